@@ -68,11 +68,11 @@ func TestAutoscalingMatchesSettings(t *testing.T) {
 		}
 	}
 	for _, version := range []string{"v1.30.0", "v1.34.0", "v1.35.1", "v1.36.2", "v1.99.0"} {
-		if v, err := settings.Version("", version); err != nil || !strings.Contains(page, v) {
+		if v, err := settings.Version(&clusterv1.KsctlAutoScalerSpec{}, version); err != nil || !strings.Contains(page, v) {
 			t.Errorf("docs/autoscaling.md does not mention Cluster Autoscaler %q for Kubernetes %s (%v)", v, version, err)
 		}
 	}
-	want := settings.CloudConfig("ksctl-gitops.ksctl-gitops-system.svc:9443", settings.TLSDir, settings.CallTimeout)
+	want := settings.CloudConfig("ksctl-gitops.ksctl-gitops-system.svc:9443")
 	comment := regexp.MustCompile(` +#.*`)
 	if !slices.ContainsFunc(blocks(t, "docs/autoscaling.md", "yaml"), func(b string) bool { return comment.ReplaceAllString(b, "") == want }) {
 		t.Errorf("docs/autoscaling.md has no YAML block\n%s", want)

@@ -26,7 +26,7 @@ func NewestKubernetesVersion(def *Definition) string {
 	if err != nil {
 		return DefaultKubeVersion
 	}
-	if v, err := semver.NewVersion(DefaultKubeVersion); err == nil && constraint.Check(v) {
+	if constraint.Check(semver.MustParse(DefaultKubeVersion)) {
 		return DefaultKubeVersion
 	}
 	for minor := uint64(newestMinor); minor > 0; minor-- {

@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/ksctl/gitops/stacks/internal/helm"
@@ -11,12 +12,7 @@ import (
 const maxReleaseName = 53
 
 // releaseName returns the Helm release name of a chart component.
-func releaseName(c *Component) string {
-	if c.Helm.ReleaseName != "" {
-		return c.Helm.ReleaseName
-	}
-	return c.Name
-}
+func releaseName(c *Component) string { return cmp.Or(c.Helm.ReleaseName, c.Name) }
 
 // checkHelm checks the chart settings of a component, and opens a chart in the source.
 func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
@@ -26,14 +22,13 @@ func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 		if h.ReleaseName == "" {
 			field = "name"
 		}
-		v.add(at(field).fieldErrorf("is the Helm release name, which must be a DNS name of at most %d characters, not %q", maxReleaseName, name))
+		v.fail(at(field), "is the Helm release name, which must be a DNS name of at most %d characters, not %q", maxReleaseName, name)
 	}
 	for i, rel := range h.ValuesFiles {
 		field := at("helm.valuesFiles[" + strconv.Itoa(i) + "]")
 		if file, ok := v.checkPath(field, rel); ok {
-			if _, err := readValues(v.tree, file); err != nil {
-				v.addAll(field, err)
-			}
+			_, err := readValues(v.tree, file)
+			v.addAll(field, err)
 		}
 	}
 	if h.Repository != "" {
@@ -41,7 +36,7 @@ func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 		return
 	}
 	if h.Name != "" || h.Digest != "" {
-		v.add(at("helm").fieldErrorf("has name or digest, which are for a chart in a repository, but no repository"))
+		v.fail(at("helm"), "has name or digest, which are for a chart in a repository, but no repository")
 		return
 	}
 	field := at("helm.chart")
@@ -55,12 +50,9 @@ func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 		return
 	}
 	if c.Version != "" && c.Version != chart.Version() {
-		v.add(at("version").fieldErrorf("is %s, but the chart %s in the source has version %s", c.Version, dir, chart.Version()))
+		v.fail(at("version"), "is %s, but the chart %s in the source has version %s", c.Version, dir, chart.Version())
 	}
 	v.checkDependencies(chart, field)
-	if v.def.charts == nil {
-		v.def.charts = map[string]*helm.Chart{}
-	}
 	v.def.charts[c.Name] = chart
 }
 
@@ -72,12 +64,10 @@ func (v *validator) checkKustomize(c *Component, at func(string) fieldRef) {
 		return
 	}
 	if !v.tree.IsDir(dir) {
-		v.add(field.fieldErrorf("names %s, which is a file; a folder with a kustomization is expected", dir))
+		v.fail(field, "names %s, which is a file; a folder with a kustomization is expected", dir)
 		return
 	}
-	if err := kustomize.Scan(v.tree, dir); err != nil {
-		v.addAll(field, err)
-	}
+	v.addAll(field, kustomize.Scan(v.tree, dir))
 }
 
 // openChart sets the chart of a component and its exact version.

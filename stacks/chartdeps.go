@@ -2,11 +2,9 @@ package stacks
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/source"
-	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // requiredDependencies returns the charts to fetch for a component whose chart is in the source.
@@ -52,15 +50,26 @@ func validateDependency(d helm.Dependency) error {
 // checkDependencies checks that the missing dependencies of a chart in the source can be fetched.
 func (v *validator) checkDependencies(chart *helm.Chart, field fieldRef) {
 	if v.fetches += len(chart.RequiredDependencies()); v.fetches > helm.MaxDependencies {
-		v.add(field.fieldErrorf("names %s, with which the charts in the source have more than %d dependencies to fetch; vendor some of them (helm dependency build) and commit them", chart.Path, helm.MaxDependencies))
+		v.fail(field, "names %s, with which the charts in the source have more than %d dependencies to fetch; vendor some of them (helm dependency build) and commit them", chart.Path, helm.MaxDependencies)
 		v.fetches = 0
 		return
 	}
 	for _, d := range chart.RequiredDependencies() {
 		if err := validateDependency(d); err != nil {
-			v.add(field.fieldErrorf("names %s, whose dependency %s cannot be fetched: %s; correct Chart.yaml and run helm dependency update, or vendor it (helm dependency build) and commit it", chart.Path, d.Name, err))
+			v.fail(field, "names %s, whose dependency %s cannot be fetched: %s; correct Chart.yaml and run helm dependency update, or vendor it (helm dependency build) and commit it", chart.Path, d.Name, err)
 		}
 	}
+}
+
+// findFetched returns the chart that was fetched for a reference, with any digest, or nil.
+func (r *resolver) findFetched(want ChartRef) *FetchedChart {
+	want.Digest = ""
+	for i, f := range r.fetched {
+		if f.Digest = ""; f.ChartRef == want {
+			return &r.fetched[i]
+		}
+	}
+	return nil
 }
 
 // attachDependencies adds the fetched dependencies to the chart of a component. If one was not
@@ -75,17 +84,13 @@ func (r *resolver) attachDependencies(p *ResolvedComponent) {
 	var fetched []helm.FetchedDependency
 	for _, d := range needs {
 		want := dependencyRef(c, chart.Path, d)
-		at := slices.IndexFunc(r.fetched, func(f FetchedChart) bool {
-			have := f.ChartRef
-			have.Digest = ""
-			return have == want
-		})
+		f := r.findFetched(want)
 		switch {
-		case at >= 0:
-			fetched = append(fetched, helm.FetchedDependency{Dependency: d, Root: r.fetched[at].Root})
-			p.dependencies = append(p.dependencies, r.fetched[at].ChartRef)
+		case f != nil:
+			fetched = append(fetched, helm.FetchedDependency{Dependency: d, Root: f.Root})
+			p.dependencies = append(p.dependencies, f.ChartRef)
 		case r.withoutCharts:
-			r.resolved.Warnings = append(r.resolved.Warnings, fmt.Sprintf("component %q: %s is not fetched here, so neither %s nor its values are checked", c.Name, want, chart.Path))
+			r.warn("component %q: %s is not fetched here, so neither %s nor its values are checked", c.Name, want, chart.Path)
 		default:
 			r.add(c.Name, "helm.chart", "%s was not fetched", want)
 		}
@@ -94,10 +99,6 @@ func (r *resolver) attachDependencies(p *ResolvedComponent) {
 		return
 	}
 	whole, err := chart.WithDependencies(fetched)
-	for _, e := range problem.Flatten(err) {
-		own := *e
-		own.Component = c.Name
-		r.errs = append(r.errs, &own)
-	}
+	r.errs = append(r.errs, errorsOf(c, err)...)
 	p.chart = whole
 }

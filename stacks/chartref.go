@@ -1,17 +1,16 @@
 package stacks
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
 
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/source"
-	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // ChartRef identifies one version of a chart in a repository.
@@ -63,7 +62,7 @@ func RequiredCharts(req Request) ([]ChartRef, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	file, err := findFile(tree, req.Path, req.Stack)
 	if err != nil {
 		return nil, nil //nolint:nilerr // Render reports the error
@@ -76,12 +75,12 @@ func RequiredCharts(req Request) ([]ChartRef, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // Render reports the error
 	}
-	r, finder := &resolver{def: def, choices: req.Choices}, helm.NewDependencyFinder(tree, helm.Limits(req.ChartLimits))
+	finder := helm.NewDependencyFinder(tree, helm.Limits(req.ChartLimits))
 	var out []ChartRef
 	needed := 0
 	for i := range def.Spec.Components {
 		c := &def.Spec.Components[i]
-		choice := r.choiceFor(c.Name)
+		choice := req.Choices.forComponent(c.Name)
 		if c.Helm == nil || choice.Enabled != nil && !*choice.Enabled {
 			continue
 		}
@@ -108,9 +107,7 @@ func requestedChart(c *Component, choice *ComponentChoice) ChartRef {
 	if choice.Version != "" && choice.Version != c.Version {
 		ref.Version, ref.Digest = choice.Version, ""
 	}
-	if choice.Digest != "" {
-		ref.Digest = choice.Digest
-	}
+	ref.Digest = cmp.Or(choice.Digest, ref.Digest)
 	return ref
 }
 
@@ -147,26 +144,26 @@ func validateRepositoryURL(s string) error {
 func (v *validator) checkRepositoryChart(c *Component, at func(string) fieldRef) {
 	h := c.Helm
 	if h.Chart != "" {
-		v.add(at("helm").fieldErrorf("has both chart, which is in the source, and repository; set only one of them"))
+		v.fail(at("helm"), "has both chart, which is in the source, and repository; set only one of them")
 		return
 	}
 	if err := validateRepositoryURL(h.Repository); err != nil {
-		v.add(at("helm.repository").fieldErrorf("%s", err))
+		v.fail(at("helm.repository"), "%s", err)
 	}
 	switch {
 	case h.Name == "":
-		v.add(at("helm.name").fieldErrorf("is required: the name of the chart in the repository"))
+		v.fail(at("helm.name"), "is required: the name of the chart in the repository")
 	case !chartNamePattern.MatchString(h.Name):
-		v.add(at("helm.name").fieldErrorf("must be a chart name (letters, digits, dashes, dots and underscores), not %q", h.Name))
+		v.fail(at("helm.name"), "must be a chart name (letters, digits, dashes, dots and underscores), not %q", h.Name)
 	}
 	if !validDigest(h.Digest) {
-		v.add(at("helm.digest").fieldErrorf("must be sha256: followed by 64 lowercase hexadecimal digits, not %q", h.Digest))
+		v.fail(at("helm.digest"), "must be sha256: followed by 64 lowercase hexadecimal digits, not %q", h.Digest)
 	}
 	switch {
 	case c.Version == "":
-		v.add(at("version").fieldErrorf("is required: the version of the chart in the repository"))
+		v.fail(at("version"), "is required: the version of the chart in the repository")
 	case !exactVersion(c.Version):
-		v.add(at("version").fieldErrorf("must be one exact version of the chart such as 1.4.0, not %q", c.Version))
+		v.fail(at("version"), "must be one exact version of the chart such as 1.4.0, not %q", c.Version)
 	}
 }
 
@@ -184,28 +181,21 @@ func (r *resolver) openFetched(p *ResolvedComponent, choice *ComponentChoice) {
 		r.add(c.Name, "digest", "digest %q is invalid; set sha256: followed by 64 lowercase hexadecimal digits", want.Digest)
 		return
 	case want.Digest == "" && c.Helm.Digest != "":
-		r.resolved.Warnings = append(r.resolved.Warnings, (&Error{Stack: r.def.Metadata.Name, Component: c.Name, Field: "version",
-			Message: fmt.Sprintf("chart version %s is requested without a digest, and the stack's digest is for version %s: any archive of the version is accepted; set digest beside version", want.Version, c.Version)}).Error())
+		r.warn("stack %q: component %q: chart version %s is requested without a digest, and the stack's digest is for version %s: any archive of the version is accepted; set digest beside version",
+			r.def.Metadata.Name, c.Name, want.Version, c.Version)
 	}
-	at := slices.IndexFunc(r.fetched, func(f FetchedChart) bool {
-		return f.Component == c.Name && f.DependencyOf == "" && f.Repository == want.Repository && f.Name == want.Name && f.Version == want.Version
-	})
-	if at < 0 {
+	f := r.findFetched(want)
+	if f == nil {
 		if r.withoutCharts {
-			r.resolved.Warnings = append(r.resolved.Warnings, fmt.Sprintf("component %q: %s is not fetched here, so neither it nor its values are checked", c.Name, want))
+			r.warn("component %q: %s is not fetched here, so neither it nor its values are checked", c.Name, want)
 			return
 		}
 		r.add(c.Name, "helm.repository", "%s was not fetched", want)
 		return
 	}
-	f := &r.fetched[at]
 	chart, err := helm.OpenFetched(f.Root, want.Name+"-"+want.Version, r.def.limits)
 	if err != nil {
-		for _, e := range problem.Flatten(err) {
-			own := *e
-			own.Component = c.Name
-			r.errs = append(r.errs, &own)
-		}
+		r.errs = append(r.errs, errorsOf(c, err)...)
 		return
 	}
 	if chart.Name() != want.Name || chart.Version() != want.Version {

@@ -25,16 +25,14 @@ type valuesLayer struct {
 // originOf returns the layer that set a path of the values: the highest layer that has the path or
 // its longest existing prefix. It returns nil if no layer has any.
 func originOf(layers []valuesLayer, keys []string) *valuesLayer {
-	for ; ; keys = keys[:len(keys)-1] {
-		for i := len(layers) - 1; i >= 0; i-- {
-			if hasPath(layers[i].values, keys) && len(keys) > 0 {
+	for ; len(keys) > 0; keys = keys[:len(keys)-1] {
+		for i, l := range slices.Backward(layers) {
+			if hasPath(l.values, keys) {
 				return &layers[i]
 			}
 		}
-		if len(keys) == 0 {
-			return nil
-		}
 	}
+	return nil
 }
 
 func hasPath(v any, keys []string) bool {
@@ -71,7 +69,7 @@ func (r *resolver) mergeValues(p *ResolvedComponent, mapped, explicit map[string
 	for _, rel := range c.Helm.ValuesFiles {
 		file := path.Join(r.def.dir, rel)
 		m, err := readValues(r.tree, file)
-		r.errs = append(r.errs, problem.Flatten(err)...)
+		r.errs.Add(err)
 		layers = append(layers, valuesLayer{name: file, values: m})
 	}
 	layers = append(layers, valuesLayer{name: r.def.file, values: c.Helm.Values})
@@ -116,17 +114,15 @@ func (r *resolver) valuesInputs(c *Component) []valuesLayer {
 // parseValues parses a values document. Its errors do not contain the content, which may be secret.
 func parseValues(in ValuesInput) (map[string]any, error) {
 	docs, err := document.Parse("", in.Data)
-	if err == nil && len(docs) == 0 {
-		return nil, nil
-	}
-	if err == nil && len(docs) > 1 {
-		return nil, &Error{Message: in.Source + ": must have one YAML document"}
+	var m map[string]any
+	switch {
+	case len(docs) > 1:
+		return nil, problem.Newf("%s: must have one YAML document", in.Source)
+	case len(docs) == 1:
+		m, err = document.Map("", docs[0].Root)
 	}
 	if err == nil {
-		var m map[string]any
-		if m, err = document.Map("", docs[0].Root); err == nil {
-			return m, nil
-		}
+		return m, nil
 	}
 	line := 0
 	for _, e := range problem.Flatten(err) {
@@ -164,15 +160,11 @@ func (r *resolver) checkChart(p *ResolvedComponent, layers []valuesLayer) {
 	if !p.chart.HasSchemas() {
 		return
 	}
-	mismatches, warnings, err := p.chart.CheckValues(p.Values)
-	for _, e := range problem.Flatten(err) {
-		own := *e
-		own.Component = p.Component.Name
-		r.errs = append(r.errs, &own)
-	}
+	violations, warnings, err := p.chart.CheckValues(p.Values)
+	r.errs = append(r.errs, errorsOf(p.Component, err)...)
 	r.resolved.Warnings = append(r.resolved.Warnings, warnings...)
-	for _, m := range mismatches {
-		r.addMismatch(p.Component, layers, m.Violation)
+	for _, v := range violations {
+		r.addMismatch(p.Component, layers, v)
 	}
 }
 
@@ -215,7 +207,7 @@ func (r *resolver) checkKeys(p *ResolvedComponent, layers []valuesLayer) {
 				r.errs = append(r.errs, e)
 				continue
 			}
-			r.resolved.Warnings = append(r.resolved.Warnings, e.Error())
+			r.warn("%s", e)
 		}
 	}
 }
@@ -230,7 +222,7 @@ func readValues(tree *source.Tree, file string) (map[string]any, error) {
 		return nil, err
 	}
 	if len(docs) > 1 {
-		return nil, &problem.Error{File: file, Line: docs[1].Line, Message: "a values file must have one YAML document, and this is the second"}
+		return nil, problem.Errorf(file, docs[1].Line, "a values file must have one YAML document, and this is the second")
 	}
 	return document.Map(file, docs[0].Root)
 }

@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"cmp"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -85,8 +86,7 @@ func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Cho
 	if out.Parameters, err = rawMap(spec.Parameters); err != nil {
 		return Choices{}, &Error{Stack: spec.Stack, Field: "spec.parameters", Message: `field "spec.parameters" ` + err.Error()}
 	}
-	for i := range spec.Components {
-		choice := &spec.Components[i]
+	for _, choice := range spec.Components {
 		override, err := rawMap(choice.Override)
 		if err != nil {
 			return Choices{}, &Error{Stack: spec.Stack, Component: choice.Name, Field: "override", Message: `field "override" ` + err.Error()}
@@ -108,10 +108,7 @@ func ValuesSource(ref appsv1.ValuesReference) string {
 
 // ValuesKey returns the key of a values reference in its ConfigMap or Secret.
 func ValuesKey(ref appsv1.ValuesReference) string {
-	if ref.Key == "" {
-		return "values.yaml"
-	}
-	return ref.Key
+	return cmp.Or(ref.Key, "values.yaml")
 }
 
 func rawMap(raw *apiextensionsv1.JSON) (map[string]any, error) {

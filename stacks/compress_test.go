@@ -1,24 +1,31 @@
 package stacks
 
 import (
-	"bytes"
+	"encoding/json"
+	"strings"
 	"testing"
 )
 
 func TestCompressIsReversible(t *testing.T) {
-	for _, raw := range [][]byte{nil, []byte("a"), bytes.Repeat([]byte("object "), 1<<16), []byte("b")} {
-		got, err := decompress(compress(raw))
-		if err != nil || !bytes.Equal(got, raw) {
-			t.Errorf("compressing and expanding %d bytes returned %d bytes: %v", len(raw), len(got), err)
+	for _, value := range []string{"", "a", strings.Repeat("object ", 1<<16), "b"} {
+		compressed, err := compress(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := decompress(compressed, &got); err != nil || got != value {
+			t.Errorf("compressing and expanding %d bytes returned %d bytes: %v", len(value), len(got), err)
 		}
 	}
 }
 
 // BenchmarkCompress compresses some kilobytes, the size of most renders.
 func BenchmarkCompress(b *testing.B) {
-	raw := bytes.Repeat([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`), 100)
+	raw := json.RawMessage("[" + strings.Repeat(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},`, 100) + "0]")
 	b.ReportAllocs()
 	for b.Loop() {
-		compress(raw)
+		if _, err := compress(raw); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

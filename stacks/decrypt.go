@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (d *decryption) decryptFiles(ctx context.Context, met []EncryptedFile) erro
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	all := maps.Clone(d.req.Decrypted)
 	if all == nil {
 		all = map[string][]byte{}
@@ -122,11 +123,7 @@ func (d *decryption) decrypt(ctx context.Context, what EncryptedFile, f sops.For
 	if d.count++; d.count > MaxDecryptedFiles {
 		return nil, fileInvalidError("more than %d files and values are encrypted; merge some of them", MaxDecryptedFiles)
 	}
-	name := what.File
-	if name == "" {
-		name = what.Values
-	}
-	plain, err := d.decrypter(ctx, name, f, data)
+	plain, err := d.decrypter(ctx, cmp.Or(what.File, what.Values), f, data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -141,7 +138,7 @@ func (d *decryption) decrypt(ctx context.Context, what EncryptedFile, f sops.For
 
 // encryptedValues returns the indexes of the encrypted values of enabled components.
 func encryptedValues(req *Request) (out []int) {
-	disabled := disabledByRequest(req)
+	disabled := req.Choices.disabled()
 	for i := range req.Choices.Values {
 		in := &req.Choices.Values[i]
 		if _, encrypted := valuesFormat(in.Data); encrypted && !disabled[in.Component] {

@@ -72,12 +72,8 @@ func encryptedInputs(tree *source.Tree, req *Request) (out []EncryptedFile) {
 }
 
 func encryptedFiles(tree *source.Tree, req *Request) (out []EncryptedFile) {
-	undecrypted := tree.EncryptedFiles()
-	if len(undecrypted) == 0 {
-		return nil
-	}
-	disabled := disabledByRequest(req)
-	for _, s := range undecrypted {
+	disabled := req.Choices.disabled()
+	for _, s := range tree.EncryptedFiles() {
 		if !disabled[s.Component] {
 			out = append(out, EncryptedFile{Component: s.Component, File: s.File})
 		}
@@ -85,12 +81,12 @@ func encryptedFiles(tree *source.Tree, req *Request) (out []EncryptedFile) {
 	return out
 }
 
-// disabledByRequest returns the components that the install disables.
-func disabledByRequest(req *Request) map[string]bool {
+// disabled returns the components that the install disables.
+func (c *Choices) disabled() map[string]bool {
 	out := map[string]bool{}
-	for i := range req.Choices.Components {
-		if c := &req.Choices.Components[i]; c.Enabled != nil && !*c.Enabled {
-			out[c.Name] = true
+	for _, choice := range c.Components {
+		if choice.Enabled != nil && !*choice.Enabled {
+			out[choice.Name] = true
 		}
 	}
 	return out

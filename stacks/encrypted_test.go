@@ -39,7 +39,7 @@ func newKeyPair(t testing.TB) *keyPair {
 // encrypt encrypts the values whose key matches regex, or all values if regex is empty.
 func (k *keyPair) encrypt(f sops.Format, regex, plain string) string {
 	k.t.Helper()
-	out, err := codec.Encrypt([]byte(plain), f, []string{k.id.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: regex})
+	out, err := codec.Encrypt(k.t.Context(), sops.EncryptRequest{Data: []byte(plain), Format: f, Recipients: []string{k.id.Recipient().String()}, EncryptedRegex: regex})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func (k *keyPair) encrypt(f sops.Format, regex, plain string) string {
 // decrypt is a stacks.Decrypter.
 func (k *keyPair) decrypt(ctx context.Context, name string, f sops.Format, data []byte) ([]byte, error) {
 	k.decryptedFiles = append(k.decryptedFiles, name)
-	return codec.Decrypter(codec.Options{})(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"own.agekey": []byte(k.id.String())}})
+	return codec.Decrypt(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"own.agekey": []byte(k.id.String())}})
 }
 
 // allComponentKinds returns a stack with encrypted files at all places where a render reads files.

@@ -153,7 +153,7 @@ func FuzzManifest(f *testing.F) {
 		checkErrors(t, err)
 		for _, o := range objects {
 			manifest.Normalize(o)
-			manifest.Scopes{}.SetNamespace(o, "default")
+			manifest.ClusterKinds{}.SetNamespace(o, "default")
 			if o.Name == "" || o.Kind == "" || o.Version == "" {
 				t.Fatalf("%+v", o)
 			}
@@ -183,7 +183,7 @@ func FuzzKustomization(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = from.Close() }()
+		defer from.Close()
 		if err := kustomize.Scan(from, "k"); err != nil {
 			checkErrors(t, err)
 			return

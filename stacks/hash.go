@@ -20,13 +20,12 @@ const hashBytes = 12
 // contentHash returns the hash of a manifest. The hash of a Secret is keyed: its content is often
 // guessable, and a published hash must not disclose it.
 func contentHash(o *manifest.Object, raw, key []byte) string {
+	h := sha256.New()
 	if o.Group == "" && o.Kind == "Secret" {
-		mac := hmac.New(sha256.New, key)
-		mac.Write(raw)
-		return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:hashBytes])
+		h = hmac.New(sha256.New, key)
 	}
-	sum := sha256.Sum256(raw)
-	return base64.RawURLEncoding.EncodeToString(sum[:hashBytes])
+	h.Write(raw)
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:hashBytes])
 }
 
 // Digest returns the digest of all inputs of a render. It is keyed, because the inputs include

@@ -1,11 +1,13 @@
 package stacks
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/helm"
@@ -25,7 +27,7 @@ func Load(root, dir, stack string) (*Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	def, err := loadFrom(tree, root, dir, stack, ChartLimits{})
 	return def, preferEncryptedError(err, tree, stack)
 }
@@ -36,7 +38,7 @@ func FindFile(root, dir, stack string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	return findFile(tree, dir, stack)
 }
 
@@ -50,7 +52,7 @@ func loadFrom(tree *source.Tree, root, dir, stack string, limits ChartLimits) (*
 		return nil, err
 	}
 	if def.Metadata.Name != stack {
-		return nil, def.fieldAt("metadata.name", "").errorf("the stack in this file is %q, not %q", def.Metadata.Name, stack)
+		return nil, def.fieldAt("metadata.name").errorf("the stack in this file is %q, not %q", def.Metadata.Name, stack)
 	}
 	return def, nil
 }
@@ -85,10 +87,10 @@ func LoadFile(root, file string) (*Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	clean, err := source.Clean(".", file)
 	if err != nil {
-		return nil, &Error{File: file, Message: err.Error(), Err: err}
+		return nil, problem.Errorf(file, 0, "%w", err)
 	}
 	def, err := loadFile(tree, root, clean, ChartLimits{})
 	return def, preferEncryptedError(err, tree, "")
@@ -100,7 +102,7 @@ func loadFile(tree *source.Tree, root, file string, limits ChartLimits) (*Defini
 		return nil, err
 	}
 	if _, encrypted := sops.Detect(file, data); encrypted {
-		return nil, &Error{File: file, Message: "a stack file must not be encrypted: only files that it references are decrypted; move the secret values into a separate file"}
+		return nil, problem.Errorf(file, 0, "a stack file must not be encrypted: only files that it references are decrypted; move the secret values into a separate file")
 	}
 	def, err := parseDefinition(file, data)
 	if err != nil {
@@ -119,16 +121,16 @@ func parseDefinition(file string, data []byte) (*Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	def := &Definition{file: file, dir: path.Dir(file)}
-	lines, problems := document.Decode(file, node, def)
+	def := &Definition{file: file, dir: path.Dir(file), charts: map[string]*helm.Chart{}}
+	lines, errs := document.Decode(file, node, def)
 	def.lines = lines
-	var errs Errors
-	for _, p := range problems {
-		component, field := def.splitComponentPath(p.Path)
-		errs = append(errs, &Error{
-			File: file, Line: p.Line, Component: component, Field: field,
-			Message: shortenFieldPath(p, field), Suggestion: p.Suggestion,
-		})
+	for _, e := range errs {
+		full := e.Field
+		e.Component, e.Field = def.splitComponentPath(full)
+		// Replace the path at the start of the message with the path within the component.
+		if rest, ok := strings.CutPrefix(e.Message, "field "+strconv.Quote(full)); ok && e.Field != "" {
+			e.Message = "field " + strconv.Quote(e.Field) + rest
+		}
 	}
 	return def, errs.Err()
 }
@@ -146,21 +148,7 @@ func (d *Definition) splitComponentPath(full string) (component, field string) {
 	if err != nil || i >= len(d.Spec.Components) {
 		return "", full
 	}
-	name := d.Spec.Components[i].Name
-	if name == "" {
-		name = "#" + strconv.Itoa(i+1)
-	}
-	return name, m[2]
-}
-
-// shortenFieldPath replaces the quoted path at the start of a message with the path within the
-// component.
-func shortenFieldPath(p document.Problem, field string) string {
-	quoted := "field " + strconv.Quote(p.Path)
-	if len(p.Message) >= len(quoted) && p.Message[:len(quoted)] == quoted && field != "" {
-		return "field " + strconv.Quote(field) + p.Message[len(quoted):]
-	}
-	return p.Message
+	return cmp.Or(d.Spec.Components[i].Name, "#"+strconv.Itoa(i+1)), m[2]
 }
 
 // stackNames returns the names of the folders in base that have a stack file.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 	"github.com/ksctl/gitops/stacks/internal/source"
-	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // readManifests reads files and folders of plain manifests.
@@ -40,7 +39,7 @@ func (r *renderRun) readManifests(c *Component) ([]*manifest.Object, error) {
 			return nil, err
 		}
 		objects, err := manifest.Parse(file, data, true)
-		errs = append(errs, problem.Flatten(err)...)
+		errs.Add(err)
 		out = append(out, objects...)
 	}
 	return out, errs.Err()

@@ -2,7 +2,8 @@ package stacks
 
 import (
 	"fmt"
-	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 )
@@ -19,11 +20,10 @@ func (r *renderRun) namespacesToCreate(rendered [][]*manifest.Object) ([]string,
 			}
 		}
 	}
-	dependsOn := r.dependencyChecker()
+	dependencies := r.transitiveDependencies()
 	out := make([]string, len(rendered))
 	var errs Errors
-	for i := range r.resolved.Components {
-		p := &r.resolved.Components[i]
+	for i, p := range r.resolved.Components {
 		if !p.Component.CreateNamespace {
 			continue
 		}
@@ -33,7 +33,7 @@ func (r *renderRun) namespacesToCreate(rendered [][]*manifest.Object) ([]string,
 			continue
 		}
 		other := r.resolved.Components[by].Component
-		if by != i && !dependsOn(p.Component.Name, other.Name) {
+		if by != i && !dependencies[p.Component.Name].Has(other.Name) {
 			errs = append(errs, &Error{
 				File: r.def.file, Component: p.Component.Name, Field: "createNamespace",
 				Message: fmt.Sprintf("the namespace %q is rendered by component %q; add that component to dependsOn", p.Namespace, other.Name),
@@ -43,27 +43,15 @@ func (r *renderRun) namespacesToCreate(rendered [][]*manifest.Object) ([]string,
 	return out, errs.Err()
 }
 
-// dependencyChecker returns a function that reports whether the component name depends on other,
-// directly or transitively.
-func (r *renderRun) dependencyChecker() func(name, other string) bool {
-	below := map[string][]string{}
-	for i := range r.resolved.Components {
-		c := r.resolved.Components[i].Component
-		below[c.Name] = c.DependsOn
-	}
-	return func(name, other string) bool {
-		seen := map[string]bool{}
-		var walk func(string) bool
-		walk = func(at string) bool {
-			if at == other {
-				return true
-			}
-			if seen[at] {
-				return false
-			}
-			seen[at] = true
-			return slices.ContainsFunc(below[at], walk)
+// transitiveDependencies returns the direct and transitive dependencies of each component.
+func (r *renderRun) transitiveDependencies() map[string]sets.Set[string] {
+	out := map[string]sets.Set[string]{}
+	for _, p := range r.resolved.Components { // each comes after its dependencies
+		all := sets.New(p.Component.DependsOn...)
+		for _, dep := range p.Component.DependsOn {
+			all = all.Union(out[dep])
 		}
-		return slices.ContainsFunc(below[name], walk)
+		out[p.Component.Name] = all
 	}
+	return out
 }

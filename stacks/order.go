@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -46,8 +45,7 @@ func dependencyOrder(def *Definition) ([]orderedComponent, *Error) {
 		return out, nil
 	}
 	cycle := findCycle(components, index, done)
-	at := def.fieldAt(fmt.Sprintf("spec.components[%d]", index[cycle[0]]), "dependsOn")
-	return nil, at.fieldErrorf("makes a cycle: %s", strings.Join(cycle, " → "))
+	return nil, def.componentField(index[cycle[0]], "dependsOn").fieldErrorf("makes a cycle: %s", strings.Join(cycle, " → "))
 }
 
 func dependenciesDone(c *Component, index map[string]int, done []bool) bool {

@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -29,10 +30,10 @@ type override struct {
 
 // resolveComponent applies the choices for one component.
 func (r *resolver) resolveComponent(c *Component, wave int) ResolvedComponent {
-	choice := r.choiceFor(c.Name)
-	p := ResolvedComponent{Component: c, Namespace: r.namespaceFor(c), Wave: wave, Version: c.Version}
-	if choice.Version != "" {
-		p.Version = choice.Version
+	choice := r.choices.forComponent(c.Name)
+	p := ResolvedComponent{
+		Component: c, Wave: wave, Version: cmp.Or(choice.Version, c.Version),
+		Namespace: cmp.Or(c.Namespace, r.choices.TargetNamespace, r.install.Namespace, "default"),
 	}
 	if c.Helm != nil {
 		r.openChart(&p, &choice)
@@ -72,7 +73,7 @@ func (r *resolver) decodeReserved(component, name string, m map[string]any) over
 	}
 	_, problems := document.Decode("", &node, &out)
 	for _, p := range problems {
-		r.addWithSuggestion(p.Suggestion, component, document.Join(name, p.Path), "%s: %s", name, p.Message)
+		r.add(component, document.Join(name, p.Field), "%s: %s", name, p.Message).Suggestion = p.Suggestion
 	}
 	for i, image := range out.Images {
 		if image.Name == "" || image.NewName == "" && image.NewTag == "" && image.Digest == "" {
@@ -96,7 +97,7 @@ func (r *resolver) decodeReserved(component, name string, m map[string]any) over
 func (r *resolver) mapParameters(c *Component, p *ResolvedComponent, params map[string]any) override {
 	if c.Parameters == nil {
 		for _, key := range slices.Sorted(maps.Keys(params)) {
-			r.addWithSuggestion(problem.Nearest(key, ReservedKeys), c.Name, "override."+key, "override key %q is not known: the component declares no parameters", key)
+			r.add(c.Name, "override."+key, "override key %q is not known: the component declares no parameters", key).Suggestion = problem.Nearest(key, ReservedKeys)
 		}
 		return override{}
 	}
@@ -109,7 +110,7 @@ func (r *resolver) mapParameters(c *Component, p *ResolvedComponent, params map[
 	before := len(r.errs)
 	for _, v := range schema.Validate(p.Parameters) {
 		if v.Unknown != "" && len(v.Path) == 0 {
-			v.Suggestion = problem.Nearest(v.Unknown, append(schema.Properties(), ReservedKeys...))
+			v.Suggestion = problem.Nearest(v.Unknown, append(values.Properties(c.Parameters.Schema), ReservedKeys...))
 		}
 		r.addViolation(c.Name, "override", "override key", v)
 	}
@@ -151,7 +152,7 @@ func kustomizeOverride(p *ResolvedComponent) kustomize.Override {
 		out.Images = append(out.Images, types.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
 	}
 	for _, r := range p.Replicas {
-		out.Replicas = append(out.Replicas, types.Replica{Name: r.Name, Count: r.Count})
+		out.Replicas = append(out.Replicas, types.Replica(r))
 	}
 	for _, patch := range p.Patches {
 		own := types.Patch{Patch: patch.Patch}

@@ -2,9 +2,9 @@ package stacks
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/ksctl/gitops/stacks/internal/manifest"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // suspendPreRemoveJobs suspends the Jobs of a component that run before its removal. The Jobs are
@@ -12,7 +12,7 @@ import (
 func (r *renderRun) suspendPreRemoveJobs(p *ResolvedComponent, objects []*manifest.Object) error {
 	jobs := 0
 	for _, o := range objects {
-		if p.Component.PreRemove && o.Hook == nil && isJob(o) {
+		if p.Component.PreRemove && o.Hook == nil && o.Group == "batch" && o.Kind == "Job" {
 			o.Hook = &manifest.Hook{PreRemove: true}
 		}
 		if o.Hook == nil || !o.Hook.PreRemove {
@@ -21,16 +21,14 @@ func (r *renderRun) suspendPreRemoveJobs(p *ResolvedComponent, objects []*manife
 		jobs++
 		spec, ok := o.Value["spec"].(map[string]any)
 		if !ok {
-			return r.withComponent(p, &Error{File: o.File, Line: o.Line, Message: o.String() + " has no spec"})
+			return r.withComponent(p, problem.Errorf(o.File, o.Line, "%s has no spec", o))
 		}
 		spec["suspend"] = true
 		delete(spec, "ttlSecondsAfterFinished") // the removal has to see whether the Job succeeded
 	}
 	if p.Component.PreRemove && jobs == 0 && (p.Component.Helm == nil || p.chart != nil) {
 		i := slices.IndexFunc(r.def.Spec.Components, func(c Component) bool { return c.Name == p.Component.Name })
-		return r.def.fieldAt("spec.components["+strconv.Itoa(i)+"]", "preRemove").fieldErrorf("is set, but the component renders no Job")
+		return r.def.componentField(i, "preRemove").fieldErrorf("is set, but the component renders no Job")
 	}
 	return nil
 }
-
-func isJob(o *manifest.Object) bool { return o.Group == "batch" && o.Kind == "Job" }

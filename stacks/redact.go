@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,12 +38,9 @@ const withheldMessage = "the error message is withheld: it may contain decrypted
 
 // redactorFor returns a redactor of all inputs of a render that are not public.
 func redactorFor(tree *source.Tree, req *Request) redactor {
-	return newRedactor(req.Choices.Values, decryptedSecrets(tree, req.Decrypted))
-}
-
-func newRedactor(inputs []ValuesInput, secrets []string) redactor {
+	secrets := decryptedSecrets(tree, req.Decrypted)
 	secret := len(secrets) > 0
-	for _, in := range inputs {
+	for _, in := range req.Choices.Values {
 		if in.Public {
 			continue
 		}
@@ -87,11 +85,7 @@ func scalars(v any) []string {
 	case int64, float64:
 		return []string{fmt.Sprint(v)}
 	case map[string]any:
-		var out []string
-		for _, item := range v {
-			out = append(out, scalars(item)...)
-		}
-		return out
+		return scalars(slices.Collect(maps.Values(v)))
 	case []any:
 		var out []string
 		for _, item := range v {
@@ -115,12 +109,6 @@ func (m redactor) redactError(err error) error {
 		out = append(out, &own)
 	}
 	return out.Err()
-}
-
-func (m redactor) redactWarnings(list []string) {
-	for i := range list {
-		list[i] = m.redact(list[i])
-	}
 }
 
 // redact replaces secret values in a message by "***".

@@ -20,15 +20,9 @@ func (r Ref) ID() string {
 // ParseID is the inverse of ID. It returns an error for fewer than three underscores, or without
 // a name or kind.
 func ParseID(id string) (Ref, error) {
-	namespace, rest, ok := strings.Cut(id, "_")
-	if !ok {
-		return Ref{}, fmt.Errorf("object id %q is not <namespace>_<name>_<group>_<kind>", id)
-	}
+	namespace, rest, _ := strings.Cut(id, "_")
 	k := strings.LastIndexByte(rest, '_')
-	if k < 0 {
-		return Ref{}, fmt.Errorf("object id %q is not <namespace>_<name>_<group>_<kind>", id)
-	}
-	g := strings.LastIndexByte(rest[:k], '_')
+	g := strings.LastIndexByte(rest[:max(k, 0)], '_')
 	if g < 0 {
 		return Ref{}, fmt.Errorf("object id %q is not <namespace>_<name>_<group>_<kind>", id)
 	}

@@ -27,7 +27,7 @@ func Render(ctx context.Context, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	tree.SetDecrypted(req.Decrypted)
 	result, err := renderFrom(ctx, tree, req)
 	// Report encrypted inputs first: other errors may be a consequence.
@@ -38,7 +38,10 @@ func Render(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	if len(result.Warnings) > 0 {
-		redactorFor(tree, &req).redactWarnings(result.Warnings)
+		secrets := redactorFor(tree, &req)
+		for i, w := range result.Warnings {
+			result.Warnings[i] = secrets.redact(w)
+		}
 	}
 	result.Digest, result.Trace, result.Decrypted = digest, tree.Trace(), tree.DecryptedFiles()
 	return result, nil
@@ -73,7 +76,7 @@ func checkKubernetesVersion(def *Definition, version string) error {
 	if def.Spec.Kubernetes == "" {
 		return nil
 	}
-	at := def.fieldAt("spec", "kubernetes")
+	at := def.fieldAt("spec.kubernetes")
 	have, err := semver.NewVersion(version)
 	if err != nil {
 		return at.errorf("the stack requires Kubernetes %s, but the target's version %q is not a version", def.Spec.Kubernetes, version)
@@ -153,11 +156,11 @@ func (r *renderRun) render() (Result, error) {
 func (r *renderRun) runStep(p *ResolvedComponent, step func() ([]*manifest.Object, error)) (objects []*manifest.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			objects, err = nil, r.withComponent(p, &Error{Message: fmt.Sprintf("the renderer panicked: %v", v)})
+			objects, err = nil, r.withComponent(p, problem.Newf("the renderer panicked: %v", v))
 		}
 	}()
 	if err = r.ctx.Err(); err != nil {
-		return nil, r.withComponent(p, &Error{Message: "the render was stopped: " + err.Error(), Err: err})
+		return nil, r.withComponent(p, problem.Newf("the render was stopped: %w", err))
 	}
 	if objects, err = step(); err != nil {
 		return nil, r.withComponent(p, err)
@@ -167,16 +170,16 @@ func (r *renderRun) runStep(p *ResolvedComponent, step func() ([]*manifest.Objec
 
 // assignNamespaces sets the namespace of every object, and reports duplicate objects.
 func (r *renderRun) assignNamespaces(rendered [][]*manifest.Object) error {
-	scopes := manifest.ScopesOf(slices.Concat(rendered...))
-	var placed []manifest.ComponentObject
+	all := slices.Concat(rendered...)
+	clusterKinds := manifest.ClusterKindsOf(all)
 	for i, objects := range rendered {
 		p := &r.resolved.Components[i]
 		for _, o := range objects {
-			scopes.SetNamespace(o, p.Namespace)
-			placed = append(placed, manifest.ComponentObject{Object: o, Component: p.Component.Name})
+			clusterKinds.SetNamespace(o, p.Namespace)
+			o.Component = p.Component.Name
 		}
 	}
-	return manifest.FindDuplicates(placed).Err()
+	return manifest.FindDuplicates(all).Err()
 }
 
 // renderComponent renders one component without its overrides.
@@ -218,14 +221,11 @@ func (r *renderRun) randomSeed(c *Component) []byte {
 
 // withComponent sets the component of errors.
 func (r *renderRun) withComponent(p *ResolvedComponent, err error) error {
-	var out Errors
-	for _, e := range problem.Flatten(err) {
-		own := *e
-		own.Component = p.Component.Name
-		if own.File == "" {
-			own.Stack = r.def.Metadata.Name
+	out := errorsOf(p.Component, err)
+	for _, e := range out {
+		if e.File == "" {
+			e.Stack = r.def.Metadata.Name
 		}
-		out = append(out, &own)
 	}
 	return out.Err()
 }

@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"container/list"
 	"context"
@@ -58,9 +59,7 @@ func entryOf(at *list.Element) *cacheEntry {
 
 // NewRenderer returns an empty Renderer.
 func NewRenderer(opts RendererOptions) *Renderer {
-	if opts.CacheBytes == 0 {
-		opts.CacheBytes = DefaultCacheBytes
-	}
+	opts.CacheBytes = cmp.Or(opts.CacheBytes, DefaultCacheBytes)
 	if opts.Render == nil {
 		opts.Render = Render
 	}
@@ -136,15 +135,14 @@ func (r *Renderer) lookupPrevious(base string) *cacheEntry {
 // matches returns true if all files that the cached render read are unchanged in the source.
 func (e *cacheEntry) matches(root string) bool {
 	var trace map[string]string
-	raw, err := decompress(e.trace)
-	if err != nil || json.Unmarshal(raw, &trace) != nil {
+	if decompress(e.trace, &trace) != nil {
 		return false
 	}
 	tree, err := source.Open(root)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	return tree.Matches(trace)
 }
 
@@ -176,18 +174,16 @@ func (r *Renderer) renderRecovering(ctx context.Context, req Request) (result Re
 // store caches a result and evicts the least recently used ones.
 func (r *Renderer) store(e *cacheEntry, result Result, trace map[string]string) error {
 	result.Digest = ""
-	raw, err := json.Marshal(result)
+	var err error
+	if e.result, err = compress(result); err == nil {
+		e.trace, err = compress(trace)
+	}
 	if err != nil {
 		return fmt.Errorf("caching the render result: %w", err)
 	}
-	read, err := json.Marshal(trace)
-	if err != nil {
-		return fmt.Errorf("caching the render result: %w", err)
-	}
-	e.result, e.trace = compress(raw), compress(read)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, there := r.entries[e.digest]; there || e.result == nil || e.size() > r.opts.CacheBytes {
+	if _, there := r.entries[e.digest]; there || e.size() > r.opts.CacheBytes {
 		return nil
 	}
 	at := r.recent.PushFront(e)
@@ -215,30 +211,36 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
-func compress(raw []byte) []byte {
+// compress returns the compressed JSON of a value.
+func compress(value any) ([]byte, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
 	w := compressors.Get().(*flate.Writer)
 	defer compressors.Put(w)
 	w.Reset(&b)
-	if _, err := w.Write(raw); err != nil || w.Close() != nil {
-		return nil
-	}
-	return b.Bytes()
+	_, err = w.Write(raw)
+	err = errors.Join(err, w.Close())
+	return b.Bytes(), err
 }
 
-func decompress(compressed []byte) ([]byte, error) {
-	return io.ReadAll(flate.NewReader(bytes.NewReader(compressed)))
+// decompress decodes what compress returned.
+func decompress(compressed []byte, into any) error {
+	raw, err := io.ReadAll(flate.NewReader(bytes.NewReader(compressed)))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
 }
 
 // decode returns the cached result with the given digest.
 func (e *cacheEntry) decode(digest string) (Result, error) {
-	raw, err := decompress(e.result)
-	if err == nil {
-		out := Result{}
-		if err = json.Unmarshal(raw, &out); err == nil {
-			out.Digest = digest
-			return out, nil
-		}
+	out := Result{}
+	if err := decompress(e.result, &out); err != nil {
+		return Result{}, fmt.Errorf("reading the cached render result: %w", err)
 	}
-	return Result{}, fmt.Errorf("reading the cached render result: %w", err)
+	out.Digest = digest
+	return out, nil
 }

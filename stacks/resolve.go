@@ -56,7 +56,7 @@ func Resolve(ctx context.Context, def *Definition, install Identity, choices Cho
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	req := Request{Stack: def.Metadata.Name, Install: install, Choices: choices, Charts: fetched}
 	resolved, err := resolve(ctx, tree, def, req)
 	if files := encryptedInputs(tree, &req); len(files) > 0 {
@@ -107,28 +107,38 @@ func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Reques
 	return r.resolved, nil
 }
 
-func (r *resolver) add(component, field, format string, args ...any) {
-	r.addWithSuggestion("", component, field, format, args...)
+// add adds an error, and returns it so that the caller can set its suggestion.
+func (r *resolver) add(component, field, format string, args ...any) *Error {
+	e := &Error{Stack: r.def.Metadata.Name, Component: component, Field: field, Message: fmt.Sprintf(format, args...)}
+	r.errs = append(r.errs, e)
+	return e
 }
 
-// addWithSuggestion is like add; near is the name that was probably meant.
-func (r *resolver) addWithSuggestion(near, component, field, format string, args ...any) {
-	r.errs = append(r.errs, &Error{
-		Stack: r.def.Metadata.Name, Component: component, Field: field, Message: fmt.Sprintf(format, args...), Suggestion: near,
-	})
+func (r *resolver) warn(format string, args ...any) {
+	r.resolved.Warnings = append(r.resolved.Warnings, fmt.Sprintf(format, args...))
+}
+
+// errorsOf returns copies of the errors in err, with their component set.
+func errorsOf(c *Component, err error) (out Errors) {
+	for _, e := range problem.Flatten(err) {
+		own := *e
+		own.Component = c.Name
+		out = append(out, &own)
+	}
+	return out
 }
 
 // checkNames reports choices for components that are not in the stack, and duplicates.
 func (r *resolver) checkNames() {
 	var known []string
-	for i := range r.def.Spec.Components {
-		known = append(known, r.def.Spec.Components[i].Name)
+	for _, c := range r.def.Spec.Components {
+		known = append(known, c.Name)
 	}
 	seen := map[string]bool{}
-	for i := range r.choices.Components {
-		name := r.choices.Components[i].Name
+	for _, choice := range r.choices.Components {
+		name := choice.Name
 		if !slices.Contains(known, name) {
-			r.addWithSuggestion(problem.Nearest(name, known), "", "spec.components", "there is no component %q", name)
+			r.add("", "spec.components", "there is no component %q", name).Suggestion = problem.Nearest(name, known)
 		}
 		if seen[name] {
 			r.add(name, "spec.components", "the install lists the component twice")
@@ -137,7 +147,7 @@ func (r *resolver) checkNames() {
 	}
 	for _, in := range r.choices.Values {
 		if !slices.Contains(known, in.Component) {
-			r.addWithSuggestion(problem.Nearest(in.Component, known), "", "spec.valuesFrom", "%s is for component %q, which is not in the stack", in.Source, in.Component)
+			r.add("", "spec.valuesFrom", "%s is for component %q, which is not in the stack", in.Source, in.Component).Suggestion = problem.Nearest(in.Component, known)
 		}
 	}
 }
@@ -165,7 +175,7 @@ func (r *resolver) resolveStackParameters() {
 func (r *resolver) addViolation(component, field, noun string, v values.Violation) {
 	switch {
 	case v.Unknown != "":
-		r.addWithSuggestion(v.Suggestion, component, field, "%s %q is not in its schema", noun, values.Dotted(append(slices.Clone(v.Path), v.Unknown)))
+		r.add(component, field, "%s %q is not in its schema", noun, values.Dotted(append(slices.Clone(v.Path), v.Unknown))).Suggestion = v.Suggestion
 	case len(v.Path) == 0:
 		r.add(component, field, "the %ss %s", noun, v.Message)
 	default:
@@ -176,14 +186,8 @@ func (r *resolver) addViolation(component, field, noun string, v values.Violatio
 // disabledComponents returns the components that the install disables. It reports enabled
 // components that depend on a disabled one.
 func (r *resolver) disabledComponents() map[string]bool {
-	out := map[string]bool{}
-	for i := range r.choices.Components {
-		if c := &r.choices.Components[i]; c.Enabled != nil && !*c.Enabled {
-			out[c.Name] = true
-		}
-	}
-	for i := range r.def.Spec.Components {
-		c := &r.def.Spec.Components[i]
+	out := r.choices.disabled()
+	for _, c := range r.def.Spec.Components {
 		for _, dep := range c.DependsOn {
 			if out[dep] && !out[c.Name] {
 				r.add(c.Name, "enabled", "depends on component %q, which is disabled; enable that component, or disable both", dep)
@@ -193,21 +197,11 @@ func (r *resolver) disabledComponents() map[string]bool {
 	return out
 }
 
-func (r *resolver) choiceFor(name string) ComponentChoice {
-	for i := range r.choices.Components {
-		if r.choices.Components[i].Name == name {
-			return r.choices.Components[i]
+func (c *Choices) forComponent(name string) ComponentChoice {
+	for _, choice := range c.Components {
+		if choice.Name == name {
+			return choice
 		}
 	}
 	return ComponentChoice{Name: name}
-}
-
-// namespaceFor returns the namespace for objects of a component without a namespace.
-func (r *resolver) namespaceFor(c *Component) string {
-	for _, ns := range []string{c.Namespace, r.choices.TargetNamespace, r.install.Namespace} {
-		if ns != "" {
-			return ns
-		}
-	}
-	return "default"
 }

@@ -107,7 +107,7 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		value, err := document.Value(path, node)
+		value, err := document.Kubectl.Value(path, node)
 		if err != nil {
 			return err
 		}

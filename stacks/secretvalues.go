@@ -16,10 +16,7 @@ import (
 // encrypted.
 func decryptedSecrets(tree *source.Tree, plain map[string][]byte) (out []string) {
 	for name, data := range plain {
-		stored, err := tree.ReadRaw(name, source.MaxFile)
-		if err != nil {
-			stored = nil
-		}
+		stored, _ := tree.ReadRaw(name, source.MaxFile) //nolint:errcheck // stored is nil in case of an error
 		f, _ := sops.Detect(name, stored)
 		readable := map[string]bool{}
 		for _, v := range leafValues(f, stored) {

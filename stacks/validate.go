@@ -29,20 +29,16 @@ func isLabel(s string) bool { return labelPattern.MatchString(s) }
 
 // fieldRef is a field of a stack file, for error messages.
 type fieldRef struct {
-	def   *Definition
-	path  string
-	field string
+	def  *Definition
+	path string
 }
 
-// fieldAt returns a field of the stack, or of a component if prefix is spec.components[i].
-func (d *Definition) fieldAt(prefix, field string) fieldRef {
-	p := fieldRef{def: d, path: prefix, field: field}
-	if prefix != "" && field != "" {
-		p.path = prefix + "." + field
-	} else if prefix == "" {
-		p.path = field
-	}
-	return p
+func (d *Definition) fieldAt(path string) fieldRef { return fieldRef{def: d, path: path} }
+
+// componentField returns a field of the component with an index in the spec. If field is empty, it
+// returns the component itself.
+func (d *Definition) componentField(i int, field string) fieldRef {
+	return d.fieldAt(fmt.Sprintf("spec.components[%d].%s", i, field))
 }
 
 func (p fieldRef) errorf(format string, args ...any) *Error {
@@ -52,8 +48,9 @@ func (p fieldRef) errorf(format string, args ...any) *Error {
 
 // fieldErrorf is like errorf, but its message begins with the name of the field.
 func (p fieldRef) fieldErrorf(format string, args ...any) *Error {
-	_, field := p.def.splitComponentPath(p.path)
-	return p.errorf("field %q %s", field, fmt.Sprintf(format, args...))
+	e := p.errorf(format, args...)
+	e.Message = fmt.Sprintf("field %q %s", e.Field, e.Message)
+	return e
 }
 
 // validator collects the errors of one definition.
@@ -66,6 +63,11 @@ type validator struct {
 }
 
 func (v *validator) add(e *Error) { v.errs = append(v.errs, e) }
+
+// fail adds an error that begins with the name of a field.
+func (v *validator) fail(p fieldRef, format string, args ...any) {
+	v.add(p.fieldErrorf(format, args...))
+}
 
 func (v *validator) addAll(p fieldRef, err error) {
 	for _, e := range problem.Flatten(err) {
@@ -87,10 +89,10 @@ func validate(def *Definition, tree *source.Tree) Errors {
 	v := &validator{def: def, tree: tree}
 	v.checkHeader()
 	if len(def.Spec.Components) == 0 {
-		v.add(def.fieldAt("spec", "components").fieldErrorf("must list at least one component"))
+		v.fail(def.fieldAt("spec.components"), "must list at least one component")
 	}
 	if len(def.Spec.Components) > maxComponents {
-		v.add(def.fieldAt("spec", "components").fieldErrorf("has %d components; %d are allowed", len(def.Spec.Components), maxComponents))
+		v.fail(def.fieldAt("spec.components"), "has %d components; %d are allowed", len(def.Spec.Components), maxComponents)
 		return v.errs
 	}
 	for i := range def.Spec.Components {
@@ -106,47 +108,47 @@ func validate(def *Definition, tree *source.Tree) Errors {
 func (v *validator) checkHeader() {
 	d := v.def
 	if d.APIVersion != APIVersion {
-		v.add(d.fieldAt("", "apiVersion").fieldErrorf("must be %q, not %q", APIVersion, d.APIVersion))
+		v.fail(d.fieldAt("apiVersion"), "must be %q, not %q", APIVersion, d.APIVersion)
 	}
 	if d.Kind != Kind {
-		v.add(d.fieldAt("", "kind").fieldErrorf("must be %q, not %q", Kind, d.Kind))
+		v.fail(d.fieldAt("kind"), "must be %q, not %q", Kind, d.Kind)
 	}
 	if !isLabel(d.Metadata.Name) {
-		v.add(d.fieldAt("metadata", "name").fieldErrorf("must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", d.Metadata.Name))
+		v.fail(d.fieldAt("metadata.name"), "must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", d.Metadata.Name)
 	}
 	if _, err := semver.StrictNewVersion(d.Spec.Version); err != nil {
-		v.add(d.fieldAt("spec", "version").fieldErrorf("must be a semantic version such as 1.4.0, not %q", d.Spec.Version))
+		v.fail(d.fieldAt("spec.version"), "must be a semantic version such as 1.4.0, not %q", d.Spec.Version)
 	}
 	if d.Spec.Kubernetes != "" {
 		if _, err := semver.NewConstraint(d.Spec.Kubernetes); err != nil {
-			v.add(d.fieldAt("spec", "kubernetes").fieldErrorf("must be a range of versions such as \">=1.28\", not %q", d.Spec.Kubernetes))
+			v.fail(d.fieldAt("spec.kubernetes"), "must be a range of versions such as \">=1.28\", not %q", d.Spec.Kubernetes)
 		}
 	}
 	if d.Spec.Parameters != nil {
-		v.checkSchema(d.fieldAt("spec", "parameters.schema"), d.Spec.Parameters.Schema, true)
+		v.checkSchema(d.fieldAt("spec.parameters.schema"), d.Spec.Parameters.Schema, true)
 	}
 }
 
 func (v *validator) checkComponent(i int) {
 	c := &v.def.Spec.Components[i]
 	v.tree.SetComponent(c.Name)
-	at := func(field string) fieldRef { return v.def.fieldAt("spec.components["+strconv.Itoa(i)+"]", field) }
+	at := func(field string) fieldRef { return v.def.componentField(i, field) }
 	if !isLabel(c.Name) {
-		v.add(at("name").fieldErrorf("must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", c.Name))
+		v.fail(at("name"), "must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", c.Name)
 	}
 	if c.Namespace != "" && !isLabel(c.Namespace) {
-		v.add(at("namespace").fieldErrorf("must be a DNS label, not %q", c.Namespace))
+		v.fail(at("namespace"), "must be a DNS label, not %q", c.Namespace)
 	}
 	v.checkContent(c, at)
 	if c.Schema != nil {
 		if c.Helm == nil {
-			v.add(at("schema").fieldErrorf("is for Helm values, but this component is not a Helm chart"))
+			v.fail(at("schema"), "is for Helm values, but this component is not a Helm chart")
 		}
 		v.checkSchema(at("schema"), c.Schema, false)
 	}
 	if c.ReadyExpr != "" {
 		if err := readyexpr.Check(c.ReadyExpr); err != nil {
-			v.add(at("readyExpr").fieldErrorf("%s", readyExprError(err)))
+			v.fail(at("readyExpr"), "%s", readyExprError(err))
 		}
 	}
 	v.checkParameters(c, at)
@@ -154,8 +156,7 @@ func (v *validator) checkComponent(i int) {
 
 // readyExprError describes in one line why a readyExpr is invalid.
 func readyExprError(err error) string {
-	var nb *readyexpr.NotBoolError
-	if errors.As(err, &nb) {
+	if nb, ok := errors.AsType[*readyexpr.NotBoolError](err); ok {
 		return "must return true or false, not " + nb.Type
 	}
 	return "does not compile: " + strings.Join(strings.Fields(err.Error()), " ")
@@ -177,7 +178,7 @@ func (v *validator) checkContent(c *Component, at func(string) fieldRef) {
 			v.checkPath(at("manifests["+strconv.Itoa(i)+"]"), p)
 		}
 		if len(c.Manifests) == 0 {
-			v.add(at("manifests").fieldErrorf("must list at least one file or folder"))
+			v.fail(at("manifests"), "must list at least one file or folder")
 		}
 	}
 	if len(given) != 1 {
@@ -191,16 +192,16 @@ func (v *validator) checkContent(c *Component, at func(string) fieldRef) {
 
 func (v *validator) checkPath(p fieldRef, rel string) (string, bool) {
 	if rel == "" {
-		v.add(p.fieldErrorf("is required"))
+		v.fail(p, "is required")
 		return "", false
 	}
 	clean, err := source.Clean(v.def.dir, rel)
 	if err != nil {
-		v.add(p.fieldErrorf("is invalid: %s", err))
+		v.fail(p, "is invalid: %s", err)
 		return "", false
 	}
 	if _, err := v.tree.Stat(clean); err != nil {
-		v.add(p.fieldErrorf("names %s, which is not in the source", clean))
+		v.fail(p, "names %s, which is not in the source", clean)
 		return "", false
 	}
 	return clean, true
@@ -214,58 +215,49 @@ func (v *validator) checkParameters(c *Component, at func(string) fieldRef) {
 	if properties, ok := c.Parameters.Schema["properties"].(map[string]any); ok {
 		for _, key := range ReservedKeys {
 			if _, taken := properties[key]; taken {
-				v.add(at("parameters.schema").fieldErrorf("declares %q, which is a reserved override key", key))
+				v.fail(at("parameters.schema"), "declares %q, which is a reserved override key", key)
 			}
 		}
 	}
 	if c.Parameters.Map != "" {
-		if _, err := expr.NewMap(c.Parameters.Map); err != nil {
-			v.addAll(at("parameters.map"), err)
-		}
+		_, err := expr.NewMap(c.Parameters.Map)
+		v.addAll(at("parameters.map"), err)
 	}
 }
 
 func (v *validator) checkSchema(p fieldRef, schema map[string]any, defaults bool) {
 	compiled, err := values.Compile(schema, values.Closed)
-	if err != nil {
-		v.addAll(p, err)
-		return
+	if err == nil && defaults {
+		err = compiled.CheckDefaults()
 	}
-	if !defaults {
-		return
-	}
-	if err := compiled.CheckDefaults(); err != nil {
-		v.addAll(p, err)
-	}
+	v.addAll(p, err)
 }
 
 // checkNames checks that component names are unique and that dependencies exist.
 func (v *validator) checkNames() {
 	first := map[string]int{}
 	var names []string
-	for i := range v.def.Spec.Components {
-		c := &v.def.Spec.Components[i]
-		at := v.def.fieldAt("spec.components["+strconv.Itoa(i)+"]", "name")
+	for i, c := range v.def.Spec.Components {
+		at := v.def.componentField(i, "name")
 		if before, twice := first[c.Name]; twice && c.Name != "" {
-			v.add(at.fieldErrorf("is already used by component %d; names must be unique", before+1))
+			v.fail(at, "is already used by component %d; names must be unique", before+1)
 			continue
 		}
 		first[c.Name] = i
 		names = append(names, c.Name)
 	}
-	for i := range v.def.Spec.Components {
-		c := &v.def.Spec.Components[i]
+	for i, c := range v.def.Spec.Components {
 		for j, dep := range c.DependsOn {
-			at := v.def.fieldAt("spec.components["+strconv.Itoa(i)+"]", "dependsOn["+strconv.Itoa(j)+"]")
+			at := v.def.componentField(i, "dependsOn["+strconv.Itoa(j)+"]")
 			switch {
 			case !slices.Contains(names, dep):
 				e := at.fieldErrorf("names component %q, which is not in the stack", dep)
 				e.Suggestion = problem.Nearest(dep, names)
 				v.add(e)
 			case slices.Contains(c.DependsOn[:j], dep):
-				v.add(at.fieldErrorf("names component %q twice", dep))
+				v.fail(at, "names component %q twice", dep)
 			case v.def.Spec.Components[first[dep]].PreRemove && !c.PreRemove:
-				v.add(at.fieldErrorf("names component %q, which has preRemove; only a component with preRemove can depend on it", dep))
+				v.fail(at, "names component %q, which has preRemove; only a component with preRemove can depend on it", dep)
 			}
 		}
 	}

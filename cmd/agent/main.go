@@ -17,11 +17,11 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // the deferred stop was already called
+		os.Exit(1)
 	}
 }
 

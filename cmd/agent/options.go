@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -29,7 +28,7 @@ type options struct {
 	plaintext            bool
 	identity             server.Identity
 	server               server.Options
-	reflection           bool
+	serve                server.ServeOptions
 }
 
 // clusterOptions configures one cluster. It is read from flags or from the file of --clusters.
@@ -41,11 +40,6 @@ type clusterOptions struct {
 	Provisioner string `json:"provisioner,omitempty"`
 	// ProvisionerArgs are appended to the provisioner's command line.
 	ProvisionerArgs []string `json:"provisionerArgs,omitempty"`
-}
-
-// clustersFile is the content of the file of --clusters.
-type clustersFile struct {
-	Clusters []clusterOptions `json:"clusters"`
 }
 
 // bindFlags registers the flags. Their defaults come from the same environment variables that
@@ -87,7 +81,7 @@ func (o *options) bindSecurityFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.identity.ClientCAFile, "client-ca", "", "The CA certificates, as PEM, that client certificates are verified against.")
 	fs.StringVar(&o.identity.TokenFile, "token-file", "", "A file with accepted bearer tokens, one per line, of at least 16 bytes each.")
 	fs.BoolVar(&o.plaintext, "plaintext", false, "Listen without TLS and accept every caller, as ksctl's own agent does.")
-	fs.BoolVar(&o.reflection, "reflection", false, "Serve gRPC reflection to authenticated callers.")
+	fs.BoolVar(&o.serve.Reflection, "reflection", false, "Serve gRPC reflection to authenticated callers.")
 }
 
 func (o *options) bindLimitFlags(fs *pflag.FlagSet) {
@@ -127,7 +121,9 @@ func (o *options) loadClusters() ([]clusterOptions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--clusters: %w", err)
 	}
-	var f clustersFile
+	var f struct {
+		Clusters []clusterOptions `json:"clusters"`
+	}
 	if err := yaml.UnmarshalStrict(data, &f); err != nil {
 		return nil, fmt.Errorf("--clusters: %s: %w", o.clustersFile, err)
 	}
@@ -143,21 +139,19 @@ func (o *options) loadClusters() ([]clusterOptions, error) {
 // provisionerCommand returns the command line that starts the provisioner of the cluster. kwok and
 // ksctl are subcommands of this program.
 func (c clusterOptions) provisionerCommand() ([]string, error) {
-	switch c.Provisioner {
-	case "kwok", "ksctl":
-	default:
-		if !strings.Contains(c.Provisioner, "/") {
-			return nil, fmt.Errorf("provisioner %q: want kwok, ksctl, or the path of a program", c.Provisioner)
+	out := []string{c.Provisioner}
+	switch {
+	case c.Provisioner == "kwok" || c.Provisioner == "ksctl":
+		executable, err := os.Executable()
+		if err != nil {
+			return nil, err
 		}
-		return append([]string{c.Provisioner}, c.ProvisionerArgs...), nil
+		out = []string{executable, "provision", c.Provisioner}
+	case !strings.Contains(c.Provisioner, "/"):
+		return nil, fmt.Errorf("provisioner %q: want kwok, ksctl, or the path of a program", c.Provisioner)
 	}
-	executable, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	out := []string{executable, "provision", c.Provisioner}
 	if c.Provisioner == "kwok" && c.Kubeconfig != "" {
 		out = append(out, "--kubeconfig="+c.Kubeconfig)
 	}
-	return slices.Concat(out, c.ProvisionerArgs), nil
+	return append(out, c.ProvisionerArgs...), nil
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 	"github.com/ksctl/gitops/internal/agent/provisioner/ksctl"
@@ -26,7 +25,7 @@ func newProvisionCommand() *cobra.Command {
 }
 
 func newKwokCommand() *cobra.Command {
-	p := kwok.Provisioner{Clock: clock.RealClock{}}
+	var p kwok.Provisioner
 	var kubeconfig string
 	var noProviderID bool
 	cmd := &cobra.Command{
@@ -34,11 +33,8 @@ func newKwokCommand() *cobra.Command {
 		Short: "Create and delete fake nodes that kwok simulates, for demonstrations and tests",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := restConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			if p.Client, err = kubernetes.NewForConfig(config); err != nil {
+			var err error
+			if p.Client, err = newClient(kubeconfig); err != nil {
 				return err
 			}
 			if noProviderID {
@@ -65,6 +61,15 @@ func newKsctlCommand() *cobra.Command {
 	}
 	p.BindFlags(cmd.Flags())
 	return cmd
+}
+
+// newClient returns a client of the cluster of a kubeconfig: see restConfig.
+func newClient(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := restConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
 }
 
 // restConfig returns a client configuration for the cluster of a kubeconfig; "" means $KUBECONFIG,

@@ -35,7 +35,7 @@ func newServeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.serve(cmd.Context(), log)
+			return o.run(cmd.Context(), log)
 		},
 	}
 	o.bindFlags(cmd.Flags())
@@ -58,8 +58,8 @@ func newLogger(level, format string) (logr.Logger, error) {
 	return logr.Logger{}, fmt.Errorf("--log-format %q: want json or text", format)
 }
 
-// serve runs the agent until ctx ends.
-func (o *options) serve(ctx context.Context, log logr.Logger) error {
+// run runs the agent until ctx ends.
+func (o *options) run(ctx context.Context, log logr.Logger) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
@@ -67,9 +67,8 @@ func (o *options) serve(ctx context.Context, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
-	serveOptions := server.ServeOptions{Reflection: o.reflection}
 	if !o.plaintext {
-		serveOptions.Identity = &o.identity
+		o.serve.Identity = &o.identity
 	}
 	var listenConfig net.ListenConfig
 	listener, err := listenConfig.Listen(ctx, "tcp", o.listen)
@@ -82,7 +81,7 @@ func (o *options) serve(ctx context.Context, log logr.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	group.Go(func() error {
 		defer cancel()
-		return s.Serve(ctx, listener, serveOptions)
+		return s.Serve(ctx, listener, o.serve)
 	})
 	if o.metrics != "" {
 		group.Go(func() error { return serveHTTP(ctx, "--metrics-addr", o.metrics, metrics(o.server.Metrics)) })
@@ -104,24 +103,25 @@ func (o *options) newServer(log logr.Logger) (*server.Server, error) {
 	so := &o.server
 	so.Log, so.Metrics = log, server.NewMetrics()
 	for _, c := range clusters {
-		config, err := restConfig(c.Kubeconfig)
+		cluster, err := c.newCluster(log)
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
-		}
-		command, err := c.provisionerCommand()
-		if err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
-		}
-		so.Clusters = append(so.Clusters, server.Cluster{Cluster: c.Cluster, Client: client, Runner: &provisioner.Program{Command: command, Log: log}})
+		so.Clusters = append(so.Clusters, cluster)
 	}
 	if err := o.setUpStores(); err != nil {
 		return nil, err
 	}
 	return server.New(*so)
+}
+
+func (c clusterOptions) newCluster(log logr.Logger) (server.Cluster, error) {
+	client, err := newClient(c.Kubeconfig)
+	if err != nil {
+		return server.Cluster{}, err
+	}
+	command, err := c.provisionerCommand()
+	return server.Cluster{Cluster: c.Cluster, Client: client, Runner: &provisioner.Program{Command: command, Log: log}}, err
 }
 
 // setUpStores sets the store of operations, which is a folder or a ConfigMap of the cluster that

@@ -75,8 +75,8 @@ func parseSecrets(flags []string) (map[string]map[string][]byte, error) {
 	out := map[string]map[string][]byte{}
 	for _, flag := range flags {
 		ref, file, ok := strings.Cut(flag, "=")
-		name, key, both := strings.Cut(ref, "/")
-		if !ok || !both || name == "" || key == "" {
+		name, key, _ := strings.Cut(ref, "/")
+		if !ok || name == "" || key == "" {
 			return nil, fmt.Errorf("--secret %s: name/key=file is expected", flag)
 		}
 		data, err := os.ReadFile(file)

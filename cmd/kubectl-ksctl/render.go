@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,12 +80,11 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	if install.FromCatalog() {
-		root, remove, err := install.UnpackCatalogStack()
-		if err != nil {
+		var remove func()
+		if o.root, remove, err = install.UnpackCatalogStack(); err != nil {
 			return err
 		}
 		defer remove()
-		o.root = root
 	}
 	req, err := o.request(install)
 	if err != nil {
@@ -121,10 +121,7 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 func (o *renderOptions) install() (*checkout.Install, error) {
 	if o.file == "" {
 		install := &checkout.Install{}
-		install.Name, install.Namespace = o.name, o.namespace
-		if install.Name == "" {
-			install.Name = o.stack
-		}
+		install.Name, install.Namespace = cmp.Or(o.name, o.stack), o.namespace
 		install.Spec.Path, install.Spec.Stack, install.Spec.TargetNamespace = o.path, o.stack, o.target
 		return install, nil
 	}
@@ -142,13 +139,9 @@ func (o *renderOptions) install() (*checkout.Install, error) {
 // request returns the render request of an install, with the values, parameters and overrides of
 // the flags.
 func (o *renderOptions) request(install *checkout.Install) (stacks.Request, error) {
-	if install.Namespace == "" {
-		install.Namespace = "default"
-	}
+	install.Namespace = cmp.Or(install.Namespace, "default")
 	caps := o.build()
-	if caps.KubeVersion == "" {
-		caps.KubeVersion = stacks.DefaultKubeVersion
-	}
+	caps.KubeVersion = cmp.Or(caps.KubeVersion, stacks.DefaultKubeVersion)
 	given, err := parseValuesFrom(o.valuesFrom)
 	if err != nil {
 		return stacks.Request{}, err
@@ -182,18 +175,13 @@ func (o *renderOptions) filter(result *stacks.Result) error {
 	if len(o.components) == 0 {
 		return nil
 	}
-	var kept []stacks.RenderedComponent
 	for _, name := range o.components {
-		at := slices.IndexFunc(result.Components, func(c stacks.RenderedComponent) bool { return c.Name == name })
-		if at < 0 {
+		if !slices.ContainsFunc(result.Components, func(c stacks.RenderedComponent) bool { return c.Name == name }) {
 			return fmt.Errorf("--component %s: the install renders no such component", name)
 		}
 	}
-	for _, c := range result.Components {
-		if slices.Contains(o.components, c.Name) {
-			kept = append(kept, c)
-		}
-	}
-	result.Components = kept
+	result.Components = slices.DeleteFunc(result.Components, func(c stacks.RenderedComponent) bool {
+		return !slices.Contains(o.components, c.Name)
+	})
 	return nil
 }

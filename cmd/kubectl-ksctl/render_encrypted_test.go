@@ -20,8 +20,10 @@ func TestRenderEncryptedStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := codec.Encrypt([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {password: hunter2}\n"), sops.YAML,
-		[]string{id.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: "^stringData$"})
+	sealed, err := codec.Encrypt(t.Context(), sops.EncryptRequest{
+		Data:   []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {password: hunter2}\n"),
+		Format: sops.YAML, Recipients: []string{id.Recipient().String()}, EncryptedRegex: "^stringData$",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -14,10 +16,11 @@ import (
 // valuesName returns the name of a values reference on the command line: kind/name/key, or
 // kind/component/key if the values come from the cluster.
 func valuesName(ref appsv1.ValuesReference) string {
+	name := ref.Name
 	if ref.Kind == appsv1.ClusterValues {
-		return ref.Kind + "/" + ref.Component + "/" + stacks.ValuesKey(ref)
+		name = ref.Component
 	}
-	return ref.Kind + "/" + ref.Name + "/" + stacks.ValuesKey(ref)
+	return ref.Kind + "/" + name + "/" + stacks.ValuesKey(ref)
 }
 
 // parseValuesFrom parses flags of the form kind/name/key=file. It returns the contents of the files
@@ -41,31 +44,33 @@ func parseValuesFrom(flags []string) (map[string][]byte, error) {
 
 // setParameters sets the parameters of the stack from key=value flags.
 func setParameters(choices *stacks.Choices, flags []string) error {
-	for _, flag := range flags {
-		path, value, err := parseSet("--set", flag)
-		if err != nil {
-			return err
-		}
-		if choices.Parameters, err = setNested(choices.Parameters, path, value); err != nil {
-			return fmt.Errorf("--set %s: %w", flag, err)
-		}
-	}
-	return nil
+	return forEachSet("--set", flags, func(path []string, value any) (err error) {
+		choices.Parameters, err = setNested(choices.Parameters, path, value)
+		return err
+	})
 }
 
 // setOverrides sets the overrides of components from component.key=value flags.
 func setOverrides(choices *stacks.Choices, flags []string) error {
-	for _, flag := range flags {
-		path, value, err := parseSet("--override", flag)
-		if err != nil {
-			return err
-		}
+	return forEachSet("--override", flags, func(path []string, value any) (err error) {
 		if len(path) < 2 {
-			return fmt.Errorf("--override %s: component.key=value is expected", flag)
+			return errors.New("component.key=value is expected")
 		}
 		choice := choiceFor(choices, path[0])
-		if choice.Override, err = setNested(choice.Override, path[1:], value); err != nil {
-			return fmt.Errorf("--override %s: %w", flag, err)
+		choice.Override, err = setNested(choice.Override, path[1:], value)
+		return err
+	})
+}
+
+// forEachSet parses flags of the form a.b=value, and calls set with each path and value.
+func forEachSet(name string, flags []string, set func(path []string, value any) error) error {
+	for _, flag := range flags {
+		path, value, err := parseSet(flag)
+		if err == nil {
+			err = set(path, value)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", name, flag, err)
 		}
 	}
 	return nil
@@ -73,25 +78,24 @@ func setOverrides(choices *stacks.Choices, flags []string) error {
 
 // choiceFor returns the choice of a component, and adds it if there is none.
 func choiceFor(choices *stacks.Choices, component string) *stacks.ComponentChoice {
-	for i := range choices.Components {
-		if choices.Components[i].Name == component {
-			return &choices.Components[i]
-		}
+	i := slices.IndexFunc(choices.Components, func(c stacks.ComponentChoice) bool { return c.Name == component })
+	if i < 0 {
+		i = len(choices.Components)
+		choices.Components = append(choices.Components, stacks.ComponentChoice{Name: component})
 	}
-	choices.Components = append(choices.Components, stacks.ComponentChoice{Name: component})
-	return &choices.Components[len(choices.Components)-1]
+	return &choices.Components[i]
 }
 
 // parseSet parses a flag of the form a.b=value. A dot after a backslash is part of the key.
-func parseSet(name, flag string) ([]string, any, error) {
+func parseSet(flag string) ([]string, any, error) {
 	key, text, ok := strings.Cut(flag, "=")
 	if !ok || key == "" {
-		return nil, nil, fmt.Errorf("%s %s: key=value is expected", name, flag)
+		return nil, nil, errors.New("key=value is expected")
 	}
 	var path []string
 	for part := range strings.SplitSeq(strings.ReplaceAll(key, `\.`, "\x00"), ".") {
 		if part == "" {
-			return nil, nil, fmt.Errorf("%s %s: a key is empty", name, flag)
+			return nil, nil, errors.New("a key is empty")
 		}
 		path = append(path, strings.ReplaceAll(part, "\x00", "."))
 	}
@@ -105,7 +109,7 @@ func parseSet(name, flag string) ([]string, any, error) {
 		err = yaml.Unmarshal(raw, &choice)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s %s: the value is not YAML", name, flag)
+		return nil, nil, errors.New("the value is not YAML")
 	}
 	return path, choice.Override["v"], nil
 }

@@ -56,7 +56,7 @@ func (k *ageKeys) open(ctx context.Context, name string, f sops.Format, data []b
 	if err != nil {
 		return nil, fmt.Errorf("--age-key-file: %w", err)
 	}
-	return codec.Decrypter(codec.Options{})(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"keys.agekey": keys}})
+	return codec.Decrypt(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"keys.agekey": keys}})
 }
 
 // stateFile is a state file, as far as it can be read.
@@ -97,14 +97,13 @@ func (k *ageKeys) read(ctx context.Context, name string) (*stateFile, error) {
 	}
 	l.file, err = state.Parse(name, data)
 	if l.encrypted && k.file == "" {
-		l.namesEncrypted = err != nil || slices.ContainsFunc(l.file.Clusters, nameEncrypted)
+		l.namesEncrypted = err != nil || slices.ContainsFunc(l.file.Clusters, func(c *state.Cluster) bool {
+			return strings.Contains(c.ID.Key(), "ENC[")
+		})
 		return l, nil //nolint:nilerr // the encrypted file cannot be parsed without the key
 	}
 	return l, err
 }
-
-// nameEncrypted reports whether the identity of a cluster is encrypted.
-func nameEncrypted(c *state.Cluster) bool { return strings.Contains(c.ID.Key(), "ENC[") }
 
 // dropSOPSMetadata removes the SOPS metadata from an encrypted file, so that the fields that are
 // not encrypted, such as names and sizes, can be parsed.

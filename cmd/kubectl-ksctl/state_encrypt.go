@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ksctl/gitops/internal/atomicfile"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/sops/codec"
 	"github.com/ksctl/gitops/stacks/state"
@@ -29,6 +30,19 @@ func (t *outputTarget) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&t.inPlace, "in-place", false, "replace the input file")
 }
 
+// transform reads a file, and writes what f returns for it to the target.
+func (t *outputTarget) transform(cmd *cobra.Command, name string, mode os.FileMode,
+	f func(ctx context.Context, name string, data []byte) ([]byte, error)) error {
+	data, err := readFile(name)
+	if err == nil {
+		data, err = f(cmd.Context(), name, data)
+	}
+	if err != nil {
+		return err
+	}
+	return t.write(cmd.OutOrStdout(), name, data, mode)
+}
+
 // write writes data to the target. A regular file is replaced atomically.
 func (t *outputTarget) write(out io.Writer, from string, data []byte, mode os.FileMode) error {
 	file := t.file
@@ -43,27 +57,30 @@ func (t *outputTarget) write(out io.Writer, from string, data []byte, mode os.Fi
 		return err
 	}
 	info, err := os.Stat(file)
-	switch {
-	case err == nil && t.inPlace && (!info.Mode().IsRegular() || isDescriptorPath(file)):
-		return fmt.Errorf("%s: --in-place requires a regular file", file)
-	case err == nil && !t.inPlace && openStream(info, out) != nil:
-		_, err = openStream(info, out).Write(data)
-		return err
-	case err == nil && (!info.Mode().IsRegular() || isDescriptorPath(file)):
-		return appendTo(file, data)
-	case err == nil:
-		// Replace the file that a link points to, not the link.
-		if file, err = filepath.EvalSymlinks(file); err != nil {
-			return err
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
-	default:
-		if link, err := os.Lstat(file); err == nil && link.Mode()&fs.ModeSymlink != 0 {
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(file); err == nil {
 			return fmt.Errorf("%s: the target of the link does not exist", file)
 		}
+		return atomicfile.Write(file, data, mode)
 	}
-	return replaceFile(file, data, mode)
+	if err != nil {
+		return err
+	}
+	special := !info.Mode().IsRegular() || isDescriptorPath(file)
+	switch stream := openStream(info, out); {
+	case t.inPlace && special:
+		return fmt.Errorf("%s: --in-place requires a regular file", file)
+	case !t.inPlace && stream != nil:
+		_, err := stream.Write(data)
+		return err
+	case special:
+		return appendTo(file, data)
+	}
+	// Replace the file that a link points to, not the link.
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return err
+	}
+	return atomicfile.Write(file, data, mode)
 }
 
 // openStream returns the stream of this process that is open on the file, or nil. A file to which
@@ -116,24 +133,6 @@ func appendTo(file string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// replaceFile writes a temporary file in the same folder and renames it to file.
-func replaceFile(file string, data []byte, mode os.FileMode) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".ksctl-state-*") // only the owner can read it
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(tmp.Name())
-		}
-	}()
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), file)
-}
-
 func newStateEncryptCommand() *cobra.Command {
 	var out outputTarget
 	var recipients []string
@@ -147,15 +146,9 @@ and an ImportState can import it with the private key from a Secret.`,
 		Example: "  kubectl ksctl state encrypt export.json --age age1… -o states/clusters.json\n  kubectl ksctl state encrypt states/clusters.json --age age1… --in-place",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := readFile(args[0])
-			if err != nil {
-				return err
-			}
-			sealed, err := encryptState(cmd.Context(), args[0], data, recipients)
-			if err != nil {
-				return err
-			}
-			return out.write(cmd.OutOrStdout(), args[0], sealed, 0o644)
+			return out.transform(cmd, args[0], 0o644, func(ctx context.Context, name string, data []byte) ([]byte, error) {
+				return encryptState(ctx, name, data, recipients)
+			})
 		},
 	}
 	out.addFlags(cmd.Flags())
@@ -172,7 +165,7 @@ func encryptState(ctx context.Context, name string, data []byte, recipients []st
 	if _, err := state.Parse(name, data); err != nil {
 		return nil, err
 	}
-	return state.Encrypt(ctx, name, data, recipients, codec.Encrypter(codec.Limits{}))
+	return state.Encrypt(ctx, name, data, recipients, codec.Encrypt)
 }
 
 func newStateDecryptCommand() *cobra.Command {
@@ -185,18 +178,12 @@ func newStateDecryptCommand() *cobra.Command {
 		Example: "  kubectl ksctl state decrypt states/clusters.json --age-key-file age.agekey -o export.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := readFile(args[0])
-			if err != nil {
-				return err
-			}
-			if !sops.IsEncrypted(data, sops.JSON) {
-				return fmt.Errorf("%s: the file is not encrypted", args[0])
-			}
-			plain, err := keys.decrypt(cmd.Context(), args[0], data)
-			if err != nil {
-				return err
-			}
-			return out.write(cmd.OutOrStdout(), args[0], plain, 0o600)
+			return out.transform(cmd, args[0], 0o600, func(ctx context.Context, name string, data []byte) ([]byte, error) {
+				if !sops.IsEncrypted(data, sops.JSON) {
+					return nil, fmt.Errorf("%s: the file is not encrypted", name)
+				}
+				return keys.decrypt(ctx, name, data)
+			})
 		},
 	}
 	out.addFlags(cmd.Flags())

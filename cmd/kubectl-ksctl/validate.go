@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,22 +38,16 @@ func validate(cmd *cobra.Command, dir string, caps *capabilities) error {
 	}
 	defer func() { _ = c.Close() }()
 	report := c.Validate(cmd.Context(), caps.build())
-	out := cmd.OutOrStdout()
+	var out strings.Builder
 	for _, w := range report.Warnings {
-		if _, err := fmt.Fprintln(out, "warning:", w); err != nil {
-			return err
-		}
+		fmt.Fprintln(&out, "warning:", w)
 	}
 	for _, p := range report.Problems {
-		if _, err := fmt.Fprintln(out, p); err != nil {
-			return err
-		}
+		fmt.Fprintln(&out, p)
 	}
-	if _, err := fmt.Fprintln(out, report); err != nil {
+	fmt.Fprintln(&out, report)
+	if _, err := io.WriteString(cmd.OutOrStdout(), out.String()); err != nil || len(report.Problems) == 0 {
 		return err
 	}
-	if len(report.Problems) > 0 {
-		return errReported
-	}
-	return nil
+	return errReported
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	handlers := sopsworker.Handlers{Decrypt: codec.Decrypter(codec.Options{}), Encrypt: codec.Encrypter(codec.Limits{})}
+	handlers := sopsworker.Handlers{Decrypt: codec.Decrypt, Encrypt: codec.Encrypt}
 	if err := sopsworker.Serve(context.Background(), os.Stdin, os.Stdout, handlers); err != nil {
 		fmt.Fprintln(os.Stderr, "sops-worker:", err)
 		os.Exit(1)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
 	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
@@ -39,9 +40,9 @@ type agentSession struct {
 	conn Conn
 	// servesWorkers is true once the agent has listed workers. ksctl's own agent never does.
 	servesWorkers bool
-	// finished has the results of the operations of ksctl's own agent, which knows no operation
+	// finished is the result of the last operation of ksctl's own agent, which knows no operation
 	// IDs.
-	finished map[string]operationStatus
+	finished operationStatus
 }
 
 func (t *agentSession) close() {
@@ -71,9 +72,8 @@ func (t *agentSession) poll(ctx context.Context, cfg sessionConfig, do task, las
 	listCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	listed, err := t.conn.List(listCtx, cfg.cluster)
-	var noWorkers *agentclient.NoWorkersError
 	switch {
-	case errors.As(err, &noWorkers) && !t.servesWorkers:
+	case errors.Is(err, agentclient.ErrNoWorkers) && !t.servesWorkers:
 		return t.scaleOnce(ctx, cfg, do)
 	case err != nil:
 		return withError(err)
@@ -94,7 +94,7 @@ func (t *agentSession) poll(ctx context.Context, cfg sessionConfig, do task, las
 	}
 	beginCtx, cancelBegin := context.WithTimeout(ctx, callTimeout)
 	defer cancelBegin()
-	op, err := t.conn.Begin(beginCtx, agentclient.BeginRequest{Cluster: cfg.cluster, ID: requested.ID, Desired: uint32(requested.DesiredWorkers), Current: uint32(requested.From), Size: requested.NodeSize})
+	op, err := t.conn.Begin(beginCtx, &agentpb.BeginRequest{Cluster: cfg.cluster, Id: requested.ID, Desired: uint32(requested.DesiredWorkers), Current: uint32(requested.From), Size: requested.NodeSize})
 	switch {
 	case isRejected(err):
 		report.operation = operationStatus{id: requested.ID, phase: phaseFailed, code: CodeFailed, message: err.Error()}
@@ -108,18 +108,13 @@ func (t *agentSession) poll(ctx context.Context, cfg sessionConfig, do task, las
 
 // scaleOnce lets ksctl's own agent carry out an operation, once for each operation ID.
 func (t *agentSession) scaleOnce(ctx context.Context, cfg sessionConfig, do task) agentReport {
-	report := agentReport{ksctlAgent: true}
 	if do.op == nil {
-		return report
+		return agentReport{ksctlAgent: true}
 	}
-	if result, ok := t.finished[do.op.ID]; ok {
-		report.operation = result
-		return report
+	if t.finished.id != do.op.ID {
+		t.finished = t.scale(ctx, cfg, do)
 	}
-	report.operation = t.scale(ctx, cfg, do)
-	clear(t.finished) // there is one operation at a time
-	t.finished[do.op.ID] = report.operation
-	return report
+	return agentReport{ksctlAgent: true, operation: t.finished}
 }
 
 // scale calls Scale of ksctl's own agent, which returns when the operation is done, and returns the
@@ -176,10 +171,10 @@ func toOperationStatus(op *agentclient.Operation) operationStatus {
 		return operationStatus{}
 	}
 	w := operationStatus{id: op.ID, message: op.Message}
-	switch op.Phase {
-	case agentclient.PhaseSucceeded:
+	switch op.State {
+	case agentpb.Operation_SUCCEEDED:
 		w.phase = phaseSucceeded
-	case agentclient.PhaseFailed:
+	case agentpb.Operation_FAILED:
 		w.phase, w.code = phaseFailed, cmp.Or(failureCodes[op.Failure], CodeFailed)
 	default:
 		w.phase = phaseRunning
@@ -188,4 +183,4 @@ func toOperationStatus(op *agentclient.Operation) operationStatus {
 }
 
 // failureCodes maps the failures of an agent that serves Workers to failure codes.
-var failureCodes = map[agentclient.Failure]string{agentclient.OutOfResources: CodeOutOfResources, agentclient.DrainFailure: CodeDrain, agentclient.OtherFailure: CodeFailed}
+var failureCodes = map[agentpb.Operation_Failure]string{agentpb.Operation_OUT_OF_RESOURCES: CodeOutOfResources, agentpb.Operation_DRAIN: CodeDrain}

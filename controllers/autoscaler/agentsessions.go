@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
 	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
@@ -29,7 +30,7 @@ const (
 // Begin.
 type Conn interface {
 	List(ctx context.Context, cluster string) (agentclient.State, error)
-	Begin(ctx context.Context, r agentclient.BeginRequest) (agentclient.Operation, error)
+	Begin(ctx context.Context, r *agentpb.BeginRequest) (agentclient.Operation, error)
 	Scale(ctx context.Context, up bool, desired uint32, size string) error
 	Close()
 }
@@ -127,7 +128,7 @@ func (l *AgentSessions) lastReport(key types.NamespacedName, cfg sessionConfig) 
 		x.sessionConfig, x.report, x.hasReport = cfg, agentReport{}, false
 		x.signal()
 	default:
-		x.sessionConfig.dial, x.scaleTimeout = cfg.dial, cfg.scaleTimeout
+		x.sessionConfig = cfg
 	}
 	return x.report, x.hasReport
 }
@@ -140,12 +141,10 @@ func (l *AgentSessions) run(key types.NamespacedName, op *clusterv1.ScaleOperati
 	if !isInProgress(op) {
 		op = nil
 	}
-	if x := l.byKey[key]; x != nil {
-		x.setOperation(op, begun)
+	x := l.byKey[key]
+	if x == nil {
+		return
 	}
-}
-
-func (x *sessionEntry) setOperation(op *clusterv1.ScaleOperation, begun bool) {
 	known := x.op != nil && op != nil && x.op.ID == op.ID
 	x.op = op.DeepCopy()
 	if op != nil && !known {
@@ -173,7 +172,7 @@ func (l *AgentSessions) Forget(key types.NamespacedName) {
 
 // runSession polls an agent until ctx is done.
 func (l *AgentSessions) runSession(ctx context.Context, key types.NamespacedName, x *sessionEntry) {
-	t := agentSession{finished: map[string]operationStatus{}}
+	var t agentSession
 	defer t.close()
 	for ctx.Err() == nil {
 		l.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/internal/agent/agentpb"
 	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
@@ -22,7 +23,7 @@ type fakeAgent struct {
 	state    agentclient.State
 	err      error
 	beginErr error
-	begun    []agentclient.BeginRequest
+	begun    []*agentpb.BeginRequest
 	scaled   []uint32
 	// scaleDuration is how long Scale takes.
 	scaleDuration time.Duration
@@ -35,14 +36,14 @@ func (f *fakeAgent) List(context.Context, string) (agentclient.State, error) {
 	return f.state, f.err
 }
 
-func (f *fakeAgent) Begin(_ context.Context, r agentclient.BeginRequest) (agentclient.Operation, error) {
+func (f *fakeAgent) Begin(_ context.Context, r *agentpb.BeginRequest) (agentclient.Operation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun = append(f.begun, r)
 	if f.beginErr != nil {
 		return agentclient.Operation{}, f.beginErr
 	}
-	f.state.Operation = &agentclient.Operation{ID: r.ID, Phase: agentclient.PhaseRunning}
+	f.state.Operation = &agentclient.Operation{ID: r.GetId(), State: agentpb.Operation_RUNNING}
 	return *f.state.Operation, nil
 }
 
@@ -100,6 +101,16 @@ func operation(id string, from, to int32) *clusterv1.ScaleOperation {
 	return op
 }
 
+func TestOperationStatusOfUnknownFailure(t *testing.T) {
+	for failure, want := range map[agentpb.Operation_Failure]string{agentpb.Operation_DRAIN: CodeDrain,
+		agentpb.Operation_OTHER: CodeFailed, agentpb.Operation_FAILURE_UNSPECIFIED: CodeFailed, 99: CodeFailed} {
+		got := toOperationStatus(&agentclient.Operation{ID: "one", State: agentpb.Operation_FAILED, Failure: failure})
+		if got != (operationStatus{id: "one", phase: phaseFailed, code: want}) {
+			t.Errorf("%s: got %+v", failure, got)
+		}
+	}
+}
+
 func TestOperationBeginsOnceAndIsPolled(t *testing.T) {
 	f := &fakeAgent{state: agentclient.State{Workers: []agentclient.Worker{{Index: 0, Size: "s-1"}}}}
 	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
@@ -117,7 +128,7 @@ func TestOperationBeginsOnceAndIsPolled(t *testing.T) {
 			if len(f.begun) != 1 || f.begun[0].Current != 1 || f.begun[0].Desired != 3 {
 				t.Fatalf("begun %+v", f.begun)
 			}
-			f.state.Operation = &agentclient.Operation{ID: "one", Phase: agentclient.PhaseFailed, Failure: agentclient.OutOfResources, Message: "none left"}
+			f.state.Operation = &agentclient.Operation{ID: "one", State: agentpb.Operation_FAILED, Failure: agentpb.Operation_OUT_OF_RESOURCES, Message: "none left"}
 		})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -166,7 +177,7 @@ func TestUnreachableAgentKeepsItsLastReport(t *testing.T) {
 }
 
 func TestKsctlAgentIsCalledOnce(t *testing.T) {
-	f := &fakeAgent{err: &agentclient.NoWorkersError{}, scaleDuration: 10 * time.Second}
+	f := &fakeAgent{err: agentclient.ErrNoWorkers, scaleDuration: 10 * time.Second}
 	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
 		l.lastReport(testKey, cfg)
 		l.run(testKey, operation("one", 1, 3), true)

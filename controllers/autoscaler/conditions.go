@@ -1,8 +1,10 @@
 package autoscaler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,12 +23,12 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 	now := s.Clock.Now()
 	messages := p.degradedMessages(seen, now)
 	conditions := []metav1.Condition{
+		acceptedCondition(obj, nil),
 		stateImportedCondition(seen),
 		newCondition(clusterv1.ProviderServingCondition, "Serving", servingMessage(r, now), r.servingErr),
 		newCondition(clusterv1.AutoscalerAvailableCondition, "Available", strings.Join(append([]string{availableMessage(obj)}, r.warnings...), "; "), r.installErr),
 		newCondition(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler reports no problem", r.healthErr),
 	}
-	setAccepted(obj, nil, now)
 	progressing := metav1.Condition{Type: clusterv1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: "Idle", Message: "no machine is being created or deleted"}
 	if isInProgress(p.op) {
 		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, string(p.op.Kind), describeOperation(p.op)
@@ -35,11 +37,7 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 	if len(messages) > 0 {
 		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, BackoffReason, strings.Join(messages, "; ")
 	}
-	for _, c := range append(conditions, progressing, degraded) {
-		c.ObservedGeneration = obj.Generation
-		c.LastTransitionTime = metav1.NewTime(now)
-		apimeta.SetStatusCondition(&obj.Status.Conditions, c)
-	}
+	setConditions(obj, now, append(conditions, progressing, degraded)...)
 	until := p.nextDeadline(seen, r, now)
 	switch {
 	case seen.agentErr != nil:
@@ -47,10 +45,8 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 	case len(messages) > 0:
 		return reconcile.Waiting{TimedOut: true, Reason: BackoffReason, On: degraded.Message, RequeueAt: until}
 	}
-	for _, err := range []error{r.servingErr, r.installErr, r.healthErr} {
-		if err != nil {
-			return reconcile.RequeueBy(target.Outcome(err, ""), until)
-		}
+	if err := cmp.Or(r.servingErr, r.installErr, r.healthErr); err != nil {
+		return reconcile.RequeueBy(target.Outcome(err, ""), until)
 	}
 	message := fmt.Sprintf("%d %s of KsctlCluster %s between minSize and maxSize", len(p.pools), plural("pool", int32(len(p.pools))), obj.Spec.ClusterRef.Name)
 	if m := effectiveMode(obj); m != clusterv1.ScalingAuto {
@@ -59,11 +55,17 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 	return reconcile.Done{Message: message, RequeueAt: until}
 }
 
-// setAccepted sets the condition Accepted: False if err is not nil.
-func setAccepted(obj *clusterv1.KsctlAutoScaler, err error, now time.Time) {
-	c := newCondition(clusterv1.AcceptedCondition, "Accepted", "KsctlCluster "+obj.Spec.ClusterRef.Name+" is scaled by this KsctlAutoScaler", err)
-	c.ObservedGeneration, c.LastTransitionTime = obj.Generation, metav1.NewTime(now)
-	apimeta.SetStatusCondition(&obj.Status.Conditions, c)
+// setConditions sets conditions of the object.
+func setConditions(obj *clusterv1.KsctlAutoScaler, now time.Time, conditions ...metav1.Condition) {
+	for _, c := range conditions {
+		c.ObservedGeneration, c.LastTransitionTime = obj.Generation, metav1.NewTime(now)
+		apimeta.SetStatusCondition(&obj.Status.Conditions, c)
+	}
+}
+
+// acceptedCondition returns the condition Accepted: False if err is not nil.
+func acceptedCondition(obj *clusterv1.KsctlAutoScaler, err error) metav1.Condition {
+	return newCondition(clusterv1.AcceptedCondition, "Accepted", "KsctlCluster "+obj.Spec.ClusterRef.Name+" is scaled by this KsctlAutoScaler", err)
 }
 
 func stateImportedCondition(seen *observation) metav1.Condition {
@@ -122,34 +124,19 @@ func (p *scalingPlan) degradedMessages(seen *observation, now time.Time) []strin
 	if p.blocked != "" {
 		out = append(out, "no machines are created: "+p.blocked)
 	}
-	for _, i := range sortedKeys(seen.overdue) {
+	for _, i := range slices.Sorted(maps.Keys(seen.overdue)) {
 		out = append(out, fmt.Sprintf("worker %d did not join the cluster in time", i))
 	}
-	return out
-}
-
-func sortedKeys(set map[int32]bool) []int32 {
-	var out []int32
-	for i := range set {
-		out = append(out, i)
-	}
-	slices.Sort(out)
 	return out
 }
 
 // nextDeadline returns the time of the next reconcile that no event triggers; zero if there is
 // none.
 func (p *scalingPlan) nextDeadline(seen *observation, r autoscalerHealth, now time.Time) time.Time {
-	due := []time.Time{seen.requeueAt, r.renewAt, r.pollDeadline}
+	first := earliest(seen.requeueAt, earliest(r.renewAt, r.pollDeadline))
 	for _, b := range p.backoffs {
-		if b != nil && inBackoff(b, b.Operation, now) {
-			due = append(due, b.Until.Time)
-		}
-	}
-	var first time.Time
-	for _, at := range due {
-		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
+		if now.Before(b.Until.Time) {
+			first = earliest(first, b.Until.Time)
 		}
 	}
 	return first

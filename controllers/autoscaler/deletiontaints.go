@@ -45,8 +45,8 @@ func (p *scalingPlan) staleTaints(f *machines, timeout time.Duration, now time.T
 		case p.deletionPending(i, m): // its end enqueues the object
 		case !now.Before(due):
 			out[m.index] = true
-		case next.IsZero() || due.Before(next):
-			next = due
+		default:
+			next = earliest(next, due)
 		}
 	}
 	return out, next

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // Reasons of events.
@@ -20,41 +18,32 @@ const (
 	ScaleDownBackoffReason = "ScaleDownBackoff"
 )
 
-// startedBackoff is a backoff of a pool that begins with the plan.
-type startedBackoff struct {
-	pool string
-	*clusterv1.PoolBackoff
-}
+// backoffEvent is the event of a backoff that began. The event of the outcome is not enough: it
+// reports a backoff only if no other problem takes precedence, such as an unreachable agent.
+type backoffEvent struct{ reason, message string }
 
-// startedBackoffs returns the backoffs that are not in the previous status. Each failure starts a
-// backoff with a new end; a backoff for machines of another size lasts as long as these machines
-// exist. The caller must persist them at once, or the next reconcile would start them again and
-// emit a second event.
-func (p *scalingPlan) startedBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Time) (out []startedBackoff) {
+// startedBackoffs returns the events of the backoffs that are not in the previous status. Each
+// failure starts a backoff with a new end; a backoff for machines of another size lasts as long as
+// these machines exist. The caller must persist them at once, or the next reconcile would start them
+// again and emit a second event.
+func (p *scalingPlan) startedBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Time) (out []backoffEvent) {
 	for i := range p.pools {
 		name := p.pools[i].pool.Name
 		b, was := p.backoffs[name], poolStatus(before, name)
 		if b == nil || !inBackoff(b, b.Operation, now) {
 			continue
 		}
-		if was == nil || was.Backoff == nil || was.Backoff.Operation != b.Operation || was.Backoff.Failures != b.Failures || !was.Backoff.Until.Equal(&b.Until) && b.Code != CodeOtherSize {
-			out = append(out, startedBackoff{name, b})
+		if was != nil && was.Backoff != nil && was.Backoff.Operation == b.Operation && was.Backoff.Failures == b.Failures && (was.Backoff.Until.Equal(&b.Until) || b.Code == CodeOtherSize) {
+			continue
 		}
-	}
-	return out
-}
-
-// emitBackoffs emits an event for each backoff that began. The event of the outcome is not enough:
-// it reports a backoff only if no other problem takes precedence, such as an unreachable agent.
-func emitBackoffs(req *reconcile.Request[*clusterv1.KsctlAutoScaler], started []startedBackoff) {
-	for _, b := range started {
 		reason, action := ScaleUpBackoffReason, "created"
 		if b.Operation == clusterv1.OperationScaleDown {
 			reason, action = ScaleDownBackoffReason, "deleted"
 		}
-		req.Event(corev1.EventTypeWarning, reason, fmt.Sprintf("pool %s backs off until %s, no machines are %s: %s, %d %s in a row: %s",
-			b.pool, b.Until.UTC().Format(time.RFC3339), action, b.Code, b.Failures, plural("failure", b.Failures), b.Message))
+		out = append(out, backoffEvent{reason, fmt.Sprintf("pool %s backs off until %s, no machines are %s: %s, %d %s in a row: %s",
+			name, b.Until.UTC().Format(time.RFC3339), action, b.Code, b.Failures, plural("failure", b.Failures), b.Message)})
 	}
+	return out
 }
 
 // countOperation reports the result of the operation that ended to OperationEnded. It ignores an

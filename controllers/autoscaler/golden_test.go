@@ -90,7 +90,7 @@ func TestGoldenOperationIDs(t *testing.T) {
 	now := time.Unix(1_800_000_000, 123_456_789)
 	var lines strings.Builder
 	for _, uid := range []string{"0c9c2e41-d2f9-4f9b-9c41-bebc1984d67a", "short", ""} {
-		op := (&scalingPlan{}).newOperation(planInput{uid: uid, now: now}, clusterv1.OperationScaleUp, 1, 2)
+		op := (&scalingPlan{planInput: planInput{uid: uid, now: now}}).newOperation(clusterv1.OperationScaleUp, 1, 2)
 		_, _ = fmt.Fprintf(&lines, "%q: %s\n", uid, op.ID)
 	}
 	golden.Equal(t, "operations.txt", []byte(lines.String()))
@@ -142,7 +142,7 @@ func TestGoldenNodeChanges(t *testing.T) {
 	}
 	f := newMachines(testWorkerNames, pools, nodes, completeList("s-1", "s-1", "s-1"))
 	all := nodeChanges(&f, pools, func(*machine) bool { return true }, map[int32]bool{2: true})
-	all = append(all, nodeChange{node: nodes[1], setDisabled: true}) // the change of removeScaleDownDisabled
+	all = append(all, nodeChange{node: nodes[1], annotations: map[string]any{scaleDownDisabledAnnotation: nil}}) // the change of removeScaleDownDisabled
 	var lines strings.Builder
 	for i := range all {
 		patch, err := all[i].patch()

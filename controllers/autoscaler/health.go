@@ -3,7 +3,6 @@ package autoscaler
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,29 +39,28 @@ type autoscalerStatus struct {
 // checkHealth returns an error if Cluster Autoscaler reports in its ConfigMap that it is unhealthy,
 // or has not updated its status for too long. It returns nil if there is no status.
 func (s *Steps) checkHealth(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation) error {
-	key, now := client.ObjectKeyFromObject(obj), s.Clock.Now()
-	reported, due := s.state.lastStatus(key, now)
-	if due {
+	e, now := s.state.entry(client.ObjectKeyFromObject(obj)), s.Clock.Now()
+	if now.Sub(e.statusReadAt) >= statusReadInterval {
 		var configMap corev1.ConfigMap
 		found, err := engine.GetInto(ctx, seen.client, corev1.SchemeGroupVersion.WithResource("configmaps"), settings.Namespace, settings.StatusConfigMap, &configMap)
 		if err != nil {
 			return reconcile.NewTransientError(AutoscalerUnhealthyReason, "reading the status of Cluster Autoscaler in ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
 		}
-		reported = nil
+		e.status, e.statusReadAt = nil, now
 		if found {
-			reported = parseStatus(configMap.Data["status"])
+			e.status = parseStatus(configMap.Data["status"])
 		}
-		s.state.setStatus(key, reported, now)
 	}
-	if reported == nil {
+	if e.status == nil {
 		return nil
 	}
-	at := reported.ClusterWide.Health.LastProbeTime
+	health := &e.status.ClusterWide.Health
+	at := health.LastProbeTime
 	if !at.IsZero() {
 		minute := metav1.NewTime(at.Truncate(time.Minute)) // limits the status writes to one a minute
 		obj.Status.Autoscaler.LastProbeTime = &minute
 	}
-	switch status := reported.ClusterWide.Health.Status; {
+	switch status := health.Status; {
 	case !at.IsZero() && now.Sub(at.Time) > inactivityTimeout:
 		return reconcile.NewWaitingError(AutoscalerUnhealthyReason, "Cluster Autoscaler has not updated its status since %s: see its log", at.UTC().Format(time.RFC3339))
 	case status != "" && status != "Healthy":
@@ -85,7 +83,7 @@ func pollTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 // the object.
 func (s *Steps) checkPolling(obj *clusterv1.KsctlAutoScaler, r *autoscalerHealth) {
 	key, now, managed := client.ObjectKeyFromObject(obj), s.Clock.Now(), settings.InstallRequested(&obj.Spec)
-	since := s.deadlines.expectedSince(key, r, managed, now)
+	since := s.state.entry(key).expectedSince(r, managed, now)
 	if since.IsZero() {
 		return
 	}
@@ -102,44 +100,18 @@ func (s *Steps) checkPolling(obj *clusterv1.KsctlAutoScaler, r *autoscalerHealth
 	r.healthErr = reconcile.NewWaitingError(AutoscalerNotPollingReason, "Cluster Autoscaler has not sent a request since %s; %s", since.UTC().Format(time.RFC3339), hint)
 }
 
-// deadlines has the time from which each Cluster Autoscaler is expected to poll.
-type deadlines struct {
-	mu    sync.Mutex
-	byKey map[client.ObjectKey]deadline
-}
-
-// deadline is the entry of one Cluster Autoscaler.
-type deadline struct {
-	since time.Time
-	// managed is true if this controller installs the Cluster Autoscaler.
-	managed bool
-}
-
 // expectedSince returns the time from which Cluster Autoscaler is expected to poll; zero if it is
 // not. It is the time at which this controller first observed that it was installed and could be
 // served. It does not change while Cluster Autoscaler is not ready at times, such as during a
 // restart.
-func (v *deadlines) expectedSince(key client.ObjectKey, r *autoscalerHealth, managed bool, now time.Time) time.Time {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	x := v.byKey[key]
-	if !r.expected || x.managed != managed {
-		x = deadline{managed: managed}
+func (c *entry) expectedSince(r *autoscalerHealth, managed bool, now time.Time) time.Time {
+	if !r.expected || c.managed != managed {
+		c.pollingSince, c.managed = time.Time{}, managed
 	}
-	if r.expected && r.installErr == nil && x.since.IsZero() {
-		x.since = now
+	if r.expected && r.installErr == nil && c.pollingSince.IsZero() {
+		c.pollingSince = now
 	}
-	if v.byKey == nil {
-		v.byKey = map[client.ObjectKey]deadline{}
-	}
-	v.byKey[key] = x
-	return x.since
-}
-
-func (v *deadlines) forget(key client.ObjectKey) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	delete(v.byKey, key)
+	return c.pollingSince
 }
 
 // parseStatus parses the status in the ConfigMap; nil if it does not have the format of a known
@@ -150,19 +122,4 @@ func parseStatus(text string) *autoscalerStatus {
 		return nil
 	}
 	return &p
-}
-
-// lastStatus returns the cached status, and whether it must be read again.
-func (b *state) lastStatus(key client.ObjectKey, now time.Time) (*autoscalerStatus, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.entry(key)
-	return c.status, now.Sub(c.statusReadAt) >= statusReadInterval
-}
-
-func (b *state) setStatus(key client.ObjectKey, p *autoscalerStatus, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.entry(key)
-	c.status, c.statusReadAt = p, now
 }

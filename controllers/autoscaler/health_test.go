@@ -57,12 +57,13 @@ func newPollTest(t *testing.T) *pollTest {
 func (w *pollTest) reconcile() (available, healthy *metav1.Condition, out reconcile.Outcome) {
 	w.t.Helper()
 	ctx, key, s := w.t.Context(), client.ObjectKeyFromObject(&w.obj), w.steps
-	s.state.setStatus(key, nil, w.clock.Now()) // there is no ConfigMap
+	e := s.state.entry(key)
+	e.status, e.statusReadAt = nil, w.clock.Now() // there is no ConfigMap
 	var secret corev1.Secret
 	if err := s.Client.Get(ctx, tlsSecretName(&w.obj), &secret); err != nil {
 		w.t.Fatal(err)
 	}
-	s.state.setSecret(key, secret.Name, cachedSecret{version: secret.ResourceVersion, at: w.clock.Now(), secret: &secret})
+	e.secrets[secret.Name] = cachedSecret{version: secret.ResourceVersion, at: w.clock.Now(), secret: &secret}
 	w.now = w.clock.Now()
 	seen := &observation{machines: w.machines(), cluster: w.cluster()}
 	seen.cluster.Status.KubernetesVersion = "v1.36.1"
@@ -70,10 +71,11 @@ func (w *pollTest) reconcile() (available, healthy *metav1.Condition, out reconc
 	if err := s.publish(ctx, &w.obj, seen, p); err != nil {
 		w.t.Fatal(err)
 	}
-	r, err := s.ensureAutoscaler(ctx, &w.obj, nil, seen)
+	r, err := s.installAutoscaler(ctx, &w.obj, nil, seen)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	s.checkPolling(&w.obj, &r)
 	out = s.conclude(&w.obj, seen, p, r)
 	conditions := w.obj.Status.Conditions
 	return apimeta.FindStatusCondition(conditions, clusterv1.AutoscalerAvailableCondition), apimeta.FindStatusCondition(conditions, clusterv1.AutoscalerHealthyCondition), out
@@ -139,7 +141,7 @@ func TestAutoscalerThatStopsPollingIsUnhealthy(t *testing.T) {
 	w.expectHealthy(asked.Add(inactivityTimeout))
 	w.clock.Step(5 * time.Minute)
 	w.expectHealthy(time.Time{})
-	w.steps.deadlines, w.steps.Published = deadlines{}, nodegroup.NewClusters() // the controller restarts
+	w.steps.state, w.steps.Published = state{}, nodegroup.NewClusters() // the controller restarts
 	w.expectHealthy(w.clock.Now().Add(inactivityTimeout))
 	w.obj.Spec.ScaleUp = &clusterv1.ScaleUp{ScanInterval: &metav1.Duration{Duration: time.Hour}}
 	w.expectHealthy(w.clock.Now().Add(2 * time.Hour))
@@ -161,7 +163,7 @@ func TestPollingIsNotExpectedInModeOff(t *testing.T) {
 }
 
 func TestPollDeadlineStartsWhenInstalled(t *testing.T) {
-	var v deadlines
+	var e entry
 	now := time.Unix(1_800_000_000, 0)
 	notReady := reconcile.NewWaitingError(AutoscalerNotReadyReason, "not reconciled yet")
 	for i, x := range []struct {
@@ -177,7 +179,7 @@ func TestPollDeadlineStartsWhenInstalled(t *testing.T) {
 		{autoscalerHealth{}, true, -1},
 		{autoscalerHealth{expected: true}, true, 6 * time.Minute},
 	} {
-		got := v.expectedSince(testKey, &x.r, x.ours, now.Add(time.Duration(i)*time.Minute))
+		got := e.expectedSince(&x.r, x.ours, now.Add(time.Duration(i)*time.Minute))
 		if want := now.Add(x.since); x.since < 0 && !got.IsZero() || x.since >= 0 && !got.Equal(want) {
 			t.Errorf("%d: %s, want %s", i, got, want)
 		}

@@ -1,11 +1,10 @@
 package autoscaler
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -50,15 +49,6 @@ type autoscalerHealth struct {
 	renewAt time.Time
 }
 
-// ensureAutoscaler installs Cluster Autoscaler and checks its health.
-func (s *Steps) ensureAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoScaler, localClient *engine.Client, seen *observation) (autoscalerHealth, error) {
-	out, err := s.installAutoscaler(ctx, obj, localClient, seen)
-	if err == nil {
-		s.checkPolling(obj, &out)
-	}
-	return out, err
-}
-
 // installAutoscaler issues the client certificate of Cluster Autoscaler, installs it, and reads its
 // health.
 func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoScaler, localClient *engine.Client, seen *observation) (autoscalerHealth, error) {
@@ -71,7 +61,7 @@ func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoS
 		out.installErr = reconcile.NewTerminalError(KubeConfigContextReason, "KsctlCluster %s selects a kubeconfig context, but Cluster Autoscaler uses the current context: provide a kubeconfig with only that context, or set spec.autoscaler.install to false", seen.cluster.Name)
 		return out, nil
 	}
-	version, versionErr := settings.Version(specVersion(&obj.Spec), seen.cluster.Status.KubernetesVersion)
+	version, versionErr := settings.Version(&obj.Spec, seen.cluster.Status.KubernetesVersion)
 	if versionErr != nil {
 		out.installErr = reconcile.NewTerminalError(VersionReason, "%w", versionErr)
 		return out, nil //nolint:nilerr // the status reports the error
@@ -101,13 +91,6 @@ func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoS
 		out.expected, out.healthErr = true, s.checkHealth(ctx, obj, seen)
 	}
 	return out, nil
-}
-
-func specVersion(spec *clusterv1.KsctlAutoScalerSpec) string {
-	if spec.Autoscaler == nil {
-		return ""
-	}
-	return spec.Autoscaler.Version
 }
 
 func tlsSecretName(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
@@ -144,9 +127,6 @@ func (s *Steps) ensureClientCertificate(ctx context.Context, obj *clusterv1.Ksct
 
 // writeSecret creates or updates a Secret. It fails if the Secret has changed since it was read.
 func writeSecret(ctx context.Context, c *engine.Client, name types.NamespacedName, found bool, data map[string][]byte, current *corev1.Secret, owner string) error {
-	if found && maps.EqualFunc(current.Data, data, bytes.Equal) {
-		return nil
-	}
 	if found {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": current.ResourceVersion}, "data": data})
 		if err != nil {
@@ -171,10 +151,6 @@ func writeSecret(ctx context.Context, c *engine.Client, name types.NamespacedNam
 // syncInstalls creates and updates the KsctlInstalls of Cluster Autoscaler, and deletes those that
 // are no longer needed. notReady is why they are not ready; nil if they are.
 func (s *Steps) syncInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want []*appsv1.KsctlInstall) (notReady, err error) {
-	existing, err := s.ownedInstalls(ctx, obj)
-	if err != nil {
-		return nil, err
-	}
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w.Name] = true
@@ -182,36 +158,34 @@ func (s *Steps) syncInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler
 		if err != nil {
 			return nil, err
 		}
-		if notReady == nil {
-			notReady = reason
-		}
+		notReady = cmp.Or(notReady, reason)
 	}
-	for i := range existing {
-		x := &existing[i]
-		if wanted[x.Name] || x.DeletionTimestamp != nil {
+	_, err = s.deleteInstalls(ctx, obj, wanted)
+	return notReady, err
+}
+
+// deleteInstalls deletes the KsctlInstalls that the object controls, except those to keep. It
+// returns those that still exist.
+func (s *Steps) deleteInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler, keep map[string]bool) (remaining []string, err error) {
+	var all appsv1.KsctlInstallList
+	err = s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingLabels{settings.Label: settings.DeploymentName(obj.Name)})
+	if err != nil {
+		return nil, err
+	}
+	for i := range all.Items {
+		x := &all.Items[i]
+		if keep[x.Name] || !metav1.IsControlledBy(x, obj) {
+			continue
+		}
+		remaining = append(remaining, "KsctlInstall "+x.Name)
+		if x.DeletionTimestamp != nil {
 			continue
 		}
 		if err := s.Client.Delete(ctx, x, client.Preconditions{UID: &x.UID}); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("deleting KsctlInstall %s: %w", x.Name, err)
 		}
 	}
-	return notReady, nil
-}
-
-// ownedInstalls returns the KsctlInstalls that the object controls.
-func (s *Steps) ownedInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler) ([]appsv1.KsctlInstall, error) {
-	var all appsv1.KsctlInstallList
-	err := s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingLabels{settings.Label: settings.DeploymentName(obj.Name)}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, err
-	}
-	var out []appsv1.KsctlInstall
-	for i := range all.Items {
-		if metav1.IsControlledBy(&all.Items[i], obj) {
-			out = append(out, *all.Items[i].DeepCopy())
-		}
-	}
-	return out, nil
+	return remaining, nil
 }
 
 // ensureInstall creates or updates one KsctlInstall. notReady is why it is not ready; nil if it is.
@@ -241,26 +215,6 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 		message = ready.Message
 	}
 	return reconcile.NewWaitingError(AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
-}
-
-// deleteInstalls deletes the KsctlInstalls of Cluster Autoscaler, and returns the names of those
-// that still exist; "" if there are none.
-func (s *Steps) deleteInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler) (remaining string, err error) {
-	all, err := s.ownedInstalls(ctx, obj)
-	if err != nil {
-		return "", err
-	}
-	var names []string
-	for i := range all {
-		names = append(names, "KsctlInstall "+all[i].Name)
-		if all[i].DeletionTimestamp != nil {
-			continue
-		}
-		if err := s.Client.Delete(ctx, &all[i], client.Preconditions{UID: &all[i].UID}); client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("deleting KsctlInstall %s: %w", all[i].Name, err)
-		}
-	}
-	return strings.Join(names, ", "), nil
 }
 
 // maxQuotedBytes bounds the messages of other components that are quoted in the status.

@@ -267,7 +267,7 @@ func TestLateDeletionIsNotSentToKsctlAgent(t *testing.T) {
 		"scale-up": {operation("a", 1, 2), false, "", 1},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := &fakeAgent{err: &agentclient.NoWorkersError{}}
+			f := &fakeAgent{err: agentclient.ErrNoWorkers}
 			withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
 				l.lastReport(testKey, cfg)
 				x.op.StartedAt.Time = time.Now().Add(-2 * time.Minute)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
@@ -45,7 +44,7 @@ type ksctlSimulation struct {
 	faults      faults
 	obj         clusterv1.KsctlAutoScaler
 	workerNames workerNames
-	state       state
+	state       entry
 	reported    operationStatus
 	now         time.Time
 	// slots is the agent's array of workers. nodes are the nodes of the cluster by name.
@@ -65,9 +64,8 @@ type ksctlSimulation struct {
 }
 
 const (
-	simulationSeeds       = 40
-	simulationTicks       = 75
-	simulationJoinTimeout = 18 * time.Minute
+	simulationSeeds = 40
+	simulationTicks = 75
 )
 
 // TestKsctlAgentWithRandomFaults injects random faults. In runs where the number of workers cannot
@@ -193,7 +191,7 @@ func (m *ksctlSimulation) randomSlot() *slot {
 // restart restarts the controller: everything that is not in the status is lost.
 func (m *ksctlSimulation) restart() {
 	m.logf("the controller restarts")
-	m.state, m.sent, m.reported = state{}, "", operationStatus{}
+	m.state, m.sent, m.reported = entry{}, "", operationStatus{}
 	for _, c := range m.calls {
 		c.lost = true
 	}
@@ -234,10 +232,10 @@ func (m *ksctlSimulation) converge() {
 func (m *ksctlSimulation) step(ask func(*nodegroup.Cluster) ([]nodegroup.Change, error)) {
 	m.t.Helper()
 	seen := m.observe()
-	in := planInput{mode: effectiveMode(&m.obj), spec: &m.obj.Spec, status: &m.obj.Status, machines: &seen.machines, reported: seen.reported, ksctlAgent: true,
-		knownWorkers: seen.knownWorkers, overdue: seen.overdue, joinTimeout: simulationJoinTimeout, uid: string(m.obj.UID), now: m.now}
-	p := newPlan(in)
-	if ask != nil {
+	p := newPlan(&m.obj, seen, m.now, func(p *scalingPlan) {
+		if ask == nil {
+			return
+		}
 		view, err := toCluster(&m.obj, seen, p, m.now)
 		if err != nil {
 			m.t.Fatal(err)
@@ -246,8 +244,7 @@ func (m *ksctlSimulation) step(ask func(*nodegroup.Cluster) ([]nodegroup.Change,
 		for _, x := range changes {
 			p.applyChange(x, m.now)
 		}
-	}
-	p.startNext(in)
+	})
 	before := m.obj.Status.Operation
 	begun := isInProgress(p.op) && (before == nil || before.ID != p.op.ID)
 	p.writeStatus(&m.obj, seen)
@@ -260,7 +257,7 @@ func (m *ksctlSimulation) step(ask func(*nodegroup.Cluster) ([]nodegroup.Change,
 	m.runOperation(p.op, begun)
 }
 
-// observe does the same as Steps.observe.
+// observe returns what a reconcile observes.
 func (m *ksctlSimulation) observe() *observation {
 	c := &clusterv1.KsctlCluster{}
 	if m.imported >= 0 {
@@ -271,16 +268,12 @@ func (m *ksctlSimulation) observe() *observation {
 		nodes = append(nodes, node.DeepCopy())
 	}
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	l := newWorkerList(agentReport{ksctlAgent: true, operation: m.reported}, c, &m.obj.Status, m.now)
-	f := newMachines(m.workerNames, m.obj.Spec.Pools, nodes, l)
-	reported := m.reported
-	if op := m.obj.Status.Operation; isInProgress(op) && f.size() > max(op.From, op.DesiredWorkers) && reported.id != op.ID {
-		reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "workers were created by others during the operation"}
+	seen := &observation{cluster: c, workerNames: m.workerNames, nodes: nodes}
+	seen.addReport(&m.obj, agentReport{ksctlAgent: true, operation: m.reported}, &m.state, m.now)
+	if seen.reported != m.reported { // given up, because others created workers
 		for _, c := range m.calls {
 			c.lost = true
 		}
 	}
-	late, _ := m.state.trackJoins(client.ObjectKeyFromObject(&m.obj), &f, &m.obj.Status, simulationJoinTimeout, m.now)
-	f.markLost(late, m.obj.Status.Operation, effectiveMode(&m.obj), true)
-	return &observation{machines: f, cluster: c, reported: reported, ksctlAgent: true, knownWorkers: l.knownWorkers, importedWorkers: l.importedWorkers, overdue: late}
+	return seen
 }

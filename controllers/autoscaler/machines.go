@@ -106,7 +106,7 @@ func newMachines(h workerNames, pools []clusterv1.WorkerPool, nodes []*corev1.No
 			byIndex[i] = &machine{index: i, node: node}
 		case m.node == nil:
 			m.node = node
-		case createdAfter(node, m.node): // the machine was re-created, and its node has another name
+		case precedes(m.node, node): // the machine was re-created, and its node has another name
 			f.orphanedNodes = append(f.orphanedNodes, m.node)
 			m.node = node
 		default:
@@ -147,7 +147,7 @@ func fillGaps(byIndex map[int32]*machine) {
 // pool in the label of the node, else the pool whose size the node's instance type is.
 func poolOf(m *machine, pools []clusterv1.WorkerPool) string {
 	if m.size == "" && m.node != nil {
-		if p := poolByLabel(pools, m.node); p != nil {
+		if p := poolByName(pools, m.node.Labels[clusterv1.PoolLabel]); p != nil {
 			return p.Name
 		}
 		m.size = m.node.Labels[corev1.LabelInstanceTypeStable]
@@ -158,10 +158,10 @@ func poolOf(m *machine, pools []clusterv1.WorkerPool) string {
 	return ""
 }
 
-// poolByLabel returns the pool in the label of a node; nil if there is none.
-func poolByLabel(pools []clusterv1.WorkerPool, node *corev1.Node) *clusterv1.WorkerPool {
+// poolByName returns the pool with a name; nil if there is none.
+func poolByName(pools []clusterv1.WorkerPool, name string) *clusterv1.WorkerPool {
 	for i := range pools {
-		if pools[i].Name == node.Labels[clusterv1.PoolLabel] {
+		if pools[i].Name == name {
 			return &pools[i]
 		}
 	}
@@ -186,14 +186,6 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// createdAfter reports whether node a was created after node b.
-func createdAfter(a, b *corev1.Node) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Name > b.Name
-	}
-	return b.CreationTimestamp.Before(&a.CreationTimestamp)
-}
-
 func nodeReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -203,24 +195,14 @@ func nodeReady(n *corev1.Node) bool {
 // size returns the number of machines.
 func (f *machines) size() int32 { return int32(len(f.list)) }
 
-// unmanaged returns the number of machines that are in no pool.
-func (f *machines) unmanaged() (n int32) {
-	for i := range f.list {
+// unmanaged returns the number of machines at or after a position that are in no pool.
+func (f *machines) unmanaged(from int32) (n int32) {
+	for i := from; i < f.size(); i++ {
 		if f.list[i].pool == "" {
 			n++
 		}
 	}
 	return n
-}
-
-// hasUnmanaged reports whether a machine at or after a position is in no pool.
-func (f *machines) hasUnmanaged(from int32) bool {
-	for i := from; i < f.size(); i++ {
-		if f.list[i].pool == "" {
-			return true
-		}
-	}
-	return false
 }
 
 // deletionFailed reports whether an operation failed to delete the machine at a position.

@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -149,7 +150,7 @@ func TestNodeChanges(t *testing.T) {
 		f := newMachines(newWorkerNames("demo"), testPools, nodes, completeList(sizes...))
 		return nodeChanges(&f, testPools, mayDelete, nil)
 	}
-	if got := changes(clusterv1.ScalingAuto, "s-1", "s-1", "s-1"); len(got) != 1 || got[0].node.Name != "demo-vm-wp-2" || !got[0].setDisabled || got[0].disabled != nil {
+	if got := changes(clusterv1.ScalingAuto, "s-1", "s-1", "s-1"); len(got) != 1 || got[0].node.Name != "demo-vm-wp-2" || !maps.Equal(got[0].annotations, map[string]any{scaleDownDisabledAnnotation: nil}) {
 		t.Errorf("the last worker may be deleted: %+v", got)
 	}
 	if got := changes(clusterv1.ScalingUpOnly, "s-1", "s-1", "s-1"); len(got) != 0 {

@@ -31,10 +31,8 @@ const (
 type nodeChange struct {
 	node   *corev1.Node
 	labels map[string]any
-	// disabled is the new value of scaleDownDisabledAnnotation; nil removes it. It is used only if
-	// setDisabled is true.
-	disabled    any
-	setDisabled bool
+	// annotations are the annotations to set; nil removes one.
+	annotations map[string]any
 	taints      []corev1.Taint
 	setTaints   bool
 	uncordon    bool
@@ -47,25 +45,21 @@ type nodeChange struct {
 // staleTaints contains the indexes of workers whose deletion taint is removed, whether they are in
 // a pool or not.
 func nodeChanges(f *machines, pools []clusterv1.WorkerPool, mayDelete func(*machine) bool, staleTaints map[int32]bool) []nodeChange {
-	byName := map[string]*clusterv1.WorkerPool{}
-	for i := range pools {
-		byName[pools[i].Name] = &pools[i]
-	}
 	var out []nodeChange
 	for i := range f.list {
 		m := &f.list[i]
 		if m.node == nil || m.node.DeletionTimestamp != nil {
 			continue
 		}
-		pool := byName[m.pool]
+		pool := poolByName(pools, m.pool)
 		x := nodeChange{node: m.node, taints: slices.Clone(m.node.Spec.Taints)}
 		disable := i < len(f.list)-1 || !mayDelete(m)
 		switch have := m.node.Annotations[scaleDownDisabledAnnotation]; {
 		case pool == nil:
 		case disable && have != "true":
-			x.disabled, x.setDisabled = "true", true
+			x.annotations = map[string]any{scaleDownDisabledAnnotation: "true"}
 		case !disable && have != "":
-			x.disabled, x.setDisabled = nil, true
+			x.annotations = map[string]any{scaleDownDisabledAnnotation: nil}
 		}
 		if pool != nil {
 			x.labels = missingLabels(m.node, pool)
@@ -77,7 +71,7 @@ func nodeChanges(f *machines, pools []clusterv1.WorkerPool, mayDelete func(*mach
 		if staleTaints[m.index] {
 			x.removeDeletionTaint()
 		}
-		if x.setDisabled || len(x.labels) > 0 || x.setTaints || x.providerID != "" {
+		if len(x.annotations) > 0 || len(x.labels) > 0 || x.setTaints || x.providerID != "" {
 			out = append(out, x)
 		}
 	}
@@ -128,8 +122,8 @@ func (x *nodeChange) patch() ([]byte, error) {
 	if len(x.labels) > 0 {
 		meta["labels"] = x.labels
 	}
-	if x.setDisabled {
-		meta["annotations"] = map[string]any{scaleDownDisabledAnnotation: x.disabled}
+	if len(x.annotations) > 0 {
+		meta["annotations"] = x.annotations
 	}
 	spec := map[string]any{}
 	if x.setTaints {
@@ -178,7 +172,7 @@ func removeScaleDownDisabled(ctx context.Context, c dynamic.Interface, nodes []*
 	var all []nodeChange
 	for _, node := range nodes {
 		if _, ok := h.index(node.Name); ok && node.Annotations[scaleDownDisabledAnnotation] == "true" {
-			all = append(all, nodeChange{node: node, setDisabled: true})
+			all = append(all, nodeChange{node: node, annotations: map[string]any{scaleDownDisabledAnnotation: nil}})
 		}
 	}
 	return patchNodes(ctx, c, all)
@@ -197,15 +191,12 @@ func deletableNodes(orphaned []*corev1.Node, now time.Time) (nodes []*corev1.Nod
 		}
 		since := node.CreationTimestamp.Time
 		for _, c := range node.Status.Conditions {
-			if c.LastTransitionTime.After(since) {
-				since = c.LastTransitionTime.Time
-			}
+			since = later(since, c.LastTransitionTime.Time)
 		}
-		switch due := since.Add(orphanTimeout); {
-		case !now.Before(due):
+		if due := since.Add(orphanTimeout); now.Before(due) {
+			next = earliest(next, due)
+		} else {
 			nodes = append(nodes, node)
-		case next.IsZero() || due.Before(next):
-			next = due
 		}
 	}
 	return nodes, next

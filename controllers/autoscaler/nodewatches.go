@@ -2,6 +2,7 @@ package autoscaler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -124,17 +125,12 @@ func (w *NodeWatches) startWatch(key types.NamespacedName, t *engine.Target, c d
 			}
 		},
 	})
-	if err == nil {
-		err = informer.SetTransform(trimNode)
-	}
-	if err == nil {
-		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-			err = fmt.Errorf("watching the nodes of the cluster: %w", err)
-			if x.failure.Swap(&err) == nil {
-				wake()
-			}
-		})
-	}
+	err = errors.Join(err, informer.SetTransform(trimNode), informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		err = fmt.Errorf("watching the nodes of the cluster: %w", err)
+		if x.failure.Swap(&err) == nil {
+			wake()
+		}
+	}))
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching nodes: %w", err)

@@ -17,11 +17,7 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 	agentclient "github.com/ksctl/gitops/internal/agent/client"
 	"github.com/ksctl/gitops/internal/clusters/target"
-)
-
-const (
-	// defaultProvisionTime is the default of spec.scaleUp.maxNodeProvisionTime.
-	defaultProvisionTime = 20 * time.Minute
+	"github.com/ksctl/gitops/internal/scaling/settings"
 )
 
 // observation is the observed state of a cluster and its machines.
@@ -49,19 +45,13 @@ type observation struct {
 	requeueAt time.Time
 }
 
-// scheduleAt moves requeueAt forward to a time. It ignores the zero time.
-func (s *observation) scheduleAt(at time.Time) {
-	if !at.IsZero() && (s.requeueAt.IsZero() || at.Before(s.requeueAt)) {
-		s.requeueAt = at
-	}
-}
-
 // observeCluster resolves the target cluster and reads its nodes.
 func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], localClient *engine.Client) (*observation, error) {
 	obj := req.Object
 	ref := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: obj.Spec.ClusterRef.Name}}
 	user := target.User{Key: s.ownerKey(obj), Spec: ref, Account: s.account(obj).Name, LocalClient: localClient, Empty: len(obj.Status.Pools) == 0, Requested: req.Requested}
-	s.state.setOwner(client.ObjectKeyFromObject(obj), obj.UID, user.Key)
+	e := s.state.entry(client.ObjectKeyFromObject(obj))
+	e.uid, e.owner = obj.UID, user.Key
 	at, err := s.Targets.Resolve(ctx, user)
 	if err != nil {
 		return nil, err
@@ -106,30 +96,28 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 	if !known {
 		return nil, agentError(obj, report.err)
 	}
+	seen.addReport(obj, report, s.state.entry(key), s.Clock.Now())
+	return seen, nil
+}
+
+// addReport adds the report of the agent, and the machines that follow from it and from the nodes.
+func (seen *observation) addReport(obj *clusterv1.KsctlAutoScaler, report agentReport, e *entry, now time.Time) {
 	seen.reported, seen.agentErr, seen.ksctlAgent = report.operation, report.err, report.ksctlAgent
-	l := newWorkerList(report, seen.cluster, &obj.Status, s.Clock.Now())
+	l := newWorkerList(report, seen.cluster, &obj.Status, now)
 	seen.knownWorkers, seen.importedWorkers = l.knownWorkers, l.importedWorkers
 	seen.machines = newMachines(seen.workerNames, obj.Spec.Pools, seen.nodes, l)
 	if op := obj.Status.Operation; report.ksctlAgent && isInProgress(op) && seen.machines.size() > max(op.From, op.DesiredWorkers) && seen.reported.id != op.ID {
 		// ksctl's own agent would forget or delete the workers beyond the requested number.
 		seen.reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "workers were created by others during the operation"}
 	}
-	seen.overdue, seen.requeueAt = s.state.trackJoins(key, &seen.machines, &obj.Status, joinTimeout(&obj.Spec), s.Clock.Now())
+	seen.overdue, seen.requeueAt = e.trackJoins(&seen.machines, obj.Status.Operation, joinTimeout(&obj.Spec), now)
 	seen.machines.markLost(seen.overdue, obj.Status.Operation, effectiveMode(obj), seen.ksctlAgent)
-	return seen, nil
-}
-
-func provisionTime(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
-	if spec.ScaleUp == nil || spec.ScaleUp.MaxNodeProvisionTime == nil {
-		return defaultProvisionTime
-	}
-	return spec.ScaleUp.MaxNodeProvisionTime.Duration
 }
 
 // joinTimeout returns the time from the request for a machine until it must have joined. After
 // that, its creation is reported as failed. Cluster Autoscaler's own timeout is a little longer.
 func joinTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
-	return provisionTime(spec) * 9 / 10
+	return settings.ProvisionTime(spec) * 9 / 10
 }
 
 // sessionConfig returns the configuration of the session with the agent.
@@ -150,7 +138,7 @@ func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	if err != nil {
 		return sessionConfig{}, err
 	}
-	cfg := sessionConfig{hash: sha256.Sum256(id), cluster: clusterName(seen.cluster), scaleTimeout: provisionTime(&obj.Spec)}
+	cfg := sessionConfig{hash: sha256.Sum256(id), cluster: clusterName(seen.cluster), scaleTimeout: settings.ProvisionTime(&obj.Spec)}
 	cfg.dial = func() (Conn, error) { return agentclient.Dial(endpoint, data) }
 	return cfg, nil
 }

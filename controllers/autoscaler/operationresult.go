@@ -10,46 +10,46 @@ import (
 )
 
 // applyReport applies the reported status to the operation in progress.
-func (p *scalingPlan) applyReport(f planInput) {
+func (p *scalingPlan) applyReport() {
 	op := p.op
-	if f.reported.id != op.ID {
+	if p.reported.id != op.ID {
 		return // the agent does not know the operation yet
 	}
-	reported := f.reported
+	reported := p.reported
 	if reported.phase == phaseRunning {
 		op.State, op.Message = clusterv1.OperationRunning, reported.message
 		return
 	}
-	if reported.phase == phaseSucceeded && !f.ksctlAgent {
-		reported = verifySuccess(reported, op, f.machines)
+	if reported.phase == phaseSucceeded && !p.ksctlAgent {
+		reported = verifySuccess(reported, op, p.machines)
 	}
-	now := metav1.NewTime(f.now)
+	now := metav1.NewTime(p.now)
 	op.EndedAt, op.Message = &now, reported.message
 	op.State = clusterv1.OperationSucceeded
 	if reported.phase == phaseFailed {
-		op.State, op.Code, op.Unsettled = clusterv1.OperationFailed, reported.code, f.ksctlAgent
+		op.State, op.Code, op.Unsettled = clusterv1.OperationFailed, reported.code, p.ksctlAgent
 	}
 	p.ended = op
 	// The numbers were those before the operation; from here on they include its result.
 	for i := range p.pools {
-		p.pools[i].countMachines(op, f.machines)
+		p.pools[i].countMachines(op, p.machines)
 	}
 	r := poolOfOperation(p.pools, op)
 	switch {
 	case r == nil: // the pool was removed from the spec meanwhile
 	case op.Kind == clusterv1.OperationRecount: // it fulfills no request
 	case reported.phase == phaseFailed && op.Kind == clusterv1.OperationScaleUp:
-		created := max(f.machines.size()-op.From, 0)
+		created := max(p.machines.size()-op.From, 0)
 		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-created, 0)
-		p.recordFailure(r, op.Kind, reported, f.now)
+		p.recordFailure(r, op.Kind, reported)
 		if reported.code == CodeOtherSize {
 			p.backoffs[r.pool.Name].From = op.From
 		}
 	case reported.phase == phaseFailed:
-		p.recordFailure(r, op.Kind, reported, f.now)
+		p.recordFailure(r, op.Kind, reported)
 	case op.GivenUp > 0: // it took too long: machines that have joined meanwhile are kept
-		r.missing = min(r.missing, op.DesiredWorkers-op.From-joinedCount(op, f.machines))
-		r.change -= min(op.GivenUp, unjoinedTail(f.machines, r.pool.Name))
+		r.missing = min(r.missing, op.DesiredWorkers-op.From-joinedCount(op, p.machines))
+		r.change -= min(op.GivenUp, unjoinedTail(p.machines, r.pool.Name))
 	default:
 		// A created machine may still not join.
 		if b := p.backoffs[r.pool.Name]; b != nil && b.Operation == op.Kind && b.Code != CodeJoinTimeout {
@@ -100,23 +100,23 @@ func unjoinedTail(f *machines, pool string) (n int32) {
 // giveUpSlow records machines that are still being created after joinTimeout as failed: otherwise
 // Cluster Autoscaler would stop scaling the whole cluster. When the operation ends, they are
 // deleted, unless they have joined by then.
-func (p *scalingPlan) giveUpSlow(f planInput) {
+func (p *scalingPlan) giveUpSlow() {
 	op := p.op
-	if !isInProgress(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || f.now.Before(waitStart(op).Add(f.joinTimeout)) {
+	if !isInProgress(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || p.now.Before(waitStart(op).Add(p.joinTimeout)) {
 		return
 	}
 	r := poolOfOperation(p.pools, op)
 	if r == nil {
 		return
 	}
-	unjoined := op.DesiredWorkers - op.From - joinedCount(op, f.machines)
+	unjoined := op.DesiredWorkers - op.From - joinedCount(op, p.machines)
 	if unjoined <= 0 {
 		return
 	}
 	op.GivenUp = unjoined
 	r.inProgress -= unjoined
 	r.missing += unjoined
-	p.recordFailure(r, op.Kind, operationStatus{code: CodeSlow, message: "the agent is still creating machines"}, f.now)
+	p.recordFailure(r, op.Kind, operationStatus{code: CodeSlow, message: "the agent is still creating machines"})
 }
 
 // waitStart returns the time from which the join timeout of an operation's machines counts: Cluster
@@ -130,9 +130,9 @@ func waitStart(op *clusterv1.ScaleOperation) time.Time {
 
 // requestedAt returns when Cluster Autoscaler requested the machines to create for a pool; nil if
 // it requested none.
-func (p *scalingPlan) requestedAt(f planInput, r *poolPlan) *metav1.Time {
+func (p *scalingPlan) requestedAt(r *poolPlan) *metav1.Time {
 	last := p.lastScales[r.pool.Name]
-	if was := poolStatus(f.status, r.pool.Name); last == nil && was != nil {
+	if was := poolStatus(p.status, r.pool.Name); last == nil && was != nil {
 		last = was.LastScale
 	}
 	if r.change <= 0 || last == nil || last.To <= last.From {
@@ -142,7 +142,7 @@ func (p *scalingPlan) requestedAt(f planInput, r *poolPlan) *metav1.Time {
 }
 
 // recordFailure starts a backoff of a pool, or extends it.
-func (p *scalingPlan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, result operationStatus, now time.Time) {
+func (p *scalingPlan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, result operationStatus) {
 	b := &clusterv1.PoolBackoff{Operation: kind, Code: result.code, Message: result.message, Failures: 1, Missing: r.missing}
 	if was := p.backoffs[r.pool.Name]; was != nil && was.Operation == kind {
 		b.Failures = was.Failures + 1
@@ -151,6 +151,6 @@ func (p *scalingPlan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, r
 	if n := b.Failures - 1; n < 10 {
 		wait = min(initialBackoff<<n, maxBackoff)
 	}
-	b.Until = metav1.NewTime(now.Add(wait))
+	b.Until = metav1.NewTime(p.now.Add(wait))
 	p.backoffs[r.pool.Name] = b
 }

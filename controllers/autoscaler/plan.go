@@ -2,6 +2,7 @@ package autoscaler
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,8 +45,9 @@ type planInput struct {
 	now time.Time
 }
 
-// plan holds the desired number of machines of each pool, and the operation to get there.
+// scalingPlan holds the desired number of machines of each pool, and the operation to get there.
 type scalingPlan struct {
+	planInput
 	pools    []poolPlan
 	backoffs map[string]*clusterv1.PoolBackoff
 	// op is the operation in progress, or the last one. ended is set if it ended in this reconcile.
@@ -63,67 +65,71 @@ type scalingPlan struct {
 }
 
 // newPlan applies the reported result of the operation in progress and the current spec to the
-// status. The caller adds the requests of Cluster Autoscaler to the plan, then calls startNext.
-// newPlan is a pure function of its input.
-func newPlan(f planInput) *scalingPlan {
-	p := &scalingPlan{pools: newPoolPlans(f.spec, f.status, f.machines), backoffs: map[string]*clusterv1.PoolBackoff{}, op: f.status.Operation.DeepCopy()}
+// status. applyRequests then adds the requests of Cluster Autoscaler, and the next operation starts
+// unless one is in progress.
+func newPlan(obj *clusterv1.KsctlAutoScaler, seen *observation, now time.Time, applyRequests func(*scalingPlan)) *scalingPlan {
+	f := planInput{mode: effectiveMode(obj), spec: &obj.Spec, status: &obj.Status, machines: &seen.machines, reported: seen.reported, ksctlAgent: seen.ksctlAgent,
+		knownWorkers: seen.knownWorkers, overdue: seen.overdue, joinTimeout: joinTimeout(&obj.Spec), uid: string(obj.UID), now: now}
+	p := &scalingPlan{planInput: f, pools: newPoolPlans(f.spec, f.status, f.machines), backoffs: map[string]*clusterv1.PoolBackoff{}, op: f.status.Operation.DeepCopy()}
 	for _, r := range p.pools {
 		if was := poolStatus(f.status, r.pool.Name); was != nil && was.Backoff != nil {
 			p.backoffs[r.pool.Name] = was.Backoff.DeepCopy()
 		}
 	}
 	if isInProgress(p.op) {
-		p.applyReport(f)
-		p.giveUpSlow(f)
+		p.applyReport()
+		p.giveUpSlow()
 	}
-	p.uncertainty = p.assessUncertainty(f)
-	p.blocked, p.awaitingJoin = p.blockReason(f), f.ksctlAgent && (f.awaitsJoin() || len(f.machines.orphanedNodes) > 0)
+	p.uncertainty = p.assessUncertainty()
+	p.blocked, p.awaitingJoin = p.blockReason(), f.ksctlAgent && (p.awaitsJoin() || len(f.machines.orphanedNodes) > 0)
 	for i := range p.pools {
-		p.applyBounds(&p.pools[i], f)
+		p.applyBounds(&p.pools[i])
 	}
+	applyRequests(p)
+	p.startNext()
 	return p
 }
 
 // startNext starts the next operation, unless one is in progress.
-func (p *scalingPlan) startNext(f planInput) {
+func (p *scalingPlan) startNext() {
 	if isInProgress(p.op) {
 		return
 	}
-	p.deleteOverdue(f)
-	if op := p.nextOperation(f); op != nil {
+	p.deleteOverdue()
+	if op := p.nextOperation(); op != nil {
 		p.op = op
 	}
 }
 
 // blockReason returns why no machine may be created because the existing workers are uncertain; ""
 // if they are certain.
-func (p *scalingPlan) blockReason(f planInput) string {
+func (p *scalingPlan) blockReason() string {
 	if p.uncertainty != nil {
 		return p.uncertainty.String()
 	}
-	for _, node := range f.machines.orphanedNodes {
-		if nodeReady(node) && f.now.After(node.CreationTimestamp.Add(orphanTimeout)) {
+	for _, node := range p.machines.orphanedNodes {
+		if nodeReady(node) && p.now.After(node.CreationTimestamp.Add(orphanTimeout)) {
 			return fmt.Sprintf("node %s is ready, but the agent lists no such worker: delete the Node if its machine is gone, else delete the machine", node.Name)
 		}
 	}
-	if f.ksctlAgent {
-		return f.unjoinedWorker()
+	if p.ksctlAgent {
+		return p.unjoinedWorker()
 	}
 	return ""
 }
 
 // applyBounds limits the requested change of a pool to what the current spec allows.
-func (p *scalingPlan) applyBounds(r *poolPlan, f planInput) {
+func (p *scalingPlan) applyBounds(r *poolPlan) {
 	name, was := r.pool.Name, r.change
-	p.expireBackoff(r, f)
-	switch f.mode {
+	p.expireBackoff(r)
+	switch p.mode {
 	case clusterv1.ScalingOff:
 		r.change = 0
 	case clusterv1.ScalingUpOnly: // machines that never joined may be deleted
-		r.change = max(r.change, -unjoinedTail(f.machines, name))
+		r.change = max(r.change, -unjoinedTail(p.machines, name))
 	}
 	r.change = max(r.change, -r.existing)
-	if r.change < 0 && p.deletionExpired(f, name) {
+	if r.change < 0 && p.deletionExpired(name) {
 		r.change = 0
 	}
 	if over := r.target() + r.lost - r.pool.MaxSize; over > 0 && r.change > 0 {
@@ -136,53 +142,53 @@ func (p *scalingPlan) applyBounds(r *poolPlan, f planInput) {
 	if r.change != was {
 		p.canceled = append(p.canceled, fmt.Sprintf("pool %s: %s", name, cancelMessage(was, r.change)))
 	}
-	p.setMinSizeDeficit(r, f)
+	p.setMinSizeDeficit(r)
 	if b := p.backoffs[name]; b != nil {
 		b.Missing = r.missing
 	}
 }
 
 // expireBackoff ends a backoff that is over: the missing machines may be requested again.
-func (p *scalingPlan) expireBackoff(r *poolPlan, f planInput) {
+func (p *scalingPlan) expireBackoff(r *poolPlan) {
 	b := p.backoffs[r.pool.Name]
 	switch {
 	case b == nil:
-	case b.Code == CodeOtherSize && !f.machines.hasUnmanaged(b.From): // the machines are deleted, or now in a pool
+	case b.Code == CodeOtherSize && p.machines.unmanaged(b.From) == 0: // the machines are deleted, or now in a pool
 		r.missing = 0
 		delete(p.backoffs, r.pool.Name)
-	case f.now.Before(b.Until.Time):
+	case p.now.Before(b.Until.Time):
 	case b.Code == CodeOtherSize: // it stays visible until these machines are deleted
-		b.Until = metav1.NewTime(f.now.Add(maxBackoff))
+		b.Until = metav1.NewTime(p.now.Add(maxBackoff))
 	default:
 		b.Missing, r.missing = 0, 0
-		if f.now.After(b.Until.Add(failureRetention)) {
+		if p.now.After(b.Until.Add(failureRetention)) {
 			delete(p.backoffs, r.pool.Name)
 		}
 	}
 }
 
 // setMinSizeDeficit sets the number of machines that the pool lacks for minSize.
-func (p *scalingPlan) setMinSizeDeficit(r *poolPlan, f planInput) {
+func (p *scalingPlan) setMinSizeDeficit(r *poolPlan) {
 	r.minSizeDeficit = 0
-	if f.mode == clusterv1.ScalingOff || !enforcesMinSize(f.spec) || p.blocked != "" || p.awaitingJoin || inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, f.now) {
+	if p.mode == clusterv1.ScalingOff || !enforcesMinSize(p.spec) || p.blocked != "" || p.awaitingJoin || inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, p.now) {
 		return
 	}
-	r.minSizeDeficit = max(min(r.pool.MinSize-r.target()-r.lost, remainingNodes(f.spec, f.machines)), 0)
+	r.minSizeDeficit = max(min(r.pool.MinSize-r.target()-r.lost, p.remainingNodes()), 0)
 }
 
 // deletionExpired reports whether the requested deletion of a pool is obsolete. Cluster Autoscaler
 // taints the node before it requests its deletion. If the last node is not tainted after
 // deletionTimeout, the request is no longer valid.
-func (p *scalingPlan) deletionExpired(f planInput, pool string) bool {
-	was := poolStatus(f.status, pool)
-	if was == nil || was.LastScale == nil || isInProgress(f.status.Operation) || f.now.Before(was.LastScale.Time.Add(deletionTimeout)) {
+func (p *scalingPlan) deletionExpired(pool string) bool {
+	was := poolStatus(p.status, pool)
+	if was == nil || was.LastScale == nil || isInProgress(p.status.Operation) || p.now.Before(was.LastScale.Time.Add(deletionTimeout)) {
 		return false
 	}
-	last := len(f.machines.list) - 1
-	if last < 0 || !f.machines.list[last].deletable() {
+	last := len(p.machines.list) - 1
+	if last < 0 || !p.machines.list[last].deletable() {
 		return true
 	}
-	first := findPool(p.pools, f.machines.list[last].pool)
+	first := findPool(p.pools, p.machines.list[last].pool)
 	return first == nil || first.change >= 0 // no deletion is requested for the last machine
 }
 
@@ -203,39 +209,39 @@ func inBackoff(b *clusterv1.PoolBackoff, kind clusterv1.OperationKind, now time.
 }
 
 // nextOperation returns the operation to start; nil if there is none.
-func (p *scalingPlan) nextOperation(f planInput) *clusterv1.ScaleOperation {
-	if f.mode == clusterv1.ScalingOff {
+func (p *scalingPlan) nextOperation() *clusterv1.ScaleOperation {
+	if p.mode == clusterv1.ScalingOff {
 		return nil
 	}
 	if p.uncertainty != nil && p.uncertainty.suspect < 0 {
-		return p.recount(f)
+		return p.recount()
 	}
-	if f.ksctlAgent && f.machines.size() > max(f.knownWorkers, joinedEnd(f.machines)) {
+	if p.ksctlAgent && p.machines.size() > max(p.knownWorkers, joinedEnd(p.machines)) {
 		return nil // it is unknown which workers exist
 	}
-	if f.ksctlAgent && len(f.machines.orphanedNodes) > 0 {
+	if p.ksctlAgent && len(p.machines.orphanedNodes) > 0 {
 		return nil // only the last operation shows that the machines of orphaned nodes were deleted
 	}
-	if r, n := p.deletableTail(f.machines); n > 0 {
+	if r, n := p.deletableTail(); n > 0 {
 		r.change += n
-		return p.newPoolOperation(f, clusterv1.OperationScaleDown, r, -n)
+		return p.newPoolOperation(clusterv1.OperationScaleDown, r, -n)
 	}
 	for i := range p.pools {
 		r := &p.pools[i]
-		if r.pending() <= 0 || p.blocked != "" || p.awaitingJoin || inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, f.now) {
+		if r.pending() <= 0 || p.blocked != "" || p.awaitingJoin || inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, p.now) {
 			continue
 		}
-		n := min(r.pending(), remainingNodes(f.spec, f.machines))
+		n := min(r.pending(), p.remainingNodes())
 		if r.change > n {
 			p.canceled = append(p.canceled, fmt.Sprintf("pool %s: %s", r.pool.Name, cancelMessage(r.change, n)))
 		}
-		requested := p.requestedAt(f, r)
+		requested := p.requestedAt(r)
 		if floor := min(r.minSizeDeficit, n); floor > 0 {
 			to := r.target() - r.pending() + n
-			p.recordScale(r, to-floor, to, fmt.Sprintf("minSize is %d", r.pool.MinSize), f.now)
+			p.recordScale(r, to-floor, to, fmt.Sprintf("minSize is %d", r.pool.MinSize), p.now)
 		}
 		if r.change, r.minSizeDeficit = 0, 0; n > 0 {
-			op := p.newPoolOperation(f, clusterv1.OperationScaleUp, r, n)
+			op := p.newPoolOperation(clusterv1.OperationScaleUp, r, n)
 			op.RequestedAt = requested
 			return op
 		}
@@ -244,18 +250,20 @@ func (p *scalingPlan) nextOperation(f planInput) *clusterv1.ScaleOperation {
 }
 
 // remainingNodes returns how many more nodes maxNodesTotal allows.
-func remainingNodes(spec *clusterv1.KsctlAutoScalerSpec, f *machines) int32 {
-	if spec.Limits == nil || spec.Limits.MaxNodesTotal == 0 {
+func (p *scalingPlan) remainingNodes() int32 {
+	if p.spec.Limits == nil || p.spec.Limits.MaxNodesTotal == 0 {
 		return 1 << 20
 	}
-	return max(spec.Limits.MaxNodesTotal-f.otherNodes-f.size(), 0)
+	return max(p.spec.Limits.MaxNodesTotal-p.machines.otherNodes-p.machines.size(), 0)
 }
 
 // deletableTail returns the pool of the last machines of the array, and how many of them are to be
 // deleted. It never includes a joined machine that Cluster Autoscaler has not tainted.
-func (p *scalingPlan) deletableTail(f *machines) (r *poolPlan, n int32) {
-	for i := len(f.list) - 1; i >= 0 && f.list[i].deletable(); i-- {
-		m := &f.list[i]
+func (p *scalingPlan) deletableTail() (r *poolPlan, n int32) {
+	for _, m := range slices.Backward(p.machines.list) {
+		if !m.deletable() {
+			break
+		}
 		if r == nil {
 			r = findPool(p.pools, m.pool)
 		}
@@ -268,17 +276,17 @@ func (p *scalingPlan) deletableTail(f *machines) (r *poolPlan, n int32) {
 }
 
 // newPoolOperation returns a new operation that changes the size of a pool by n machines.
-func (p *scalingPlan) newPoolOperation(f planInput, kind clusterv1.OperationKind, r *poolPlan, n int32) *clusterv1.ScaleOperation {
+func (p *scalingPlan) newPoolOperation(kind clusterv1.OperationKind, r *poolPlan, n int32) *clusterv1.ScaleOperation {
 	r.inProgress = n
-	op := p.newOperation(f, kind, f.machines.size(), f.machines.size()+n)
+	op := p.newOperation(kind, p.machines.size(), p.machines.size()+n)
 	op.Pool, op.NodeSize = r.pool.Name, r.pool.NodeSize
 	return op
 }
 
 // newOperation returns a new operation that changes the number of workers.
-func (p *scalingPlan) newOperation(f planInput, kind clusterv1.OperationKind, from, to int32) *clusterv1.ScaleOperation {
+func (p *scalingPlan) newOperation(kind clusterv1.OperationKind, from, to int32) *clusterv1.ScaleOperation {
 	return &clusterv1.ScaleOperation{
-		ID: f.uid[:min(8, len(f.uid))] + "-" + strconv.FormatInt(f.now.UnixNano(), 36), Kind: kind,
-		From: from, DesiredWorkers: to, StartedAt: metav1.NewTime(f.now), State: clusterv1.OperationPending,
+		ID: p.uid[:min(8, len(p.uid))] + "-" + strconv.FormatInt(p.now.UnixNano(), 36), Kind: kind,
+		From: from, DesiredWorkers: to, StartedAt: metav1.NewTime(p.now), State: clusterv1.OperationPending,
 	}
 }

@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,10 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
+	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
 var testPools = []clusterv1.WorkerPool{
@@ -36,7 +38,7 @@ type simulation struct {
 	// imported state; -1 if there is none.
 	ksctlAgent      bool
 	importedWorkers int32
-	state           state
+	state           entry
 	// labeled has the pool labels that reconciles have set on nodes, by index.
 	labeled map[int]string
 	// instanceType is the instance type label of all nodes. others are nodes that are not workers.
@@ -51,6 +53,8 @@ func newSimulation(t *testing.T, sizes ...string) *simulation {
 	}
 	w.obj.Name, w.obj.Namespace, w.obj.UID = "as", "ns", "01234567-89ab"
 	w.obj.Spec.Pools = testPools
+	// Machines must have joined after 9/10 of it: 10 minutes.
+	w.obj.Spec.ScaleUp = &clusterv1.ScaleUp{MaxNodeProvisionTime: &metav1.Duration{Duration: 10*time.Minute*10/9 + 1}}
 	return w
 }
 
@@ -102,26 +106,25 @@ func (w *simulation) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, e
 	w.t.Helper()
 	f, l := w.observe()
 	if w.ksctlAgent {
-		w.overdue, _ = w.state.trackJoins(client.ObjectKeyFromObject(&w.obj), &f, &w.obj.Status, 10*time.Minute, w.now)
+		w.overdue, _ = w.state.trackJoins(&f, w.obj.Status.Operation, joinTimeout(&w.obj.Spec), w.now)
 	}
 	f.markLost(w.overdue, w.obj.Status.Operation, effectiveMode(&w.obj), w.ksctlAgent)
-	seen := &observation{machines: f, cluster: w.cluster(), ksctlAgent: w.ksctlAgent, knownWorkers: l.knownWorkers, importedWorkers: l.importedWorkers, overdue: w.overdue}
-	in := planInput{mode: effectiveMode(&w.obj), spec: &w.obj.Spec, status: &w.obj.Status, machines: &seen.machines, reported: w.reported, ksctlAgent: w.ksctlAgent, knownWorkers: l.knownWorkers, overdue: w.overdue, joinTimeout: 10 * time.Minute, uid: string(w.obj.UID), now: w.now}
-	p := newPlan(in)
-	for _, decide := range ask {
-		c, err := toCluster(&w.obj, seen, p, w.now)
-		if err != nil {
-			w.t.Fatal(err)
+	seen := &observation{machines: f, cluster: w.cluster(), reported: w.reported, ksctlAgent: w.ksctlAgent, knownWorkers: l.knownWorkers, importedWorkers: l.importedWorkers, overdue: w.overdue}
+	p := newPlan(&w.obj, seen, w.now, func(p *scalingPlan) {
+		for _, decide := range ask {
+			c, err := toCluster(&w.obj, seen, p, w.now)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			changes, err := decide(c)
+			if err != nil {
+				continue
+			}
+			for _, x := range changes {
+				p.applyChange(x, w.now)
+			}
 		}
-		changes, err := decide(c)
-		if err != nil {
-			continue
-		}
-		for _, x := range changes {
-			p.applyChange(x, w.now)
-		}
-	}
-	p.startNext(in)
+	})
 	p.writeStatus(&w.obj, seen)
 	for i := range f.list {
 		if m := &f.list[i]; w.ksctlAgent && m.node != nil && m.pool != "" {
@@ -221,6 +224,24 @@ func (w *simulation) pool(name string) clusterv1.WorkerPoolStatus {
 	return clusterv1.WorkerPoolStatus{}
 }
 
+// failedNodes returns the failed machines of a node group that Cluster Autoscaler observes.
+func failedNodes(t *testing.T, c *nodegroup.Cluster, group string) (out []nodegroup.Node) {
+	t.Helper()
+	published := nodegroup.NewClusters()
+	published.Publish(c)
+	caller := func(context.Context) (types.NamespacedName, error) { return c.Key, nil }
+	response, err := nodegroup.NewServer(published, nil, clock.RealClock{}, caller).NodeGroupNodes(t.Context(), &externalgrpc.NodeGroupNodesRequest{Id: group})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range response.GetInstances() {
+		if x.GetStatus().GetErrorInfo() != nil {
+			out = append(out, nodegroup.Node{Name: x.GetId(), ProviderID: x.GetId()})
+		}
+	}
+	return out
+}
+
 func TestScaleUpIsRecordedBeforeItBegins(t *testing.T) {
 	w := newSimulation(t, "s-1", "s-1")
 	p := w.step(increase("small", 2, w.now))
@@ -259,13 +280,7 @@ func TestFailedScaleUpSetsMissingAndBackoff(t *testing.T) {
 	}
 	// Cluster Autoscaler observes the two failed machines.
 	w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-		var nodes []nodegroup.Node
-		for _, x := range nodegroup.Instances(c, "ns/as/small") {
-			if x.GetStatus().GetErrorInfo() != nil {
-				nodes = append(nodes, nodegroup.Node{Name: x.GetId(), ProviderID: x.GetId()})
-			}
-		}
-		return nodegroup.PlanDelete(c, "ns/as/small", nodes)
+		return nodegroup.PlanDelete(c, "ns/as/small", failedNodes(t, c, "ns/as/small"))
 	})
 	if got = w.pool("small"); got.Target != 2 || got.Backoff.Missing != 0 {
 		t.Fatalf("after: %+v", got)
@@ -373,23 +388,23 @@ func TestExpiredDeletionDeletesNoOtherMachine(t *testing.T) {
 
 func TestDeletedNodeRestartsTheJoinTimeout(t *testing.T) {
 	w := newSimulation(t, "s-1", "s-1")
-	var b state
+	var e entry
 	op := operation("one", 1, 2)
 	op.State, op.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: w.now.Add(-time.Minute)}
 	op.StartedAt = metav1.NewTime(w.now.Add(-time.Hour))
 	w.obj.Status.Operation = op
 	f := w.machines()
-	b.trackJoins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now)
+	e.trackJoins(&f, op, 10*time.Minute, w.now)
 	w.joined[1] = false
 	f = w.machines()
-	if late, _ := b.trackJoins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now); len(late) != 0 {
+	if late, _ := e.trackJoins(&f, op, 10*time.Minute, w.now); len(late) != 0 {
 		t.Fatalf("overdue: %v", late)
 	}
-	if late, _ := b.trackJoins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now.Add(time.Hour)); !late[1] {
+	if late, _ := e.trackJoins(&f, op, 10*time.Minute, w.now.Add(time.Hour)); !late[1] {
 		t.Fatal("never overdue")
 	}
-	var other state // of another process, which has not observed that the machine joined
-	if late, _ := other.trackJoins(testKey, &f, &w.obj.Status, 10*time.Minute, w.now); !late[1] {
+	var other entry // of another process, which has not observed that the machine joined
+	if late, _ := other.trackJoins(&f, op, 10*time.Minute, w.now); !late[1] {
 		t.Fatal("created an hour ago, but not overdue")
 	}
 }
@@ -598,11 +613,7 @@ func TestMachineThatJoinsLateIsNotCreatedTwice(t *testing.T) {
 	w.step()
 	var failed []nodegroup.Node
 	w.step(func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-		for _, x := range nodegroup.Instances(c, "ns/as/small") {
-			if x.GetStatus().GetErrorInfo() != nil {
-				failed = append(failed, nodegroup.Node{Name: x.Id, ProviderID: x.Id})
-			}
-		}
+		failed = failedNodes(t, c, "ns/as/small")
 		return nil, nil
 	})
 	if len(failed) != 1 {

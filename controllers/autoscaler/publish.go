@@ -71,7 +71,11 @@ func toWorkers(seen *observation, p *scalingPlan) []nodegroup.Worker {
 	}
 	if op := p.op; isInProgress(op) {
 		for r := poolOfOperation(p.pools, op); r != nil && int32(len(out)) < op.DesiredWorkers; {
-			out = append(out, nodegroup.Worker{Index: nextIndex(out), Pool: r.pool.Name})
+			w := nodegroup.Worker{Pool: r.pool.Name}
+			if n := len(out); n > 0 {
+				w.Index = out[n-1].Index + 1
+			}
+			out = append(out, w)
 		}
 		for i := range out {
 			out[i].Deleting = int32(i) >= op.DesiredWorkers
@@ -87,14 +91,6 @@ func toWorkers(seen *observation, p *scalingPlan) []nodegroup.Worker {
 		}
 	}
 	return out
-}
-
-// nextIndex returns the index of the next machine.
-func nextIndex(workers []nodegroup.Worker) int32 {
-	if len(workers) == 0 {
-		return 0
-	}
-	return workers[len(workers)-1].Index + 1
 }
 
 // publish publishes the state of the cluster for Cluster Autoscaler.
@@ -140,12 +136,12 @@ func (s *Steps) applyRequests(obj *clusterv1.KsctlAutoScaler, seen *observation,
 
 // poolTemplate returns the template of the next node of a pool.
 func poolTemplate(seen *observation, pool *clusterv1.WorkerPool) (*corev1.Node, clusterv1.TemplateSource) {
-	in := nodegroup.TemplateInput{Pool: *pool}
+	var existing *corev1.Node
 	for i := range seen.machines.list {
 		if m := &seen.machines.list[i]; m.pool == pool.Name && m.ready() {
-			in.Node = m.node
+			existing = m.node
 			break
 		}
 	}
-	return nodegroup.Template(in)
+	return nodegroup.Template(pool, existing)
 }

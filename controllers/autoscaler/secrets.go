@@ -26,8 +26,8 @@ type cachedSecret struct {
 // unless the Secret has changed or secretTTL has passed, because most reconciles are caused by
 // nodes.
 func (s *Steps) readSecret(ctx context.Context, localClient *engine.Client, key, name types.NamespacedName) (*corev1.Secret, bool, error) {
-	version, now := s.secretVersion(ctx, name), s.Clock.Now()
-	if m := s.state.secret(key, name.Name); version != "" && m.version == version && now.Sub(m.at) < secretTTL {
+	version, now, cached := s.secretVersion(ctx, name), s.Clock.Now(), s.state.entry(key).secrets
+	if m := cached[name.Name]; version != "" && m.version == version && now.Sub(m.at) < secretTTL {
 		return m.secret, true, nil
 	}
 	var out corev1.Secret
@@ -35,24 +35,8 @@ func (s *Steps) readSecret(ctx context.Context, localClient *engine.Client, key,
 	if err != nil || !found {
 		return &out, found, err
 	}
-	s.state.setSecret(key, name.Name, cachedSecret{version: out.ResourceVersion, at: now, secret: &out})
+	cached[name.Name] = cachedSecret{version: out.ResourceVersion, at: now, secret: &out}
 	return &out, true, nil
-}
-
-func (b *state) secret(key types.NamespacedName, name string) cachedSecret {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.entry(key).secrets[name]
-}
-
-func (b *state) setSecret(key types.NamespacedName, name string, m cachedSecret) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.entry(key)
-	if c.secrets == nil {
-		c.secrets = map[string]cachedSecret{}
-	}
-	c.secrets[name] = m
 }
 
 // secretVersion returns the resourceVersion of a Secret in the client's cache; "" if it cannot be

@@ -1,19 +1,15 @@
 package autoscaler
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -26,11 +22,10 @@ import (
 
 // Setup registers the controller of KsctlAutoScalers and its watches.
 type Setup struct {
-	Reconciler            *reconcile.Reconciler[*clusterv1.KsctlAutoScaler]
-	Steps                 *Steps
-	ChangeRecorder        *ChangeRecorder
-	DefaultServiceAccount string
-	Options               controller.Options
+	Reconciler *reconcile.Reconciler[*clusterv1.KsctlAutoScaler]
+	Steps      *Steps
+
+	queue reconcile.Queue
 }
 
 // Names of the field indexes of KsctlAutoScalers.
@@ -52,27 +47,23 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			return out
 		},
 		accountIndex: func(o *clusterv1.KsctlAutoScaler) []string {
-			return []string{reconcile.IndexValue("ServiceAccount", o.Namespace, cmp.Or(o.Spec.ServiceAccountName, s.DefaultServiceAccount))}
+			return []string{reconcile.IndexValue("ServiceAccount", o.Namespace, s.Steps.account(o).Name)}
 		},
 	}
 	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &clusterv1.KsctlAutoScaler{}, fields); err != nil {
 		return err
 	}
-	w := &enqueuer{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
-	w.connect(s)
-	_, err := ctrl.NewControllerManagedBy(mgr).Named("ksctlautoscaler").
-		For(&clusterv1.KsctlAutoScaler{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
+	s.connect()
+	_, err := s.Reconciler.NewBuilder(mgr).
 		Owns(&appsv1.KsctlInstall{}).
-		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(w.ofSameCluster), builder.WithPredicates(onlyDeletes)).
-		Watches(&clusterv1.KsctlAutoScaler{}, handler.Funcs{UpdateFunc: s.pauseSuspended}).
-		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(w.ofCluster)).
+		Watches(&clusterv1.KsctlAutoScaler{}, handler.Funcs{UpdateFunc: s.pauseSuspended, DeleteFunc: s.handOver}).
+		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(s.ofCluster)).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
 			s.Steps.Certificates.handleSecret(o)
-			return w.byField(secretIndex, "Secret")(ctx, o)
+			return s.Reconciler.Requests(ctx, client.MatchingFields{secretIndex: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
 		})).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(w.byField(accountIndex, "ServiceAccount"))).
-		WatchesRawSource(source.Func(w.queue.Start)).
-		WithOptions(s.Options).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(accountIndex, "ServiceAccount")).
+		WatchesRawSource(source.Func(s.queue.Start)).
 		Build(s.Reconciler)
 	if err != nil {
 		return fmt.Errorf("building the controller of %s: %w", clusterv1.KsctlAutoScalerKind, err)
@@ -88,14 +79,6 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return mgr.Add(s.Steps.Certificates)
 }
 
-// onlyDeletes accepts only delete events. When a KsctlAutoScaler is deleted, the next one that
-// names the same cluster takes over.
-var onlyDeletes = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	UpdateFunc:  func(event.UpdateEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
-}
-
 // pauseSuspended pauses the polling of Cluster Autoscaler when an object is suspended, because a
 // suspended object is not reconciled.
 func (s *Setup) pauseSuspended(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
@@ -104,52 +87,35 @@ func (s *Setup) pauseSuspended(_ context.Context, e event.UpdateEvent, _ workque
 	}
 }
 
-// enqueuer maps events to the KsctlAutoScalers that they affect.
-type enqueuer struct {
-	reader   client.Reader
-	selector predicate.Predicate
-	queue    reconcile.Queue
-}
-
 // connect sets the callbacks with which the background tasks enqueue objects.
-func (w *enqueuer) connect(s *Setup) {
+func (s *Setup) connect() {
 	steps := s.Steps
-	steps.NodeWatches.OnChange, steps.AgentSessions.OnReport, s.ChangeRecorder.Enqueue, steps.Published.Wake = w.enqueue, w.enqueue, w.enqueue, w.enqueue
+	steps.NodeWatches.OnChange, steps.AgentSessions.OnReport, steps.enqueue, steps.Published.Wake = s.enqueue, s.enqueue, s.enqueue, s.enqueue
 	steps.Certificates.secretChanged = make(chan struct{}, 1)
-	steps.Certificates.OnAuthorityChange = func() { w.queue.Add(w.requests(context.Background())...) }
+	steps.Certificates.OnAuthorityChange = func() { s.queue.Add(s.Reconciler.Requests(context.Background())...) }
 	steps.Targets.Clusters.Subscribe(func(ownerKey string) {
 		if k, ok := plan.ParseOwnerKey(ownerKey); ok && k.Kind == clusterv1.KsctlAutoScalerKind {
-			w.enqueue(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
+			s.enqueue(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})
 		}
 	})
 }
 
 // enqueue adds an object to the queue.
-func (w *enqueuer) enqueue(key types.NamespacedName) {
-	w.queue.Add(crreconcile.Request{NamespacedName: key})
+func (s *Setup) enqueue(key types.NamespacedName) {
+	s.queue.Add(crreconcile.Request{NamespacedName: key})
 }
 
-func (w *enqueuer) requests(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
-	return reconcile.RequestsFor(ctx, w.reader, &clusterv1.KsctlAutoScalerList{}, w.selector, opts...)
-}
-
-// ofSameCluster returns requests for the objects that name the same cluster.
-func (w *enqueuer) ofSameCluster(ctx context.Context, o client.Object) []crreconcile.Request {
-	as, ok := o.(*clusterv1.KsctlAutoScaler)
+// handOver enqueues the objects that name the cluster of a deleted one: the next one takes over.
+func (s *Setup) handOver(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+	obj, ok := e.Object.(*clusterv1.KsctlAutoScaler)
 	if !ok {
-		return nil
+		return
 	}
-	return w.requests(ctx, client.InNamespace(as.Namespace), client.MatchingFields{clusterIndex: as.Spec.ClusterRef.Name})
+	for _, r := range s.Reconciler.Requests(ctx, client.InNamespace(obj.Namespace), client.MatchingFields{clusterIndex: obj.Spec.ClusterRef.Name}) {
+		queue.Add(r)
+	}
 }
 
-func (w *enqueuer) ofCluster(ctx context.Context, o client.Object) []crreconcile.Request {
-	return w.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{clusterIndex: o.GetName()})
-}
-
-// byField returns a function that maps an object of a kind to the KsctlAutoScalers that reference
-// it, by the index of a field.
-func (w *enqueuer) byField(field, kind string) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return w.requests(ctx, client.MatchingFields{field: reconcile.IndexValue(kind, o.GetNamespace(), o.GetName())})
-	}
+func (s *Setup) ofCluster(ctx context.Context, o client.Object) []crreconcile.Request {
+	return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{clusterIndex: o.GetName()})
 }

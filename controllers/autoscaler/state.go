@@ -23,20 +23,26 @@ type state struct {
 	byKey map[types.NamespacedName]*entry
 }
 
-// entry is the state of one object. It is guarded by state.mu.
+// entry is the state of one object. The requests are guarded by state.mu. The other fields are used
+// only by the reconciles of the object, of which there is one at a time.
 type entry struct {
-	uid      types.UID
-	owner    plan.OwnerKey
 	requests []*changeRequest
+
+	uid   types.UID
+	owner plan.OwnerKey
 	// unjoinedSince has the time at which each machine without a node was first seen, by index.
 	unjoinedSince map[int32]time.Time
-	// secrets are the cached Secrets by name.
-	secrets map[string]cachedSecret
 	// joined contains the indexes of the machines that have, or had, a node.
 	joined map[int32]bool
+	// secrets are the cached Secrets by name.
+	secrets map[string]cachedSecret
 	// status is the last status of Cluster Autoscaler, statusReadAt the time at which it was read.
 	status       *autoscalerStatus
 	statusReadAt time.Time
+	// pollingSince is the time from which Cluster Autoscaler is expected to poll; zero if it is not.
+	// managed is true if this controller installs it.
+	pollingSince time.Time
+	managed      bool
 }
 
 // changeRequest is a change that Cluster Autoscaler requests.
@@ -47,31 +53,24 @@ type changeRequest struct {
 	done   chan error
 }
 
+// entry returns the entry of an object.
 func (b *state) entry(key types.NamespacedName) *entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lookup(key)
+}
+
+// lookup returns the entry of an object. The caller holds the lock.
+func (b *state) lookup(key types.NamespacedName) *entry {
 	if b.byKey == nil {
 		b.byKey = map[types.NamespacedName]*entry{}
 	}
 	c := b.byKey[key]
 	if c == nil {
-		c = &entry{}
+		c = &entry{secrets: map[string]cachedSecret{}}
 		b.byKey[key] = c
 	}
 	return c
-}
-
-// setOwner stores the UID of an object, and the key by which it uses its target cluster.
-func (b *state) setOwner(key types.NamespacedName, uid types.UID, owner plan.OwnerKey) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.entry(key)
-	c.uid, c.owner = uid, owner
-}
-
-// isCurrent reports whether the stored UID of an object is uid.
-func (b *state) isCurrent(key types.NamespacedName, uid types.UID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.entry(key).uid == uid
 }
 
 // addRequest adds a request and returns a function that withdraws it. The function returns false if
@@ -79,7 +78,7 @@ func (b *state) isCurrent(key types.NamespacedName, uid types.UID) bool {
 func (b *state) addRequest(key types.NamespacedName, r *changeRequest) (withdraw func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.entry(key)
+	c := b.lookup(key)
 	c.requests = append(c.requests, r)
 	return func() bool {
 		b.mu.Lock()
@@ -96,7 +95,7 @@ func (b *state) addRequest(key types.NamespacedName, r *changeRequest) (withdraw
 func (b *state) drainRequests(key types.NamespacedName) []*changeRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.entry(key)
+	c := b.lookup(key)
 	requests := c.requests
 	c.requests = nil
 	return requests
@@ -111,22 +110,22 @@ func answerAll(requests []*changeRequest, err error) {
 
 // pausePolling publishes why the state of a cluster is uncertain, and rejects its open requests.
 func (b *state) pausePolling(published *nodegroup.Clusters, key types.NamespacedName, reason error) {
-	if last := published.Get(key); last != nil && !errors.Is(last.UnreadyReason, reason) {
-		paused := *last
+	paused := nodegroup.Cluster{Key: key}
+	if last := published.Get(key); last != nil {
+		paused = *last
+	}
+	if !errors.Is(paused.UnreadyReason, reason) {
 		paused.UnreadyReason = reason
 		published.Publish(&paused)
-	} else if last == nil {
-		published.Publish(&nodegroup.Cluster{Key: key, UnreadyReason: reason})
 	}
 	answerAll(b.drainRequests(key), unavailable(reason))
 }
 
 // trackJoins records which machines have not joined. It returns the overdue ones, and the time at
-// which the next one becomes overdue. The machines of an operation in progress are not overdue.
-func (b *state) trackJoins(key types.NamespacedName, f *machines, status *clusterv1.KsctlAutoScalerStatus, within time.Duration, now time.Time) (overdue map[int32]bool, next time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c, op := b.entry(key), status.Operation
+// which the next one becomes overdue. op is the last operation: while it is in progress, its
+// machines are not overdue.
+func (c *entry) trackJoins(f *machines, op *clusterv1.ScaleOperation, within time.Duration, now time.Time) (overdue map[int32]bool, next time.Time) {
+	overdue = map[int32]bool{}
 	unjoined, joined := map[int32]time.Time{}, map[int32]bool{}
 	for i := range f.list {
 		m := &f.list[i]
@@ -143,20 +142,16 @@ func (b *state) trackJoins(key types.NamespacedName, f *machines, status *cluste
 			}
 		}
 		unjoined[m.index] = since
-		switch due := since.Add(within); {
-		case !now.Before(due):
-			if overdue == nil {
-				overdue = map[int32]bool{}
-			}
+		if due := since.Add(within); now.Before(due) {
+			next = earliest(next, due)
+		} else {
 			overdue[m.index] = true
-		case next.IsZero() || due.Before(next):
-			next = due
 		}
 	}
 	c.unjoinedSince, c.joined = unjoined, joined
 	if isInProgress(op) && op.Kind == clusterv1.OperationScaleUp {
-		if due := waitStart(op).Add(within); now.Before(due) && (next.IsZero() || due.Before(next)) {
-			next = due
+		if due := waitStart(op).Add(within); now.Before(due) {
+			next = earliest(next, due)
 		}
 	}
 	return overdue, next
@@ -167,33 +162,26 @@ func (b *state) forget(key types.NamespacedName) plan.OwnerKey {
 	answerAll(b.drainRequests(key), unavailable(nodegroup.ErrUnknownCluster))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	owner := b.entry(key).owner
+	owner := b.lookup(key).owner
 	delete(b.byKey, key)
 	return owner
 }
 
-// ChangeRecorder lets a reconcile record the changes that Cluster Autoscaler requests.
-type ChangeRecorder struct {
-	Steps *Steps
-	// Enqueue triggers a reconcile of an object.
-	Enqueue func(types.NamespacedName)
-}
+var _ nodegroup.ChangeRecorder = (*Steps)(nil)
 
-var _ nodegroup.ChangeRecorder = (*ChangeRecorder)(nil)
-
-// RecordChange implements nodegroup.ChangeRecorder.
-func (l *ChangeRecorder) RecordChange(ctx context.Context, key types.NamespacedName, decide func(*nodegroup.Cluster) ([]nodegroup.Change, error)) error {
+// RecordChange implements nodegroup.ChangeRecorder. It lets a reconcile record the change.
+func (s *Steps) RecordChange(ctx context.Context, key types.NamespacedName, decide func(*nodegroup.Cluster) ([]nodegroup.Change, error)) error {
 	var obj clusterv1.KsctlAutoScaler
-	if err := l.Steps.Client.Get(ctx, key, &obj); err != nil {
+	if err := s.Client.Get(ctx, key, &obj); err != nil {
 		return unavailable(err)
 	}
 	if obj.Spec.Suspend { // it is not reconciled
 		return unavailable(errSuspended)
 	}
 	r := &changeRequest{ctx: ctx, decide: decide, done: make(chan error, 1)}
-	withdraw := l.Steps.state.addRequest(key, r)
-	l.Enqueue(key)
-	ticker := l.Steps.Clock.NewTicker(suspendCheckInterval)
+	withdraw := s.state.addRequest(key, r)
+	s.enqueue(key)
+	ticker := s.Clock.NewTicker(suspendCheckInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -203,11 +191,19 @@ func (l *ChangeRecorder) RecordChange(ctx context.Context, key types.NamespacedN
 			withdraw()
 			return unavailable(context.Cause(ctx))
 		case <-ticker.C(): // the cache may not have had spec.suspend above
-			if err := l.Steps.Client.Get(ctx, key, &obj); err == nil && obj.Spec.Suspend && withdraw() {
+			if err := s.Client.Get(ctx, key, &obj); err == nil && obj.Spec.Suspend && withdraw() {
 				return unavailable(errSuspended)
 			}
 		}
 	}
+}
+
+// earliest returns the earlier of two times. It ignores the zero time.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // suspendCheckInterval is how often RecordChange checks whether the object was suspended.

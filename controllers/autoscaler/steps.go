@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -48,8 +50,9 @@ type Steps struct {
 	// result ("Succeeded" or a failure code). It may be nil.
 	OperationEnded func(key types.NamespacedName, pool, operation, result string)
 
-	state     state
-	deadlines deadlines
+	// enqueue triggers a reconcile of an object.
+	enqueue func(types.NamespacedName)
+	state   state
 }
 
 var _ reconcile.Steps[*clusterv1.KsctlAutoScaler] = (*Steps)(nil)
@@ -61,7 +64,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	defer cancel()
 	if err := cmp.Or(s.checkConflict(ctx, obj), validatePools(obj.Spec.Pools), validateOrder(&obj.Spec)); err != nil {
 		s.pausePolling(obj, err)
-		setAccepted(obj, err, s.Clock.Now())
+		setConditions(obj, s.Clock.Now(), acceptedCondition(obj, err))
 		return target.Outcome(err, "")
 	}
 	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Local, s.account(obj))
@@ -79,13 +82,14 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 		return reconcile.Retry{Err: err}
 	}
 	failed := s.updateNodes(ctx, obj, seen, p)
-	runs, err := s.ensureAutoscaler(ctx, obj, localClient, seen)
+	health, err := s.installAutoscaler(ctx, obj, localClient, seen)
 	if err != nil {
 		return target.Outcome(err, "")
 	}
-	out := s.conclude(obj, seen, p, runs)
+	s.checkPolling(obj, &health)
+	out := s.conclude(obj, seen, p, health)
 	if failed != nil {
-		out = s.orUnreachable(seen, reconcile.Retry{Err: failed})
+		out, _ = s.Targets.OrUnreachable(seen.target, reconcile.Retry{Err: failed}, "")
 	}
 	return out
 }
@@ -123,12 +127,13 @@ func validateOrder(spec *clusterv1.KsctlAutoScalerSpec) error {
 	return nil
 }
 
-// precedes reports whether a is older than b. The oldest object scales the cluster.
-func precedes(a, b *clusterv1.KsctlAutoScaler) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Name < b.Name
+// precedes reports whether a was created before b. The oldest KsctlAutoScaler scales the cluster.
+func precedes(a, b metav1.Object) bool {
+	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if x.Equal(&y) {
+		return a.GetName() < b.GetName()
 	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	return x.Before(&y)
 }
 
 // effectiveMode returns the scaling mode: Off while the object is suspended or being deleted.
@@ -142,13 +147,11 @@ func effectiveMode(obj *clusterv1.KsctlAutoScaler) clusterv1.ScalingMode {
 // plan returns the plan for the pools, and the requests of Cluster Autoscaler that it includes.
 // These requests must be answered when the plan is recorded.
 func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *observation) (*scalingPlan, []*changeRequest) {
-	f := planInput{mode: effectiveMode(obj), spec: &obj.Spec, status: &obj.Status, machines: &seen.machines, reported: seen.reported, ksctlAgent: seen.ksctlAgent, knownWorkers: seen.knownWorkers, overdue: seen.overdue, joinTimeout: joinTimeout(&obj.Spec), uid: string(obj.UID), now: s.Clock.Now()}
-	p := newPlan(f)
-	if p.uncertainty != nil && f.now.Before(p.uncertainty.deadline) {
-		seen.scheduleAt(p.uncertainty.deadline)
+	var granted []*changeRequest
+	p := newPlan(obj, seen, s.Clock.Now(), func(p *scalingPlan) { granted = s.applyRequests(obj, seen, p) })
+	if p.uncertainty != nil && p.now.Before(p.uncertainty.deadline) {
+		seen.requeueAt = earliest(seen.requeueAt, p.uncertainty.deadline)
 	}
-	granted := s.applyRequests(obj, seen, p)
-	p.startNext(f)
 	return p, granted
 }
 
@@ -173,7 +176,9 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 	}
 	s.emitEvents(req, p, begun)
 	s.countOperation(obj, p)
-	emitBackoffs(req, backoffs)
+	for _, b := range backoffs {
+		req.Event(corev1.EventTypeWarning, b.reason, b.message)
+	}
 	s.AgentSessions.run(client.ObjectKeyFromObject(obj), p.op, begun)
 	return nil
 }
@@ -186,13 +191,13 @@ func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 		return effectiveMode(obj) == clusterv1.ScalingAuto && !inBackoff(p.backoffs[m.pool], clusterv1.OperationScaleDown, now)
 	}
 	staleTaints, due := p.staleTaints(&seen.machines, deletionRequestTimeout(&obj.Spec), now)
-	seen.scheduleAt(due)
+	seen.requeueAt = earliest(seen.requeueAt, due)
 	err := patchNodes(ctx, seen.client, nodeChanges(&seen.machines, obj.Spec.Pools, mayDelete, staleTaints))
 	if isInProgress(p.op) || seen.agentErr != nil { // ownership of machines is unknown
 		return err
 	}
 	nodes, next := deletableNodes(seen.machines.orphanedNodes, now)
-	seen.scheduleAt(next)
+	seen.requeueAt = earliest(seen.requeueAt, next)
 	return errors.Join(err, deleteNodes(ctx, seen.client, nodes))
 }
 
@@ -211,12 +216,6 @@ func (s *Steps) emitEvents(req *reconcile.Request[*clusterv1.KsctlAutoScaler], p
 	}
 }
 
-// orUnreachable returns the outcome, or another one if the target cluster is unreachable.
-func (s *Steps) orUnreachable(seen *observation, out reconcile.Outcome) reconcile.Outcome {
-	out, _ = s.Targets.OrUnreachable(seen.target, out, "")
-	return out
-}
-
 // Finalize implements reconcile.Steps. An operation in progress continues without the controller.
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler]) reconcile.Outcome {
 	obj := req.Object
@@ -226,12 +225,12 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 	}
 	s.pausePolling(obj, errDeleting)
 	s.AgentSessions.run(client.ObjectKeyFromObject(obj), nil, false)
-	remaining, err := s.deleteInstalls(ctx, obj)
+	remaining, err := s.deleteInstalls(ctx, obj, nil)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if remaining != "" {
-		return reconcile.Waiting{On: "waiting for the deletion of " + remaining, RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
+	if len(remaining) > 0 {
+		return reconcile.Waiting{On: "waiting for the deletion of " + strings.Join(remaining, ", "), RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
 	}
 	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Local, s.account(obj))
 	if err != nil {
@@ -265,13 +264,12 @@ func (s *Steps) enableScaleDown(ctx context.Context, req *reconcile.Request[*clu
 func (s *Steps) Forget(key types.NamespacedName) {
 	var obj clusterv1.KsctlAutoScaler
 	err := s.Client.Get(context.Background(), key, &obj)
-	if err == nil && obj.DeletionTimestamp == nil && (s.Selector == nil || s.Selector.Matches(labels.Set(obj.Labels))) && s.state.isCurrent(key, obj.UID) {
+	if err == nil && obj.DeletionTimestamp == nil && (s.Selector == nil || s.Selector.Matches(labels.Set(obj.Labels))) && s.state.entry(key).uid == obj.UID {
 		return
 	}
 	s.Published.Drop(key)
 	s.NodeWatches.Forget(key)
 	s.AgentSessions.Forget(key)
-	s.deadlines.forget(key)
 	if user := s.state.forget(key); user.Name != "" {
 		s.Targets.Forget(user)
 	}

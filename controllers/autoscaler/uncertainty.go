@@ -34,35 +34,35 @@ type uncertainty struct {
 
 // assessUncertainty returns what is uncertain after the last operation. If nothing is, it returns
 // nil and marks the operation as settled.
-func (p *scalingPlan) assessUncertainty(f planInput) *uncertainty {
+func (p *scalingPlan) assessUncertainty() *uncertainty {
 	op := p.op
 	if op == nil || op.State != clusterv1.OperationFailed || op.EndedAt == nil {
 		return nil
 	}
-	if f.ksctlAgent && op.Code == "" { // recorded by an earlier version, which did not set Code and Unsettled
+	if p.ksctlAgent && op.Code == "" { // recorded by an earlier version, which did not set Code and Unsettled
 		op.Code, op.Unsettled = CodeFailed, true
 	}
-	if op.Unsettled = op.Unsettled && f.ksctlAgent; !op.Unsettled {
+	if op.Unsettled = op.Unsettled && p.ksctlAgent; !op.Unsettled {
 		return nil
 	}
-	joined := joinedEnd(f.machines)
+	joined := joinedEnd(p.machines)
 	d := &uncertainty{op: op, minWorkers: max(min(op.From, op.DesiredWorkers), joined), maxWorkers: max(op.From, op.DesiredWorkers), suspect: -1}
 	if op.Kind == clusterv1.OperationScaleUp { // a worker that has joined before is not deleted for a missing node
-		d.minWorkers = max(d.minWorkers, min(f.knownWorkers, d.maxWorkers))
+		d.minWorkers = max(d.minWorkers, min(p.knownWorkers, d.maxWorkers))
 	}
 	d.deadline = op.EndedAt.Add(settleTime)
 	switch {
 	case op.Code == CodeNoAnswer: // the operation may still be in progress
-		d.deadline = op.EndedAt.Add(f.joinTimeout)
+		d.deadline = op.EndedAt.Add(p.joinTimeout)
 	case op.Kind == clusterv1.OperationRecount:
 		d.deadline = op.EndedAt.Add(recountInterval)
 	}
 	if d.minWorkers < d.maxWorkers {
-		d.blocker = f.recountBlocker(d, joined)
+		d.blocker = p.recountBlocker(d, joined)
 		return d
 	}
-	for i := op.DesiredWorkers; op.Kind == clusterv1.OperationScaleDown && i < min(op.From, f.machines.size()); i++ {
-		if m := &f.machines.list[i]; f.now.Before(d.deadline) || !m.ready() { // the machine may be deleted
+	for i := op.DesiredWorkers; op.Kind == clusterv1.OperationScaleDown && i < min(op.From, p.machines.size()); i++ {
+		if m := &p.machines.list[i]; p.now.Before(d.deadline) || !m.ready() { // the machine may be deleted
 			d.suspect, d.suspectHasNoNode = i, m.node == nil
 			return d
 		}
@@ -82,17 +82,17 @@ func joinedEnd(f *machines) int32 {
 }
 
 // recountBlocker returns why machines that have not joined must not be deleted; "" if they may be.
-func (f planInput) recountBlocker(d *uncertainty, joined int32) string {
+func (p *scalingPlan) recountBlocker(d *uncertainty, joined int32) string {
 	switch {
-	case f.mode == clusterv1.ScalingOff:
+	case p.mode == clusterv1.ScalingOff:
 		return "mode is Off"
-	case f.mode == clusterv1.ScalingUpOnly && d.op.Kind == clusterv1.OperationScaleDown:
+	case p.mode == clusterv1.ScalingUpOnly && d.op.Kind == clusterv1.OperationScaleDown:
 		return "mode is ScaleUpOnly"
 	case joined < min(d.op.From, d.op.DesiredWorkers):
 		return fmt.Sprintf("worker %d, which is not part of the operation, has no matching node", joined)
-	case f.machines.size() > d.maxWorkers:
+	case p.machines.size() > d.maxWorkers:
 		return "the imported state has more workers"
-	case f.machines.newestOtherNode.After(d.op.StartedAt.Time):
+	case p.machines.newestOtherNode.After(d.op.StartedAt.Time):
 		return "a node has joined since, which may be one of them under another name"
 	}
 	return ""
@@ -115,12 +115,12 @@ func (d *uncertainty) String() string {
 
 // recount returns the operation that resolves the uncertainty; nil if it is not possible or not
 // due.
-func (p *scalingPlan) recount(f planInput) *clusterv1.ScaleOperation {
+func (p *scalingPlan) recount() *clusterv1.ScaleOperation {
 	d := p.uncertainty
-	if d.suspect >= 0 || d.blocker != "" || f.now.Before(d.deadline) {
+	if d.suspect >= 0 || d.blocker != "" || p.now.Before(d.deadline) {
 		return nil
 	}
-	op := p.newOperation(f, clusterv1.OperationRecount, d.maxWorkers, d.minWorkers)
+	op := p.newOperation(clusterv1.OperationRecount, d.maxWorkers, d.minWorkers)
 	op.Pool, op.NodeSize = d.op.Pool, d.op.NodeSize
 	return op
 }
@@ -128,11 +128,11 @@ func (p *scalingPlan) recount(f planInput) *clusterv1.ScaleOperation {
 // awaitsJoin reports whether machines have not joined yet, or do not have the label of their pool
 // yet. Until then only the last operation shows their size, because ksctl's own agent does not
 // report it.
-func (f planInput) awaitsJoin() bool {
-	op := f.status.Operation
-	for i := range f.machines.list {
-		m := &f.machines.list[i]
-		if !createdBy(i, op) || f.overdue[m.index] {
+func (p *scalingPlan) awaitsJoin() bool {
+	op := p.status.Operation
+	for i := range p.machines.list {
+		m := &p.machines.list[i]
+		if !createdBy(i, op) || p.overdue[m.index] {
 			continue
 		}
 		if m.node == nil || m.pool != "" && m.node.Labels[clusterv1.PoolLabel] == "" {
@@ -144,14 +144,14 @@ func (f planInput) awaitsJoin() bool {
 
 // unjoinedWorker returns why no machine may be created because ksctl's own agent may have a worker
 // that has not joined; "" if there is none.
-func (f planInput) unjoinedWorker() string {
-	for i := range f.machines.list {
-		m := &f.machines.list[i]
+func (p *scalingPlan) unjoinedWorker() string {
+	for i := range p.machines.list {
+		m := &p.machines.list[i]
 		switch {
-		case m.node != nil || createdBy(i, f.status.Operation) && !f.overdue[m.index]:
-		case isInProgress(f.status.Operation) && int32(i) >= min(f.status.Operation.From, f.status.Operation.DesiredWorkers):
-		case int32(i) >= f.knownWorkers:
-			return fmt.Sprintf("the imported state has %d workers, but worker %d has not joined: nothing is scaled until it joins or another state is imported", f.machines.size(), m.index)
+		case m.node != nil || createdBy(i, p.status.Operation) && !p.overdue[m.index]:
+		case isInProgress(p.status.Operation) && int32(i) >= min(p.status.Operation.From, p.status.Operation.DesiredWorkers):
+		case int32(i) >= p.knownWorkers:
+			return fmt.Sprintf("the imported state has %d workers, but worker %d has not joined: nothing is scaled until it joins or another state is imported", p.machines.size(), m.index)
 		default:
 			return fmt.Sprintf("worker %d has no node, and the agent does not report whether its machine exists: make it join, or delete it and all workers after it with ksctl and re-create the KsctlAutoScaler", m.index)
 		}

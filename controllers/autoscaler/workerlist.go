@@ -91,7 +91,7 @@ func importedWorkers(c *clusterv1.KsctlCluster) (count int32, size string) {
 func (l *workerList) assignPool(m *machine, position int, pools []clusterv1.WorkerPool) {
 	sizes := make([]string, 0, 4)
 	if m.node != nil {
-		if p := poolByLabel(pools, m.node); p != nil {
+		if p := poolByName(pools, m.node.Labels[clusterv1.PoolLabel]); p != nil {
 			m.size, m.pool = p.NodeSize, p.Name
 			return
 		}

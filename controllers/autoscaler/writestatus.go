@@ -68,7 +68,7 @@ func (p *scalingPlan) writeStatus(obj *clusterv1.KsctlAutoScaler, seen *observat
 		status.ImportedWorkers = &seen.importedWorkers
 	}
 	status.WorkerSizes = workerSizes(seen)
-	status.UnmanagedWorkers = seen.machines.unmanaged()
+	status.UnmanagedWorkers = seen.machines.unmanaged(0)
 }
 
 // workerSizes returns the known sizes of the machines of ksctl's own agent.

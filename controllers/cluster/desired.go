@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -40,8 +41,6 @@ type desiredSecret struct {
 	name   types.NamespacedName
 	labels map[string]string
 	data   map[string][]byte
-	// argocd is true for the cluster Secret of Argo CD.
-	argocd bool
 }
 
 // desiredSecrets returns the desired Secrets of a cluster.
@@ -57,11 +56,7 @@ func desiredSecrets(obj *clusterv1.KsctlCluster, k clusterInfo, labels map[strin
 		out = append(out, desiredSecret{name: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name + secretSuffix}, labels: labels, data: map[string][]byte{secretKey: config}})
 	}
 	if argo := obj.Spec.ArgoCD; argo != nil {
-		name := argo.Name
-		if name == "" {
-			name = obj.Namespace + "." + obj.Name
-		}
-		data, err := k.access.ArgoCDSecretData(name)
+		data, err := k.access.ArgoCDSecretData(cmp.Or(argo.Name, obj.Namespace+"."+obj.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +65,7 @@ func desiredSecrets(obj *clusterv1.KsctlCluster, k clusterInfo, labels map[strin
 		}
 		l := maps.Clone(labels)
 		l[kubeconfig.ArgoCDLabel] = kubeconfig.ArgoCDLabelValue
-		out = append(out, desiredSecret{name: argoCDSecret(obj, argo.Namespace), labels: l, data: data, argocd: true})
+		out = append(out, desiredSecret{name: argoCDSecret(obj, argo.Namespace), labels: l, data: data})
 	}
 	return out, nil
 }
@@ -99,15 +94,9 @@ func shortHash(s string) string {
 
 func ownerOf(obj *clusterv1.KsctlCluster) string { return obj.Namespace + "/" + obj.Name }
 
-// writeResult is the action on a Secret ("" if it was up to date), and its resourceVersion
-// afterwards.
+// writeResult is the action on a Secret ("created", "changed", or "" if it was up to date), and its
+// resourceVersion afterwards.
 type writeResult struct{ action, version string }
-
-// Actions of a writeResult.
-const (
-	created = "created"
-	changed = "changed"
-)
 
 // ensureSecret creates or patches a Secret, if it differs from its desired state.
 func ensureSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, owner string) (writeResult, error) {
@@ -131,7 +120,7 @@ func ensureSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, own
 	if err != nil {
 		return writeResult{}, fmt.Errorf("changing Secret %s: %w", w.name, err)
 	}
-	return writeResult{changed, u.GetResourceVersion()}, nil
+	return writeResult{"changed", u.GetResourceVersion()}, nil
 }
 
 func createSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, owner string) (writeResult, error) {
@@ -147,7 +136,7 @@ func createSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, own
 	if err != nil {
 		return writeResult{}, fmt.Errorf("creating Secret %s: %w", w.name, err)
 	}
-	return writeResult{created, u.GetResourceVersion()}, nil
+	return writeResult{"created", u.GetResourceVersion()}, nil
 }
 
 // hash returns a hash of the desired labels and data.
@@ -174,14 +163,13 @@ func upToDate(have *corev1.Secret, w desiredSecret) bool {
 // mergePatch returns the merge patch that brings a Secret to its desired state. It fails with a
 // conflict if the Secret changes before.
 func mergePatch(have *corev1.Secret, w desiredSecret) map[string]any {
-	data := map[string]any{}
+	data, labels := map[string]any{}, map[string]any{}
 	for key := range have.Data {
 		data[key] = nil
 	}
 	for key, value := range w.data {
 		data[key] = value
 	}
-	labels := map[string]any{}
 	for _, label := range selectorLabels {
 		labels[label] = nil
 	}

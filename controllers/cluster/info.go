@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
@@ -27,12 +26,6 @@ type clusterInfo struct {
 	secret, key string
 }
 
-// cachedInfo is the last clusterInfo, with a key for the inputs that it was read from.
-type cachedInfo struct {
-	cacheKey string
-	clusterInfo
-}
-
 // info returns the kubeconfig and the facts of a cluster.
 func (s *Steps) info(ctx context.Context, obj *clusterv1.KsctlCluster, c dynamic.Interface) (clusterInfo, error) {
 	if obj.Spec.ImportRef != nil {
@@ -40,27 +33,27 @@ func (s *Steps) info(ctx context.Context, obj *clusterv1.KsctlCluster, c dynamic
 	}
 	obj.Status.Import, obj.Status.Store, obj.Status.Key = "", "", ""
 	ref := obj.Spec.KubeConfigRef
-	version := s.secretVersion(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
+	version := s.cachedVersion(ctx, "Secret", obj.Namespace, ref.Name)
 	return s.cachedRead(obj, version, []any{ref.Name, ref.Key, ref.Context}, func() (clusterInfo, error) { return s.fromSecret(ctx, obj, c) })
 }
 
 // cachedRead calls read only if the account, the version of the source object or another input has
 // changed since the last call. Without a version it always calls read.
 func (s *Steps) cachedRead(obj *clusterv1.KsctlCluster, version string, inputs []any, read func() (clusterInfo, error)) (clusterInfo, error) {
-	m, err := s.infoCache.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*cachedInfo, error) { return &cachedInfo{}, nil })
+	m, err := s.stateOf(obj)
 	if err != nil {
 		return clusterInfo{}, err
 	}
-	cacheKey := fmt.Sprintf("%q %q %q", s.accountOf(obj), version, inputs)
-	if version != "" && m.cacheKey == cacheKey {
-		return m.clusterInfo, nil
+	key := fmt.Sprintf("%q %q %q", s.accountOf(obj), version, inputs)
+	if version != "" && m.infoKey == key {
+		return m.info, nil
 	}
 	k, err := read()
 	if err != nil {
-		m.cacheKey = ""
+		m.infoKey = ""
 		return clusterInfo{}, err
 	}
-	m.cacheKey, m.clusterInfo = cacheKey, k
+	m.infoKey, m.info = key, k
 	return k, nil
 }
 
@@ -115,7 +108,7 @@ func (s *Steps) fromImport(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 		}
 	}
 	obj.Status.Import, obj.Status.Store, obj.Status.Key = ref.Name, store, key
-	version := s.storeVersion(ctx, store)
+	version := s.cachedVersion(ctx, "ConfigMap", store, state.StoreConfigMap)
 	return s.cachedRead(obj, version, []any{store, key}, func() (clusterInfo, error) { return s.fromStore(ctx, obj, c, version) })
 }
 
@@ -165,15 +158,6 @@ func selectKey(ref *clusterv1.ClusterImport, imp *v1alpha1.ImportState) (string,
 		}
 	}
 	return "", reconcile.NewWaitingError(ClusterNotImportedReason, "ImportState %s has no cluster %s", ref.Name, want)
-}
-
-// storeVersion returns the resourceVersion of a store in the cache; "" if it is not cached.
-func (s *Steps) storeVersion(ctx context.Context, namespace string) string {
-	meta := reconcile.PartialMetadata("", "ConfigMap")
-	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: state.StoreConfigMap}, meta); err != nil {
-		return "" // the cache may be restricted to other namespaces, or to some ConfigMaps
-	}
-	return meta.ResourceVersion
 }
 
 // states returns the states of a store. It reads them with the permissions of the cluster's service

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -16,6 +16,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
@@ -47,16 +48,6 @@ func indexCluster(o client.Object) []string {
 	return nil
 }
 
-// liveUsers returns the users of a cluster from the cache or, if the cache has none, from the API
-// server.
-func (s *Steps) liveUsers(ctx context.Context, obj *clusterv1.KsctlCluster) ([]string, error) {
-	cached, err := s.cachedUsers(ctx, obj)
-	if err != nil || len(cached) > 0 {
-		return cached, err
-	}
-	return listUsers(ctx, s.Direct, obj)
-}
-
 // cachedUsers returns the users of a cluster from the cache.
 func (s *Steps) cachedUsers(ctx context.Context, obj *clusterv1.KsctlCluster) ([]string, error) {
 	return listUsers(ctx, s.Client, obj, client.MatchingFields{clusterIndex: target.ClusterID(obj.Namespace, obj.Name)}, client.UnsafeDisableDeepCopy)
@@ -65,45 +56,23 @@ func (s *Steps) cachedUsers(ctx context.Context, obj *clusterv1.KsctlCluster) ([
 // listUsers lists the users of a cluster: the installs, removes and autoscalers that have objects
 // on it.
 func listUsers(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluster, opts ...client.ListOption) ([]string, error) {
-	var (
-		id       = target.ClusterID(obj.Namespace, obj.Name)
-		installs appsv1.KsctlInstallList
-		removes  appsv1.KsctlRemoveList
-		scalers  clusterv1.KsctlAutoScalerList
-		out      []string
-	)
-	for _, list := range []client.ObjectList{&installs, &removes, &scalers} {
-		if err := reader.List(ctx, list, opts...); err != nil {
+	var out []string
+	for kind, list := range map[string]client.ObjectList{"KsctlInstall": &appsv1.KsctlInstallList{}, "KsctlRemove": &appsv1.KsctlRemoveList{}, "KsctlAutoScaler": &clusterv1.KsctlAutoScalerList{}} {
+		err := reader.List(ctx, list, opts...)
+		if err == nil {
+			err = apimeta.EachListItem(list, func(item runtime.Object) error {
+				if o := item.(client.Object); clusterOf(o) == target.ClusterID(obj.Namespace, obj.Name) {
+					out = append(out, kind+" "+o.GetNamespace()+"/"+o.GetName())
+				}
+				return nil
+			})
+		}
+		if err != nil {
 			return nil, fmt.Errorf("listing the users of the cluster: %w", err)
-		}
-	}
-	for i := range installs.Items {
-		if in := &installs.Items[i]; clusterOf(in) == id {
-			out = append(out, "KsctlInstall "+in.Namespace+"/"+in.Name)
-		}
-	}
-	for i := range removes.Items {
-		if rm := &removes.Items[i]; clusterOf(rm) == id {
-			out = append(out, "KsctlRemove "+rm.Namespace+"/"+rm.Name)
-		}
-	}
-	for i := range scalers.Items {
-		if as := &scalers.Items[i]; clusterOf(as) == id {
-			out = append(out, "KsctlAutoScaler "+as.Namespace+"/"+as.Name)
 		}
 	}
 	slices.Sort(out)
 	return out, nil
-}
-
-// maxUsers is the number of users that a condition lists by name. It counts the others.
-const maxUsers = 5
-
-func summarizeUsers(users []string) string {
-	if len(users) <= maxUsers {
-		return strings.Join(users, ", ")
-	}
-	return strings.Join(users[:maxUsers], ", ") + fmt.Sprintf(" and %d more", len(users)-maxUsers)
 }
 
 // reportUsers sets or removes the condition InUse.
@@ -113,7 +82,7 @@ func (s *Steps) reportUsers(obj *clusterv1.KsctlCluster, users []string) {
 		return
 	}
 	apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Reason: InUseReason,
-		Message: summarizeUsers(users), ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+		Message: reconcile.JoinNames(users), ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 }
 
 // clusterRequests returns the request for the cluster that an install, a remove or an autoscaler

@@ -27,13 +27,11 @@ const (
 
 // Prober probes clusters in the background, so that reconciles never wait for a cluster.
 type Prober struct {
-	Clock clock.PassiveClock
+	clock clock.PassiveClock
 	// OnResult is called when the probe of a cluster has succeeded, failed or timed out.
 	OnResult func(types.NamespacedName)
-	// probeFunc probes a cluster; probe.Run when nil.
+	// probeFunc probes a cluster. Tests replace it.
 	probeFunc func(ctx context.Context, cfg *rest.Config) (probe.Result, error)
-
-	once sync.Once
 	// queue has the clusters whose last probe did not fail, retryQueue those whose last probe did.
 	queue, retryQueue probeQueue
 	mu                sync.Mutex
@@ -79,21 +77,16 @@ type probeState struct {
 	failures      int
 }
 
-func (p *Prober) init() {
-	p.once.Do(func() {
-		p.queue, p.retryQueue = workqueue.NewTyped[types.NamespacedName](), workqueue.NewTyped[types.NamespacedName]()
-		p.byKey = map[types.NamespacedName]*probeState{}
-		if p.probeFunc == nil {
-			p.probeFunc = probe.Run
-		}
-	})
+// NewProber returns a Prober. The caller must set OnResult before Start.
+func NewProber(clock clock.PassiveClock) *Prober {
+	return &Prober{clock: clock, probeFunc: probe.Run, byKey: map[types.NamespacedName]*probeState{},
+		queue: workqueue.NewTyped[types.NamespacedName](), retryQueue: workqueue.NewTyped[types.NamespacedName]()}
 }
 
 // result returns the result of the last probe, and false if the caller has to wait for the first
 // probe with this access and token. It schedules a probe if the access or the token has changed, or
 // if the result is older than the interval.
 func (p *Prober) result(key types.NamespacedName, q probeRequest) (probeResult, bool) {
-	p.init()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.byKey[key]
@@ -108,7 +101,7 @@ func (p *Prober) result(key types.NamespacedName, q probeRequest) (probeResult, 
 		q.requestToken = e.requestToken
 	}
 	e.probeRequest = q
-	now := p.Clock.Now()
+	now := p.clock.Now()
 	if !e.pending && (!e.hasResult || e.requestToken != e.answeredToken || !now.Before(e.nextProbe())) {
 		p.enqueue(key, e)
 	}
@@ -144,7 +137,6 @@ func (e *probeState) nextProbe() time.Time {
 
 // Forget drops the state of a cluster.
 func (p *Prober) Forget(key types.NamespacedName) {
-	p.init()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byKey, key)
@@ -152,7 +144,6 @@ func (p *Prober) Forget(key types.NamespacedName) {
 
 // Start implements manager.Runnable. It returns when all probes have ended.
 func (p *Prober) Start(ctx context.Context) error {
-	p.init()
 	var wg sync.WaitGroup
 	for i := range workers + retryWorkers {
 		queue := p.queue
@@ -197,7 +188,7 @@ func (p *Prober) probe(ctx context.Context, key types.NamespacedName) {
 	if ctx.Err() != nil {
 		return
 	}
-	if p.record(key, e, q.requestToken, answer, err) && p.OnResult != nil {
+	if p.record(key, e, q.requestToken, answer, err) {
 		p.OnResult(key)
 	}
 }
@@ -210,7 +201,7 @@ func (p *Prober) record(key types.NamespacedName, e *probeState, token string, a
 	if p.byKey[key] != e {
 		return false
 	}
-	e.pending, e.running, e.hasResult, e.answeredToken, e.probedAt, e.err = false, false, true, token, p.Clock.Now(), err
+	e.pending, e.running, e.hasResult, e.answeredToken, e.probedAt, e.err = false, false, true, token, p.clock.Now(), err
 	if err != nil {
 		e.failures++ // keep the last successful result
 	} else {

@@ -28,12 +28,14 @@ type testProber struct {
 
 func newTestProber(t *testing.T, answer func(ctx context.Context, host string) (probe.Result, error)) *testProber {
 	a := &testProber{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)), results: make(chan types.NamespacedName, 1000), count: map[string]int{}}
-	a.Prober = &Prober{Clock: a.clock, OnResult: func(key types.NamespacedName) { a.results <- key }, probeFunc: func(ctx context.Context, cfg *rest.Config) (probe.Result, error) {
+	a.Prober = NewProber(a.clock)
+	a.OnResult = func(key types.NamespacedName) { a.results <- key }
+	a.probeFunc = func(ctx context.Context, cfg *rest.Config) (probe.Result, error) {
 		a.mu.Lock()
 		a.count[cfg.Host]++
 		a.mu.Unlock()
 		return answer(ctx, cfg.Host)
-	}}
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Start(ctx) }()

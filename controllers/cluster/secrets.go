@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/engine"
@@ -30,20 +29,18 @@ func (s *Steps) publish(ctx context.Context, req *reconcile.Request[*clusterv1.K
 		return err
 	}
 	before := recordedSecrets(obj)
-	reportSecrets(obj, k, list)
+	reportSecrets(obj, k)
 	if !slices.Equal(before, recordedSecrets(obj)) {
 		if err := req.Persist(ctx, "recording the names of the Secrets"); err != nil {
 			return err
 		}
 	}
-	records, err := s.secretRecords.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (map[types.NamespacedName]secretRecord, error) {
-		return map[types.NamespacedName]secretRecord{}, nil
-	})
+	m, err := s.stateOf(obj)
 	if err != nil {
 		return err
 	}
 	for _, w := range list {
-		if err := s.writeSecret(ctx, req, c, w, records); err != nil {
+		if err := s.writeSecret(ctx, req, c, w, m.secrets); err != nil {
 			return err
 		}
 	}
@@ -51,7 +48,7 @@ func (s *Steps) publish(ctx context.Context, req *reconcile.Request[*clusterv1.K
 }
 
 // reportSecrets records the Secrets in the status.
-func reportSecrets(obj *clusterv1.KsctlCluster, k clusterInfo, list []desiredSecret) {
+func reportSecrets(obj *clusterv1.KsctlCluster, k clusterInfo) {
 	st := &obj.Status
 	st.KubeConfigSecret, st.KubeConfigKey, st.ArgoCDSecret, st.KubeConfigExpires = k.secret, k.key, "", nil
 	if k.secret == "" {
@@ -60,10 +57,8 @@ func reportSecrets(obj *clusterv1.KsctlCluster, k clusterInfo, list []desiredSec
 	if at := k.access.Expires; !at.IsZero() {
 		st.KubeConfigExpires = &metav1.Time{Time: at.UTC().Truncate(time.Second)}
 	}
-	for _, w := range list {
-		if w.argocd {
-			st.ArgoCDSecret = w.name.String()
-		}
+	if argo := obj.Spec.ArgoCD; argo != nil {
+		st.ArgoCDSecret = argoCDSecret(obj, argo.Namespace).String()
 	}
 }
 
@@ -73,7 +68,7 @@ func (s *Steps) writeSecret(ctx context.Context, req *reconcile.Request[*cluster
 	if err != nil {
 		return err
 	}
-	if last := records[w.name]; last.hash == hash && last.version != "" && s.secretVersion(ctx, w.name) == last.version {
+	if last := records[w.name]; last.hash == hash && last.version != "" && s.cachedVersion(ctx, "Secret", w.name.Namespace, w.name.Name) == last.version {
 		return nil
 	}
 	result, err := ensureSecret(ctx, c, w, ownerOf(req.Object))
@@ -87,11 +82,13 @@ func (s *Steps) writeSecret(ctx context.Context, req *reconcile.Request[*cluster
 	return nil
 }
 
-// secretVersion returns the resourceVersion of a Secret in the cache; "" if it is not cached.
-func (s *Steps) secretVersion(ctx context.Context, name types.NamespacedName) string {
-	meta := reconcile.PartialMetadata("", "Secret")
-	if err := s.Client.Get(ctx, name, meta); err != nil {
-		return "" // the caller then reads the Secret from the API server
+// cachedVersion returns the resourceVersion of a Secret or a ConfigMap in the cache; "" if it is not
+// cached: the cache may be restricted to other namespaces, or to some ConfigMaps. The caller then
+// reads the object from the API server.
+func (s *Steps) cachedVersion(ctx context.Context, kind, namespace, name string) string {
+	meta := reconcile.PartialMetadata("", kind)
+	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, meta); err != nil {
+		return ""
 	}
 	return meta.ResourceVersion
 }

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -29,75 +28,72 @@ type Setup struct {
 	Reconciler            *reconcile.Reconciler[*clusterv1.KsctlCluster]
 	Prober                *Prober
 	DefaultServiceAccount string
-	Options               controller.Options
+
+	queue reconcile.Queue
 }
 
 // Names of the field indexes of KsctlClusters.
 const (
 	byImport   = ".spec.importRef"
-	bySecret   = "secrets"
+	bySecret   = "secrets" // the Secrets that a cluster writes, or reads its kubeconfig from
 	byAccount  = ".spec.serviceAccountName"
 	withImport = "hasImportRef"
 )
 
-var indexers = map[string]func(*clusterv1.KsctlCluster) []string{
-	byImport: func(c *clusterv1.KsctlCluster) []string {
-		if c.Spec.ImportRef == nil {
-			return nil
-		}
-		return []string{reconcile.IndexValue(v1alpha1.ImportStateKind, c.Namespace, c.Spec.ImportRef.Name)}
-	},
-	bySecret: func(c *clusterv1.KsctlCluster) []string {
-		names := []types.NamespacedName{{Namespace: c.Namespace, Name: c.Name + secretSuffix}}
-		if c.Spec.KubeConfigRef != nil {
-			names[0].Name = c.Spec.KubeConfigRef.Name
-		}
-		if argo := c.Spec.ArgoCD; argo != nil {
-			names = append(names, argoCDSecret(c, argo.Namespace))
-		}
-		var out []string
-		for _, name := range append(names, recordedSecrets(c)...) {
-			out = append(out, reconcile.IndexValue("Secret", name.Namespace, name.Name))
-		}
-		return out
-	},
-	withImport: func(c *clusterv1.KsctlCluster) []string {
-		if c.Spec.ImportRef == nil {
-			return nil
-		}
-		return []string{"true"}
-	},
+// indexers returns the functions that return the values of a KsctlCluster in each field index.
+func (s *Setup) indexers() map[string]func(*clusterv1.KsctlCluster) []string {
+	return map[string]func(*clusterv1.KsctlCluster) []string{
+		byImport: func(c *clusterv1.KsctlCluster) []string {
+			if c.Spec.ImportRef == nil {
+				return nil
+			}
+			return []string{reconcile.IndexValue(v1alpha1.ImportStateKind, c.Namespace, c.Spec.ImportRef.Name)}
+		},
+		bySecret: func(c *clusterv1.KsctlCluster) []string {
+			names := []types.NamespacedName{{Namespace: c.Namespace, Name: c.Name + secretSuffix}}
+			if c.Spec.KubeConfigRef != nil {
+				names[0].Name = c.Spec.KubeConfigRef.Name
+			}
+			if argo := c.Spec.ArgoCD; argo != nil {
+				names = append(names, argoCDSecret(c, argo.Namespace))
+			}
+			var out []string
+			for _, name := range append(names, recordedSecrets(c)...) {
+				out = append(out, reconcile.IndexValue("Secret", name.Namespace, name.Name))
+			}
+			return out
+		},
+		withImport: func(c *clusterv1.KsctlCluster) []string {
+			if c.Spec.ImportRef == nil {
+				return nil
+			}
+			return []string{"true"}
+		},
+		byAccount: func(c *clusterv1.KsctlCluster) []string {
+			return []string{reconcile.IndexValue("ServiceAccount", c.Namespace, cmp.Or(c.Spec.ServiceAccountName, s.DefaultServiceAccount))}
+		},
+	}
 }
 
 // Register adds the controller and its prober to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	all := maps.Clone(indexers)
-	all[byAccount] = func(c *clusterv1.KsctlCluster) []string {
-		return []string{reconcile.IndexValue("ServiceAccount", c.Namespace, cmp.Or(c.Spec.ServiceAccountName, s.DefaultServiceAccount))}
-	}
-	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &clusterv1.KsctlCluster{}, all); err != nil {
+	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &clusterv1.KsctlCluster{}, s.indexers()); err != nil {
 		return err
 	}
+	s.Prober.OnResult = s.enqueue
+	b := s.Reconciler.NewBuilder(mgr)
 	for _, kind := range []client.Object{&appsv1.KsctlInstall{}, &appsv1.KsctlRemove{}, &clusterv1.KsctlAutoScaler{}} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, clusterIndex, indexCluster); err != nil {
 			return fmt.Errorf("index of %T: %w", kind, err)
 		}
+		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged))
 	}
-	w := &requestMapper{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
-	s.Prober.OnResult = w.enqueue
-	_, err := ctrl.NewControllerManagedBy(mgr).Named("ksctlcluster").
-		For(&clusterv1.KsctlCluster{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
-		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged)).
-		Watches(&appsv1.KsctlRemove{}, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged)).
-		Watches(&clusterv1.KsctlAutoScaler{}, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged)).
-		Watches(&v1alpha1.ImportState{}, handler.EnqueueRequestsFromMapFunc(w.imports), builder.WithPredicates(importChanged)).
-		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return w.find(ctx, client.MatchingFields{byAccount: reconcile.IndexValue("ServiceAccount", o.GetNamespace(), o.GetName())})
-		})).
-		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
-		WatchesRawSource(source.Func(w.queue.Start)).
-		WithOptions(s.Options).
+	_, err := b.
+		Watches(&v1alpha1.ImportState{}, s.Reconciler.ByIndex(byImport, v1alpha1.ImportStateKind), builder.WithPredicates(importChanged)).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), s.Reconciler.ByIndex(bySecret, "Secret")).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
+		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(s.forConfigMap)).
+		WatchesRawSource(source.Func(s.queue.Start)).
 		Build(s.Reconciler)
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", clusterv1.KsctlClusterKind, err)
@@ -108,50 +104,22 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 // importChanged accepts updates of an ImportState that change its store, its agent, its clusters or
 // the states that were written.
 var importChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*v1alpha1.ImportState)
-	after, is := e.ObjectNew.(*v1alpha1.ImportState)
-	if !ok || !is || before.Status.Store != after.Status.Store || before.Status.Agent != after.Status.Agent || len(before.Status.Clusters) != len(after.Status.Clusters) {
-		return true
-	}
-	for i := range before.Status.Clusters {
-		b, a := &before.Status.Clusters[i], &after.Status.Clusters[i]
-		if b.Key != a.Key || b.Action != a.Action || b.Ready != a.Ready || b.Written != a.Written {
-			return true
-		}
-	}
-	return false
+	before, after := &e.ObjectOld.(*v1alpha1.ImportState).Status, &e.ObjectNew.(*v1alpha1.ImportState).Status
+	return before.Store != after.Store || before.Agent != after.Agent || !slices.EqualFunc(before.Clusters, after.Clusters, func(b, a v1alpha1.ImportedCluster) bool {
+		return b.Key == a.Key && b.Action == a.Action && b.Ready == a.Ready && b.Written == a.Written
+	})
 }}
 
-// requestMapper maps events to requests for the clusters that they affect.
-type requestMapper struct {
-	reader   client.Reader
-	selector predicate.Predicate
-	queue    reconcile.Queue
-}
-
-func (w *requestMapper) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
-	return reconcile.RequestsFor(ctx, w.reader, &clusterv1.KsctlClusterList{}, w.selector, opts...)
-}
-
-func (w *requestMapper) imports(ctx context.Context, o client.Object) []crreconcile.Request {
-	return w.find(ctx, client.MatchingFields{byImport: reconcile.IndexValue(v1alpha1.ImportStateKind, o.GetNamespace(), o.GetName())})
-}
-
-// secret returns requests for the clusters that write a Secret, or read their kubeconfig from it.
-func (w *requestMapper) secret(ctx context.Context, o client.Object) []crreconcile.Request {
-	return w.find(ctx, client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
-}
-
-// configMap returns requests for all imported clusters when a store changes: only the status of
+// forConfigMap returns requests for all imported clusters when a store changes: only the status of
 // their ImportStates has the namespace of their store.
-func (w *requestMapper) configMap(ctx context.Context, o client.Object) []crreconcile.Request {
+func (s *Setup) forConfigMap(ctx context.Context, o client.Object) []crreconcile.Request {
 	if o.GetName() != state.StoreConfigMap {
 		return nil
 	}
-	return w.find(ctx, client.MatchingFields{withImport: "true"})
+	return s.Reconciler.Requests(ctx, client.MatchingFields{withImport: "true"})
 }
 
 // enqueue adds a request for a cluster whose probe has ended.
-func (w *requestMapper) enqueue(key types.NamespacedName) {
-	w.queue.Add(crreconcile.Request{NamespacedName: key})
+func (s *Setup) enqueue(key types.NamespacedName) {
+	s.queue.Add(crreconcile.Request{NamespacedName: key})
 }

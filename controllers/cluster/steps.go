@@ -43,11 +43,17 @@ type Steps struct {
 	// AllowInsecure allows kubeconfigs that disable TLS verification.
 	AllowInsecure bool
 
-	stores storeCache
-	// infoCache has the last clusterInfo of each cluster. secretRecords has the version and the
-	// hash of each Secret when it was last written or read.
-	infoCache     reconcile.ObjectCache[*cachedInfo]
-	secretRecords reconcile.ObjectCache[map[types.NamespacedName]secretRecord]
+	stores  storeCache
+	objects reconcile.ObjectCache[*objectState]
+}
+
+// objectState is what is kept of a cluster between reconciles.
+type objectState struct {
+	// info is the last clusterInfo, infoKey a key for the inputs that it was read from.
+	info    clusterInfo
+	infoKey string
+	// secrets has the version and the hash of each Secret when it was last written or read.
+	secrets map[types.NamespacedName]secretRecord
 }
 
 // secretRecord is the resourceVersion of a Secret, and the hash of its desired state at that
@@ -69,41 +75,49 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 		return reconcile.OutcomeOf(err, "")
 	}
 	s.reportUsers(req.Object, users)
-	out, keepReachable := s.reconcileCluster(ctx, req, before)
-	if !keepReachable { // the last probe result is outdated
+	out, err := s.reconcileCluster(ctx, req, before)
+	if err != nil { // the last probe result is outdated
 		apimeta.RemoveStatusCondition(&req.Object.Status.Conditions, clusterv1.ReachableCondition)
+		return reconcile.OutcomeOf(err, "")
 	}
 	return out
 }
 
-// reconcileCluster reconciles the labels, the Secrets and the reachability, in this order.
-// keepReachable is false if it ended before the kubeconfig and the Secrets were up to date.
-func (s *Steps) reconcileCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], before *clusterv1.KsctlClusterStatus) (out reconcile.Outcome, keepReachable bool) {
+// reconcileCluster reconciles the labels, the Secrets and the reachability, in this order. It
+// returns an error if it ended before the kubeconfig and the Secrets were up to date.
+func (s *Steps) reconcileCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], before *clusterv1.KsctlClusterStatus) (reconcile.Outcome, error) {
 	obj := req.Object
 	if err := s.checkArgoCDNamespace(obj.Spec.ArgoCD); err != nil {
-		return reconcile.OutcomeOf(err, ""), false
+		return nil, err
 	}
 	c, err := reconcile.AccountClient(ctx, s.Client, s.Target, s.accountOf(obj))
 	if err != nil {
-		return reconcile.OutcomeOf(err, ""), false
+		return nil, err
 	}
 	k, err := s.info(ctx, obj, c)
 	if err != nil {
-		return reconcile.OutcomeOf(err, ""), false
+		return nil, err
 	}
 	obj.Status.Facts, obj.Status.Server = k.facts, k.access.Server
 	labels := labelsOf(k.facts)
 	patched, err := s.patchLabels(ctx, obj, labelPatch(obj.Labels, labels, labelsOf(before.Facts)))
 	switch {
 	case err != nil:
-		return reconcile.OutcomeOf(err, ""), false
+		return nil, err
 	case patched:
-		return reconcile.Deferred{RequeueAt: s.Clock.Now().Add(time.Second)}, true // the update enqueues the cluster
+		return reconcile.Deferred{RequeueAt: s.Clock.Now().Add(time.Second)}, nil // the update enqueues the cluster
 	}
 	if err := s.publish(ctx, req, c, k, labels); err != nil {
-		return reconcile.OutcomeOf(err, ""), false
+		return nil, err
 	}
-	return s.checkReachability(req, k, before), true
+	return s.checkReachability(req, k, before), nil
+}
+
+// stateOf returns what is kept of a cluster.
+func (s *Steps) stateOf(obj *clusterv1.KsctlCluster) (*objectState, error) {
+	return s.objects.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*objectState, error) {
+		return &objectState{secrets: map[types.NamespacedName]secretRecord{}}, nil
+	})
 }
 
 // accountOf returns the service account whose permissions are used.
@@ -137,15 +151,18 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("Secrets %v are not deleted because of the annotation %s", names, appsv1.AbandonAnnotation))
 		return reconcile.Done{Message: "the Secrets of the cluster are not deleted"}
 	}
-	users, err := s.liveUsers(ctx, obj)
+	users, err := s.cachedUsers(ctx, obj)
+	if err == nil && len(users) == 0 {
+		users, err = listUsers(ctx, s.Direct, obj)
+	}
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if s.reportUsers(obj, users); len(users) > 0 {
 		// The users need an up-to-date kubeconfig until they are deleted. The outcome of its
 		// reconcile is ignored: the condition Ready reports the users.
-		s.reconcileCluster(ctx, req, obj.Status.DeepCopy())
-		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig to remove their objects from the cluster", summarizeUsers(users)), Reason: InUseReason,
+		_, _ = s.reconcileCluster(ctx, req, obj.Status.DeepCopy())
+		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig to remove their objects from the cluster", reconcile.JoinNames(users)), Reason: InUseReason,
 			RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))} // users in other shards cause no event
 	}
 	c, err := reconcile.AccountClient(ctx, s.Client, s.Target, s.accountOf(obj))
@@ -187,7 +204,6 @@ func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *clusterv1.Ksctl
 
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
-	s.secretRecords.Drop(key)
-	s.infoCache.Drop(key)
+	s.objects.Drop(key)
 	s.Prober.Forget(key)
 }

@@ -25,7 +25,7 @@ func operationOf(act *plan.Action) operation {
 	case act.Item == nil:
 		return (*executor).executeRemoval
 	case act.Verb == plan.VerbRecord:
-		return (*executor).record
+		return (*executor).recordObserved
 	case act.Item.Shared:
 		return (*executor).shareNamespace
 	case act.Verb == plan.VerbCreate:
@@ -39,8 +39,8 @@ func operationOf(act *plan.Action) operation {
 	}
 }
 
-// record records what was observed of an object.
-func (a *executor) record(_ context.Context, act *plan.Action) actionResult {
+// recordObserved records what was observed of an object.
+func (a *executor) recordObserved(_ context.Context, act *plan.Action) actionResult {
 	e := act.Entry
 	e.Component, e.Wave, e.PreRemove, e.Leaving = act.Item.Component, act.Item.Wave, act.Item.PreRemove, false
 	if act.Reason == plan.ReasonFinished {
@@ -55,11 +55,7 @@ func (a *executor) runAgain(ctx context.Context, act *plan.Action) actionResult 
 }
 
 func (a *executor) resource(it *plan.Item) dynamic.ResourceInterface {
-	r := a.client.Resource(it.Mapping.Resource)
-	if it.Namespace == "" {
-		return r
-	}
-	return r.Namespace(it.Namespace)
+	return a.client.Resource(it.Mapping.Resource).Namespace(it.Namespace)
 }
 
 // apply sends one server-side apply request. It forces conflicts: the fields of the manifest that
@@ -106,7 +102,7 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 	it := act.Item
 	u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return actionResult{replan: true} // deleted since the create request
+		return planAgain // deleted since the create request
 	}
 	if err != nil {
 		return a.errorResult(act, err)
@@ -114,7 +110,7 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 	state, err := claim(a.owner.Key(), it.Ref, &act.Entry, a.owner.Policies().Adopt, u)
 	if err != nil {
 		if a.observeOtherOwner(u) {
-			return actionResult{replan: true} // the next plan refuses it, without a back-off
+			return planAgain // the next plan refuses it, without a back-off
 		}
 		return actionResult{err: err}
 	}
@@ -126,7 +122,7 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 		by = ManagerOf(u)
 		u, err = a.migrateFieldManager(ctx, it, u)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return actionResult{replan: true}
+			return planAgain
 		}
 		if err != nil {
 			return a.errorResult(act, err)
@@ -201,9 +197,9 @@ func (a *executor) recordApplied(act *plan.Action, u *unstructured.Unstructured,
 	if err != nil {
 		return a.errorResult(act, err)
 	}
-	a.engine.deletions.reset(a.owner.Key().String(), act.Entry.ID)
+	a.engine.deletions.reset(a.ownerKey, act.Entry.ID)
 	if isCorrection(act) {
-		a.engine.corrections.record(a.owner.Key().String(), act.Entry.ID, a.engine.clock.Now())
+		a.engine.corrections.add(a.ownerKey, act.Entry.ID, a.engine.clock.Now())
 	}
 	it := act.Item
 	change := &Change{Verb: act.Verb, Reason: act.Reason, Ref: it.Ref}
@@ -228,7 +224,7 @@ func (a *executor) handleUpdateError(ctx context.Context, act *plan.Action, uid 
 		if act.Reason == plan.ReasonDrifted {
 			switch reclaimed, reclaimErr := a.reclaimListItems(ctx, act, uid, err); {
 			case reclaimed, apierrors.IsConflict(reclaimErr), apierrors.IsNotFound(reclaimErr):
-				return actionResult{replan: true}
+				return planAgain
 			case reclaimErr != nil:
 				return a.errorResult(act, reclaimErr)
 			}
@@ -246,17 +242,22 @@ func (a *executor) refresh(ctx context.Context, act *plan.Action, uid types.UID)
 	switch {
 	case apierrors.IsNotFound(err):
 		a.target.Index.ObserveGone(act.Item.Ref, uid)
-		return actionResult{replan: true}
+		return planAgain
 	case err != nil:
 		return a.errorResult(act, err)
 	}
 	if u.GetUID() != uid {
 		a.target.Index.ObserveGone(act.Item.Ref, uid)
 	}
+	return a.observe(act, u, planAgain)
+}
+
+// observe adds an object to the index. It returns r, or the result of an error.
+func (a *executor) observe(act *plan.Action, u *unstructured.Unstructured, r actionResult) actionResult {
 	if _, err := a.target.Index.Observe(u); err != nil {
 		return a.errorResult(act, err)
 	}
-	return actionResult{replan: true}
+	return r
 }
 
 // deleteOptions returns the options to delete exactly the object with the uid, and, unless it is

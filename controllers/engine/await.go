@@ -19,7 +19,7 @@ func (a *executor) awaitReleases(p *plan.Plan) bool {
 			refs, owners = append(refs, w.Item.Ref), append(owners, w.Live.Mark.Owner)
 		}
 	}
-	a.target.Index.SetAwaited(a.owner.Key().String(), refs)
+	a.target.Index.SetAwaited(a.ownerKey, refs)
 	for i, ref := range refs {
 		if l, ok := a.target.Index.Get(ref); !ok || l.Mark.Owner != owners[i] {
 			return true
@@ -39,5 +39,5 @@ func (a *executor) observeOtherOwner(u *unstructured.Unstructured) bool {
 		return false
 	}
 	known, ok := a.target.Index.Get(o.Ref)
-	return ok && known.UID == o.UID && known.Mark.Owner != a.owner.Key().String()
+	return ok && known.UID == o.UID && known.Mark.Owner != a.ownerKey
 }

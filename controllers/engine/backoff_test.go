@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -24,7 +25,7 @@ func backoffMessage(s *backoffs, owner, id, contentHash string, now time.Time) s
 }
 
 func TestBackoffIsActiveForFailedContentUntilRetry(t *testing.T) {
-	s := newBackoffs()
+	s := &backoffs{}
 	s.record("me", "a", backoff{retryAt: noon.Add(time.Minute), contentHash: "v1", err: errors.New("no")})
 	for name, tc := range map[string]struct {
 		owner, id, want string
@@ -51,7 +52,7 @@ func TestBackoffIsActiveForFailedContentUntilRetry(t *testing.T) {
 }
 
 func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
-	s := newBackoffs()
+	s := &backoffs{}
 	for id, b := range map[string]backoff{
 		"same":    {retryAt: noon.Add(time.Hour), contentHash: "v1"},
 		"changed": {retryAt: noon.Add(time.Hour), contentHash: "v1"},
@@ -76,7 +77,7 @@ func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
 }
 
 func TestNextRetry(t *testing.T) {
-	s := newBackoffs()
+	s := &backoffs{}
 	if at, errs := s.nextRetry("me", noon); !at.IsZero() || errs != nil {
 		t.Errorf("%s, %v", at, errs)
 	}
@@ -124,16 +125,16 @@ func TestRemovalProgressKeepsBackoffs(t *testing.T) {
 	}
 }
 
-func TestPendingDeletions(t *testing.T) {
-	d := newPendingDeletions()
+func TestOwnerMapResetsOneObject(t *testing.T) {
+	var d ownerMap[types.UID]
 	d.record("me", "a", "uid")
 	d.record("you", "a", "other")
-	if d.uids("me")["a"] != "uid" || d.uids("me")["b"] != "" || d.uids("nobody")["a"] != "" {
+	if d.all("me")["a"] != "uid" || d.all("me")["b"] != "" || d.all("nobody")["a"] != "" {
 		t.Error("not as recorded")
 	}
 	d.reset("me", "a")
 	d.reset("nobody", "a")
-	if d.uids("me")["a"] != "" || d.uids("you")["a"] != "other" {
+	if d.all("me")["a"] != "" || d.all("you")["a"] != "other" {
 		t.Error("reset of one object")
 	}
 }
@@ -172,7 +173,7 @@ func (f *contestTest) contested(reason plan.Reason, names ...string) bool {
 	}
 	for i := range p.Actions {
 		if isCorrection(&p.Actions[i]) {
-			f.corrections.record(me.String(), p.Actions[i].Entry.ID, f.clock.Now())
+			f.corrections.add(me.String(), p.Actions[i].Entry.ID, f.clock.Now())
 		}
 	}
 	return false
@@ -181,7 +182,7 @@ func (f *contestTest) contested(reason plan.Reason, names ...string) bool {
 func (f *contestTest) advance(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
 func (f *contestTest) backedOff(name string) string {
-	return backoffMessage(f.backoffs, me.String(), ref(name).ID(), "want", f.clock.Now())
+	return backoffMessage(&f.backoffs, me.String(), ref(name).ID(), "want", f.clock.Now())
 }
 
 func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
@@ -255,7 +256,7 @@ func TestResetBackoff(t *testing.T) {
 	for range maxCorrections + 1 {
 		f.contested(plan.ReasonDrifted, "a")
 	}
-	if reason := backoffMessage(f.backoffs, me.String(), ref("a").ID(), "another content", f.clock.Now()); reason != "" {
+	if reason := backoffMessage(&f.backoffs, me.String(), ref("a").ID(), "another content", f.clock.Now()); reason != "" {
 		t.Errorf("new content is backed off: %s", reason)
 	}
 	for range maxCorrections + 1 {

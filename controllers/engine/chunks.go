@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,19 +108,35 @@ func (s *ChunkStore) reader(key plan.OwnerKey, hasChunks bool) client.Reader {
 	return s.Reader
 }
 
-// SaveChunks writes the chunks that have changed since they were last written. Write the status
-// after it: until then its previous entries override the chunks, which costs a request, but is
-// correct.
+// maxParallelWrites is the maximum number of chunks that are written concurrently.
+const maxParallelWrites = 4
+
+// SaveChunks writes the chunks that have changed since they were last written. If a write fails,
+// the inventory records which chunks were written nevertheless. Write the status after it: until
+// then its previous entries override the chunks, which costs a request, but is correct.
 func (s *ChunkStore) SaveChunks(ctx context.Context, key plan.OwnerKey, inv *plan.Inventory) error {
 	hash := ownerHash(key)
 	prefix := strings.TrimRight(fmt.Sprintf("%.200s", key.Name), "-.") + "-" + hash
 	name := func(n int) string { return fmt.Sprintf("%s-%d", prefix, n) }
-	return inv.WriteChunks(name, func(c plan.Chunk) error {
-		if err := s.saveChunk(ctx, key, hash, c); err != nil {
-			return fmt.Errorf("writing inventory chunk %s of %s: %w", c.Name, key.DisplayName(), err)
+	changed := slices.DeleteFunc(inv.Layout(name), func(c plan.Chunk) bool { return !inv.Dirty(c) })
+	errs := make([]error, len(changed))
+	var g errgroup.Group
+	g.SetLimit(maxParallelWrites)
+	for i, c := range changed {
+		g.Go(func() error {
+			if err := s.saveChunk(ctx, key, hash, c); err != nil {
+				errs[i] = fmt.Errorf("writing inventory chunk %s of %s: %w", c.Name, key.DisplayName(), err)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // each has an error of its own
+	for i, c := range changed {
+		if errs[i] == nil {
+			inv.MarkWritten(c)
 		}
-		return nil
-	})
+	}
+	return cmp.Or(errs...)
 }
 
 // saveChunk creates, updates or deletes one chunk. A chunk without entries is deleted.

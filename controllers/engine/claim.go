@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,10 +39,7 @@ func claim(owner plan.OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry,
 	case appsv1.AdoptAlways:
 		return appsv1.EntryApplied, nil
 	case appsv1.AdoptNever:
-		if by == "" {
-			by = "an unknown owner"
-		}
-		return "", &plan.OwnedByOtherError{Ref: ref, By: by, Hint: "set spec.adopt to take it over, or delete it"}
+		return "", &plan.OwnedByOtherError{Ref: ref, By: cmp.Or(by, "an unknown owner"), Hint: "set spec.adopt to take it over, or delete it"}
 	default:
 		if by != "" {
 			return "", &plan.OwnedByOtherError{Ref: ref, By: by, Hint: "set spec.adopt to Always to take it over"}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,12 +25,8 @@ func (e *Engine) ClaimRecorded(ctx context.Context, p Pass, otherOwner func(stac
 	if err := a.dropUnserved(ctx, nil); err != nil {
 		return nil, nil, err
 	}
-	var intended []appsv1.InventoryEntry
-	for _, entry := range o.Inventory().Entries() {
-		if entry.State == appsv1.EntryIntended {
-			intended = append(intended, entry)
-		}
-	}
+	intended := slices.DeleteFunc(o.Inventory().Entries(),
+		func(e appsv1.InventoryEntry) bool { return e.State != appsv1.EntryIntended })
 	results := make([]actionResult, len(intended))
 	var g errgroup.Group
 	g.SetLimit(e.concurrency)
@@ -61,29 +58,29 @@ func (a *executor) claimRecordedObject(ctx context.Context, entry *appsv1.Invent
 	act := &plan.Action{Verb: plan.VerbUpdate, Entry: *entry}
 	ref, err := stacks.ParseID(entry.ID)
 	if err != nil {
-		return actionResult{dropEntry: true}
+		return dropEntry
 	}
 	m, err := a.target.Discovery.Resolve(ctx, ref.Group, entry.Version, ref.Kind)
 	if err != nil {
 		return a.errorResult(act, err)
 	}
-	r := resourceFor(a.client, m, ref)
+	r := a.client.Resource(m.Resource).Namespace(ref.Namespace)
 	for try := 1; ; try++ {
 		u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return actionResult{dropEntry: true}
+			return dropEntry
 		case err != nil:
 			return a.errorResult(act, err)
 		case u.GetUID() != entry.UID:
-			return dropUnclaimed(ref, plan.ReasonOwnedByOther, "it was recreated since: left as it is")
+			return dropped(ref, plan.ReasonOwnedByOther, "it was recreated since: left as it is")
 		}
 		if by := otherOwner(ref, u); by != "" {
-			return dropUnclaimed(ref, plan.ReasonOwnedByOther, "it belongs to "+by+" now: left as it is")
+			return dropped(ref, plan.ReasonOwnedByOther, "it belongs to "+by+" now: left as it is")
 		}
 		claimed := *entry
 		claimed.State = appsv1.EntryApplied
-		mark := live.Mark{Owner: a.owner.Key().String(), ID: entry.ID}.String()
+		mark := live.Mark{Owner: a.ownerKey, ID: entry.ID}.String()
 		if u.GetAnnotations()[live.MarkAnnotation] == mark && u.GetLabels()[live.OwnerLabel] == a.owner.Key().Installation {
 			return actionResult{entry: &claimed}
 		}
@@ -96,15 +93,10 @@ func (a *executor) claimRecordedObject(ctx context.Context, entry *appsv1.Invent
 		case err == nil:
 			return actionResult{entry: &claimed}
 		case apierrors.IsNotFound(err):
-			return actionResult{dropEntry: true}
+			return dropEntry
 		case apierrors.IsConflict(err) && try < maxAttempts:
 			continue
 		}
 		return a.errorResult(act, err)
 	}
-}
-
-// dropUnclaimed returns the result for an object that is not claimed.
-func dropUnclaimed(ref stacks.Ref, why plan.Reason, note string) actionResult {
-	return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbDrop, Reason: why, Ref: ref, Message: note}}
 }

@@ -11,10 +11,10 @@ import (
 func TestClockJumps(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"a year forward": 365 * 24 * time.Hour, "a year back": -365 * 24 * time.Hour, "an hour back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			s, c, now := newBackoffs(), newCorrections(), noon
+			s, c, now := &backoffs{}, &corrections{}, noon
 			s.record("me", "a", backoff{start: now, retryAt: now.Add(time.Hour), err: errors.New("no")})
 			for range maxCorrections {
-				c.record("me", "b", now)
+				c.add("me", "b", now)
 			}
 			if backoffMessage(s, "me", "a", "", now) == "" || !c.tooMany("me", "b", now) {
 				t.Fatal("not backed off before the clock jumps")
@@ -30,7 +30,7 @@ func TestClockJumps(t *testing.T) {
 				t.Error("corrections before the jump are counted")
 			}
 			for range maxCorrections {
-				c.record("me", "b", now)
+				c.add("me", "b", now)
 			}
 			if !c.tooMany("me", "b", now) {
 				t.Error("corrections after the jump are not counted")
@@ -41,7 +41,7 @@ func TestClockJumps(t *testing.T) {
 
 // A pass reads the clock once, before it records a back-off.
 func TestBackoffIsActiveInThePassThatRecordedIt(t *testing.T) {
-	s := newBackoffs()
+	s := &backoffs{}
 	s.record("me", "a", backoff{start: noon, retryAt: noon.Add(time.Hour), err: errors.New("no")})
 	if backoffMessage(s, "me", "a", "", noon.Add(-time.Second)) == "" {
 		t.Error("an earlier reading of the clock ended it")

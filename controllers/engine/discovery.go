@@ -57,11 +57,6 @@ func NewServerDiscovery(client discovery.DiscoveryInterfaceWithContext) *ServerD
 func (d *ServerDiscovery) Invalidate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.invalidateLocked()
-}
-
-// invalidateLocked is Invalidate for callers that hold the lock.
-func (d *ServerDiscovery) invalidateLocked() {
 	d.lastResult = nil
 	d.generation++
 }
@@ -169,12 +164,10 @@ func (d *ServerDiscovery) Absent(ctx context.Context, gk schema.GroupKind) (bool
 	if s.partial != nil {
 		return false, nil //nolint:nilerr // a group that did not answer proves no absence, and is no failure
 	}
-	_, err = s.mapper.RESTMapping(gk)
-	absent := meta.IsNoMatchError(err)
-	if absent {
-		err = nil
+	if _, err = s.mapper.RESTMapping(gk); meta.IsNoMatchError(err) {
+		return true, nil
 	}
-	return absent, err
+	return false, err
 }
 
 // NamespacedResources implements Discovery.
@@ -262,8 +255,8 @@ func (s *discoveryResult) groupError(group string) error {
 func (d *ServerDiscovery) MarkChanged() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.invalidateLocked()
-	d.changedAt = time.Now()
+	d.lastResult, d.changedAt = nil, time.Now()
+	d.generation++
 }
 
 // Discovery may lag behind a change of the served kinds for settlePeriod. During this time it is

@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ksctl/gitops/controllers/engine/plan"
@@ -15,28 +15,17 @@ const (
 	correctionWindow = time.Minute
 )
 
-// corrections records, per owner, the times at which the drift of an object was corrected.
-type corrections struct {
-	mu      sync.Mutex
-	byOwner map[string]map[string][]time.Time
-}
+// corrections has the times at which the drift of an object was corrected.
+type corrections struct{ ownerMap[[]time.Time] }
 
-func newCorrections() *corrections { return &corrections{byOwner: map[string]map[string][]time.Time{}} }
-
-func (c *corrections) record(owner, id string, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byOwner[owner] == nil {
-		c.byOwner[owner] = map[string][]time.Time{}
-	}
-	c.byOwner[owner][id] = append(recent(c.byOwner[owner][id], now), now)
+// add records a correction.
+func (c *corrections) add(owner, id string, now time.Time) {
+	c.record(owner, id, append(recent(c.get(owner, id), now), now))
 }
 
 // tooMany is true when an object was corrected maxCorrections times within correctionWindow.
 func (c *corrections) tooMany(owner, id string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(recent(c.byOwner[owner][id], now)) >= maxCorrections
+	return len(recent(c.get(owner, id), now)) >= maxCorrections
 }
 
 // recent returns the corrections within correctionWindow.
@@ -45,12 +34,6 @@ func recent(corrections []time.Time, now time.Time) []time.Time {
 		corrections = corrections[1:]
 	}
 	return corrections
-}
-
-func (c *corrections) reset(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.byOwner, owner)
 }
 
 // ContestedError is the error of an object that another writer keeps changing.
@@ -63,12 +46,8 @@ type ContestedError struct {
 }
 
 func (e *ContestedError) Error() string {
-	by := e.By
-	if by == "" {
-		by = "another writer"
-	}
 	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s; to accept these changes, list the fields in spec.drift.ignore",
-		e.Ref, by, maxCorrections, e.RetryAt.UTC().Format(time.TimeOnly))
+		e.Ref, cmp.Or(e.By, "another writer"), maxCorrections, e.RetryAt.UTC().Format(time.TimeOnly))
 }
 
 // isCorrection is true for an action that reverts a change of another writer.
@@ -79,12 +58,10 @@ func isCorrection(act *plan.Action) bool {
 // backOffContested backs off the objects of a plan that were corrected too often recently. It
 // returns true if there are any: the plan has to be made again.
 func (a *executor) backOffContested(p *plan.Plan) bool {
-	e, owner := a.engine, a.owner.Key().String()
-	found := false
-	now := e.clock.Now()
+	e, now, found := a.engine, a.engine.clock.Now(), false
 	for i := range p.Actions {
 		act := &p.Actions[i]
-		if !isCorrection(act) || !e.corrections.tooMany(owner, act.Entry.ID, now) {
+		if !isCorrection(act) || !e.corrections.tooMany(a.ownerKey, act.Entry.ID, now) {
 			continue
 		}
 		found = true
@@ -92,7 +69,7 @@ func (a *executor) backOffContested(p *plan.Plan) bool {
 		if act.Live != nil {
 			err.By = act.Live.OtherManager
 		}
-		e.backoffs.record(owner, act.Entry.ID, backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})
+		e.backoffs.record(a.ownerKey, act.Entry.ID, backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})
 		a.report.Contested = append(a.report.Contested, Change{Verb: plan.VerbUpdate, Reason: plan.ReasonDrifted, Ref: act.Item.Ref, Message: err.Error()})
 	}
 	return found

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/controllers/engine/plan"
@@ -32,10 +33,12 @@ type Engine struct {
 	clock       clock.PassiveClock
 	writeHook   WriteHook
 	concurrency int
-	backoffs    *backoffs
-	corrections *corrections
-	deletions   *pendingDeletions
-	terminating *terminatingNamespaces
+	backoffs    backoffs
+	corrections corrections
+	// deletions has the uids of objects whose deletion the API server accepted.
+	deletions ownerMap[types.UID]
+	// terminating has the namespaces that were observed to be terminating.
+	terminating ownerMap[bool]
 }
 
 // Options configures an Engine. The zero value is for production.
@@ -57,8 +60,7 @@ func New(o Options) *Engine {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 8
 	}
-	return &Engine{clock: o.Clock, writeHook: o.WriteHook, concurrency: o.Concurrency,
-		backoffs: newBackoffs(), corrections: newCorrections(), deletions: newPendingDeletions(), terminating: newTerminatingNamespaces()}
+	return &Engine{clock: o.Clock, writeHook: o.WriteHook, concurrency: o.Concurrency}
 }
 
 // Change is a change that a pass made to one object.
@@ -104,19 +106,15 @@ type Pass struct {
 // Reconcile executes all actions that are possible now to reach the desired state of the
 // components. Errors of single objects are in the report; a returned error ended the pass.
 func (e *Engine) Reconcile(ctx context.Context, p Pass, components []plan.Component) (*Report, error) {
-	a, desired := e.newExecutor(p), itemIDs(components)
-	a.components, a.retained = components, desired
-	if err := a.dropUnserved(ctx, desired); err != nil {
+	a := e.newExecutor(p)
+	a.components, a.desired = components, itemIDs(components)
+	a.retained = a.desired
+	if err := a.start(ctx); err != nil {
 		return nil, err
 	}
-	if err := a.adoptStrays(ctx, desired); err != nil {
-		return nil, err
-	}
-	a.setOwnerKinds(ctx, components, desired)
-	e.backoffs.prune(p.Owner.Key().String(), contentHashes(components), e.clock.Now())
 	rep, err := a.run(ctx, plan.Reconcile)
 	if err == nil && rep.Plan.Settled {
-		p.Owner.Inventory().MarkSettled(desired)
+		p.Owner.Inventory().MarkSettled(a.desired)
 	}
 	return rep, err
 }
@@ -125,21 +123,29 @@ func (e *Engine) Reconcile(ctx context.Context, p Pass, components []plan.Compon
 // only the inventory. It is complete when the inventory is empty.
 func (e *Engine) Teardown(ctx context.Context, p Pass) (*Report, error) {
 	a := e.newExecutor(p)
-	if err := a.dropUnserved(ctx, nil); err != nil {
+	if err := a.start(ctx); err != nil {
 		return nil, err
 	}
-	if err := a.adoptStrays(ctx, nil); err != nil {
-		return nil, err
-	}
-	a.setOwnerKinds(ctx, nil, nil)
-	owner := p.Owner.Key().String()
-	e.backoffs.prune(owner, nil, e.clock.Now())
 	rep, err := a.run(ctx, plan.Teardown)
 	if err == nil && p.Owner.Inventory().Len() == 0 {
-		p.Target.Index.SetOwnerKinds(owner, nil)
-		e.forgetOwner(owner)
+		p.Target.Index.SetOwnerKinds(a.ownerKey, nil)
+		e.forgetOwner(a.ownerKey)
 	}
 	return rep, err
+}
+
+// start brings the inventory, the index and the back-offs up to date before the first plan of a
+// pass.
+func (a *executor) start(ctx context.Context) error {
+	if err := a.dropUnserved(ctx, a.desired); err != nil {
+		return err
+	}
+	if err := a.adoptStrays(ctx); err != nil {
+		return err
+	}
+	a.setOwnerKinds(ctx)
+	a.engine.backoffs.prune(a.ownerKey, contentHashes(a.components), a.engine.clock.Now())
+	return nil
 }
 
 // Remove executes all actions that are possible now to remove the objects with a removal request.
@@ -151,7 +157,7 @@ func (e *Engine) Remove(ctx context.Context, p Pass) (*Report, error) {
 	if err := a.dropUnserved(ctx, a.retained); err != nil {
 		return nil, err
 	}
-	a.setOwnerKinds(ctx, nil, nil)
+	a.setOwnerKinds(ctx)
 	return a.run(ctx, plan.Removal)
 }
 
@@ -166,7 +172,7 @@ func (e *Engine) Forget(t *Target, key plan.OwnerKey) {
 
 func (e *Engine) forgetOwner(owner string) {
 	e.backoffs.resetAll(owner)
-	e.corrections.reset(owner)
+	e.corrections.resetAll(owner)
 	e.deletions.resetAll(owner)
 	e.terminating.resetAll(owner)
 }
@@ -198,14 +204,14 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 			}
 		}
 	}
-	a.engine.resetUnservedBackoffs(a.owner.Key(), &rep.Plan)
+	waitsForKind := a.resetUnservedBackoffs(&rep.Plan)
 	// At the time of the plan: a back-off that the plan respected may have expired since.
-	rep.RetryAt, rep.Errors = a.engine.backoffs.nextRetry(a.owner.Key().String(), now)
+	rep.RetryAt, rep.Errors = a.engine.backoffs.nextRetry(a.ownerKey, now)
 	if rep.SyncError = a.syncError(ctx); rep.SyncError == nil {
 		rep.SyncError = planSyncError(&rep.Plan, a.owner.Inventory())
 	}
 	settleRetry := a.engine.clock.Now().Add(settleInterval)
-	if waitsForKind(&rep.Plan) && a.target.Discovery.Settling() && (rep.RetryAt.IsZero() || settleRetry.Before(rep.RetryAt)) {
+	if waitsForKind && a.target.Discovery.Settling() && (rep.RetryAt.IsZero() || settleRetry.Before(rep.RetryAt)) {
 		rep.RetryAt = settleRetry // discovery lags behind the event that announced the kind
 	}
 	return rep, nil
@@ -224,24 +230,18 @@ type RetryPolicy struct {
 // back-offs at once. It is for a user who requests an immediate retry.
 func (e *Engine) ResetBackoff(key plan.OwnerKey) {
 	e.backoffs.resetAll(key.String())
-	e.corrections.reset(key.String())
+	e.corrections.resetAll(key.String())
 }
 
 // resetUnservedBackoffs drops the back-offs of objects whose kind is no longer served: the cause of
 // the failure is gone with the kind, and the retry is triggered by the event of the kind's return.
-func (e *Engine) resetUnservedBackoffs(key plan.OwnerKey, p *plan.Plan) {
+// It returns true if the plan waits for a kind.
+func (a *executor) resetUnservedBackoffs(p *plan.Plan) (waitsForKind bool) {
 	for i := range p.Waits {
-		if w := &p.Waits[i]; w.Reason == plan.ReasonNotServed && w.Item != nil {
-			e.backoffs.reset(key.String(), w.Item.ID)
+		if w := &p.Waits[i]; w.Reason == plan.ReasonNotServed {
+			a.engine.backoffs.reset(a.ownerKey, w.Item.ID)
+			waitsForKind = true
 		}
 	}
-}
-
-func waitsForKind(p *plan.Plan) bool {
-	for i := range p.Waits {
-		if p.Waits[i].Reason == plan.ReasonNotServed {
-			return true
-		}
-	}
-	return false
+	return waitsForKind
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
@@ -26,10 +27,14 @@ type executor struct {
 	target *Target
 	client *Client
 	owner  Owner
-	retry  RetryPolicy
-	report *Report
+	// ownerKey is the key of the owner in the format of marks.
+	ownerKey string
+	retry    RetryPolicy
+	report   *Report
 	// components are the desired objects; nil where only the inventory counts.
 	components []plan.Component
+	// desired are the ids of their items.
+	desired map[string]bool
 	// replanned are the ids that needed another plan once in this pass.
 	replanned map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
@@ -44,7 +49,8 @@ type executor struct {
 }
 
 func (e *Engine) newExecutor(p Pass) *executor {
-	return &executor{engine: e, target: p.Target, client: p.Client, owner: p.Owner, retry: p.Retry, report: &Report{}, replanned: map[string]bool{}}
+	return &executor{engine: e, target: p.Target, client: p.Client, owner: p.Owner, ownerKey: p.Owner.Key().String(),
+		retry: p.Retry, report: &Report{}, replanned: map[string]bool{}}
 }
 
 // actionResult is the result of one action.
@@ -62,6 +68,12 @@ type actionResult struct {
 	// fatal ends the pass.
 	fatal error
 }
+
+// Results without a change.
+var (
+	planAgain = actionResult{replan: true}
+	dropEntry = actionResult{dropEntry: true}
+)
 
 // persistIntents writes the inventory entries of the objects that are about to be created or deleted.
 func (a *executor) persistIntents(ctx context.Context, intents []appsv1.InventoryEntry) error {
@@ -108,8 +120,8 @@ func (a *executor) executeGroup(ctx context.Context, actions []plan.Action) erro
 				results[i].fatal = err
 				return err
 			}
-			operation := operationOf(&actions[i])
-			results[i] = operation(a, ctx, &actions[i])
+			run := operationOf(&actions[i])
+			results[i] = run(a, ctx, &actions[i])
 			return results[i].fatal
 		})
 	}
@@ -142,7 +154,7 @@ func (a *executor) recordResult(act *plan.Action, r *actionResult) {
 		a.backOff(act, r.err)
 	} else if r.replan && a.replanned[id] {
 		// Twice in one pass: another client changes it as often as we read it.
-		a.backOff(act, &ObjectError{Ref: act.Ref(), Verb: string(act.Verb), Err: errBusy})
+		a.backOff(act, a.errorResult(act, errBusy).err)
 	}
 	if r.replan {
 		a.replanned[id] = true
@@ -156,7 +168,8 @@ func (a *executor) backOff(act *plan.Action, err error) {
 		contentHash = act.Item.ContentHash
 	}
 	now := a.engine.clock.Now()
-	a.engine.backoffs.record(a.owner.Key().String(), act.Entry.ID, backoff{start: now, retryAt: now.Add(retryDelay(err, a.retry.Interval)), contentHash: contentHash, err: err})
+	a.engine.backoffs.record(a.ownerKey, act.Entry.ID,
+		backoff{start: now, retryAt: now.Add(retryDelay(err, a.retry.Interval)), contentHash: contentHash, err: err})
 }
 
 // withWriteHook calls the write hook before and after a write.
@@ -184,6 +197,20 @@ func (a *executor) afterWrite(ctx context.Context, kind WriteKind, err error) er
 	return err
 }
 
+// patch patches an object, and calls the write hook. An apply forces conflicts.
+func (a *executor) patch(ctx context.Context, kind WriteKind, r dynamic.ResourceInterface, name string,
+	as types.PatchType, body []byte) (*unstructured.Unstructured, error) {
+	opts := metav1.PatchOptions{FieldManager: live.FieldManager}
+	if as == types.ApplyPatchType {
+		opts.Force = ptr.To(true)
+	}
+	if err := a.beforeWrite(ctx, kind); err != nil {
+		return nil, err
+	}
+	u, err := r.Patch(ctx, name, as, body, opts)
+	return u, a.afterWrite(ctx, kind, err)
+}
+
 // mergePatch patches an object, and calls the write hook. The error is a conflict if the object has
 // another uid than the patch.
 func (a *executor) mergePatch(ctx context.Context, kind WriteKind, r dynamic.ResourceInterface, name string, change map[string]any) (*unstructured.Unstructured, error) {
@@ -191,11 +218,7 @@ func (a *executor) mergePatch(ctx context.Context, kind WriteKind, r dynamic.Res
 	if err != nil {
 		return nil, err
 	}
-	var u *unstructured.Unstructured
-	err = a.withWriteHook(ctx, kind, func() (err error) {
-		u, err = r.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
-		return err
-	})
+	u, err := a.patch(ctx, kind, r, name, types.MergePatchType, body)
 	if details := uidMismatch(err); details != nil {
 		err = apierrors.NewConflict(schema.GroupResource{Group: details.Group, Resource: details.Kind}, name, err)
 	}
@@ -206,13 +229,19 @@ func (a *executor) mergePatch(ctx context.Context, kind WriteKind, r dynamic.Res
 // object; nil for other errors. The API server responds with 422 to such a merge patch, because a
 // uid is immutable, and with 409 to an apply.
 func uidMismatch(err error) *metav1.StatusDetails {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return nil
-	}
-	details := status.Status().Details
-	if !slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }) {
+	details := errorDetails(err)
+	isUID := func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" }
+	if details == nil || !apierrors.IsInvalid(err) || !slices.ContainsFunc(details.Causes, isUID) {
 		return nil
 	}
 	return details
+}
+
+// errorDetails returns the details of an error of the API server; nil if it has none.
+func errorDetails(err error) *metav1.StatusDetails {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil
+	}
+	return status.Status().Details
 }

@@ -83,19 +83,13 @@ func migrateManagedFields(entries []metav1.ManagedFieldsEntry, version string, i
 			out = append(out, e)
 			continue
 		}
-		theirs, err := readSet(e.FieldsV1)
+		rest, moved, err := moveFields(e.FieldsV1, mine, func(p fieldpath.Path) bool {
+			return !isIgnored(p, ignored) && (e.APIVersion == ours.APIVersion || inMetadata(p))
+		})
 		if err != nil {
 			return nil, false, err
 		}
-		rest := fieldpath.NewSet()
-		theirs.Iterate(func(p fieldpath.Path) {
-			if isIgnored(p, ignored) || (e.APIVersion != ours.APIVersion && !inMetadata(p)) {
-				rest.Insert(p.Copy())
-			} else {
-				mine.Insert(p.Copy())
-				changed = true
-			}
-		})
+		changed = changed || moved
 		if rest.Empty() {
 			continue
 		}

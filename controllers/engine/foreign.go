@@ -26,29 +26,19 @@ func (a *executor) findForeignObject(ctx context.Context, namespace string) (str
 	}
 	known := &ownerLookups{deleted: map[types.UID]bool{}, absentKinds: map[schema.GroupKind]bool{}}
 	for _, gvr := range resources {
-		opts := metav1.ListOptions{Limit: 50}
-		for {
-			list, err := a.listWithRetry(ctx, gvr, namespace, opts)
-			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				break
-			}
-			if apierrors.IsForbidden(err) {
+		for u, err := range a.objects(ctx, gvr, namespace, 50) {
+			switch {
+			case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+				continue // no objects
+			case apierrors.IsForbidden(err):
 				return fmt.Sprintf("the account may not list %s, so there may be some in the namespace", gvr.Resource), nil
-			}
-			if err != nil {
+			case err != nil:
 				return "", err
+			case isSystemObject(u), a.preview && a.willBeDeleted(u):
+				continue
 			}
-			for i := range list.Items {
-				u := &list.Items[i]
-				if isSystemObject(u) || (a.preview && a.willBeDeleted(u)) {
-					continue
-				}
-				if deleted, err := a.deletedWithOwners(ctx, u, known); err != nil || !deleted {
-					return fmt.Sprintf("%s %s is in the namespace", u.GetKind(), u.GetName()), err
-				}
-			}
-			if opts.Continue = list.GetContinue(); opts.Continue == "" {
-				break
+			if deleted, err := a.deletedWithOwners(ctx, u, known); err != nil || !deleted {
+				return fmt.Sprintf("%s %s is in the namespace", u.GetKind(), u.GetName()), err
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func (e *Engine) ForgetMissing(ctx context.Context, t *Target, reader dynamic.In
 	if err := a.dropUnserved(ctx, nil); err != nil {
 		return err
 	}
-	a.setOwnerKinds(ctx, nil, nil)
+	a.setOwnerKinds(ctx)
 	for _, entry := range o.Inventory().Entries() {
 		ref, err := stacks.ParseID(entry.ID)
 		if err != nil {
@@ -32,14 +32,12 @@ func (e *Engine) ForgetMissing(ctx context.Context, t *Target, reader dynamic.In
 		if err != nil {
 			return err
 		}
-		u, err := resourceFor(reader, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		u, err := reader.Resource(m.Resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(err), err == nil && entry.UID != "" && u.GetUID() != entry.UID:
 			o.Inventory().Remove(entry.ID)
 		case err != nil:
 			return err
-		case entry.UID != "" && u.GetUID() != entry.UID:
-			o.Inventory().Remove(entry.ID)
 		}
 	}
 	return nil

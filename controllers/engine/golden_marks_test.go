@@ -115,7 +115,9 @@ func TestGoldenMarksAreRead(t *testing.T) {
 type recorder struct {
 	dynamic.NamespaceableResourceInterface
 	err error
-	out bytes.Buffer
+	// version is the resourceVersion of the objects.
+	version string
+	out     bytes.Buffer
 }
 
 func (r *recorder) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
@@ -125,7 +127,9 @@ func (r *recorder) Resource(schema.GroupVersionResource) dynamic.NamespaceableRe
 func (r *recorder) Namespace(string) dynamic.ResourceInterface { return r }
 
 func (r *recorder) Get(context.Context, string, metav1.GetOptions, ...string) (*unstructured.Unstructured, error) {
-	return existing(objectMeta{}), nil
+	u := existing(objectMeta{})
+	u.SetResourceVersion(r.version)
+	return u, nil
 }
 
 func (r *recorder) Patch(_ context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions,
@@ -138,8 +142,8 @@ func (r *recorder) Patch(_ context.Context, name string, kind types.PatchType, d
 func TestGoldenPatches(t *testing.T) {
 	_, discovery := newAPIServer()
 	r := &recorder{}
-	a := &executor{engine: New(Options{}), client: &Client{Interface: r}, target: &Target{Discovery: discovery},
-		owner: &ReadOnlyOwner{OwnerKey: me, Entries: plan.NewInventory(nil, nil)}}
+	a := New(Options{}).newExecutor(Pass{Client: &Client{Interface: r}, Target: &Target{Discovery: discovery},
+		Owner: &ReadOnlyOwner{OwnerKey: me, Entries: plan.NewInventory(nil, nil)}})
 	ctx := t.Context()
 	namespace := plan.Item{Object: sharedNamespace("apps"), Mapping: &meta.RESTMapping{Resource: namespaceResource}}
 	namespace.ID = namespace.Ref.ID()
@@ -148,7 +152,9 @@ func TestGoldenPatches(t *testing.T) {
 
 	r.err = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, "apps", errors.New("it exists"))
 	a.shareNamespace(ctx, &plan.Action{Verb: plan.VerbCreate, Item: &namespace})
-	_, _ = a.annotate(ctx, r, "apps", "7", map[string]any{usedByAnnotation(me): nil})
+	r.version = "7"
+	a.tryUnshareNamespace(ctx, &plan.Action{Verb: plan.VerbRelease, Message: "it stays"}, namespace.Ref, r)
+	r.version = ""
 	r.err = apierrors.NewServiceUnavailable("down")
 	a.handOver(ctx, &plan.Action{Verb: plan.VerbHandOver, Entry: marked, HandoverTo: &other}, ref("a"), r)
 	a.handOver(ctx, &plan.Action{Verb: plan.VerbHandOver, Entry: numbered(1), HandoverTo: &other}, ref("a"), r)

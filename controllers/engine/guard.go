@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -10,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/ksctl/gitops/controllers/engine/plan"
@@ -72,16 +72,13 @@ const maxExamples = 5
 // be deleted with it: those of others, and those of the owner that stay.
 func (a *executor) checkCustomResources(ctx context.Context, act *plan.Action, ref stacks.Ref) error {
 	failed := func(err error) error { return &ObjectError{Ref: ref, Verb: string(act.Verb), Err: err} }
-	u, err := a.client.Resource(crdResource).Get(ctx, ref.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	found, err := GetInto(ctx, a.client, crdResource, "", ref.Name, &crd)
 	if err != nil {
 		return failed(err)
 	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
-		return failed(err)
+	if !found {
+		return nil
 	}
 	served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
 	if served < 0 {
@@ -89,24 +86,25 @@ func (a *executor) checkCustomResources(ctx context.Context, act *plan.Action, r
 	}
 	gvr := schema.GroupVersionResource{Group: crd.Spec.Group, Version: crd.Spec.Versions[served].Name, Resource: crd.Spec.Names.Plural}
 	out := &CustomResourcesError{Ref: ref}
-	err = a.forEachObject(ctx, gvr, func(o *unstructured.Unstructured) {
-		if a.willBeDeleted(o) {
-			return
+	for o, err := range a.objects(ctx, gvr, "", pageSize) {
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil // not served yet, or no longer
+		case apierrors.IsForbidden(err):
+			out.ListErr = err
+			return out
+		case err != nil:
+			return failed(err)
+		case a.willBeDeleted(o):
+			continue
 		}
-		out.Retained = out.Retained || a.isOwned(o)
+		_, owned := a.inventoryID(o)
+		out.Retained = out.Retained || owned
 		if out.Count++; len(out.Examples) < maxExamples {
 			out.Examples = append(out.Examples, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
 		}
-	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil // not served yet, or no longer
-	case apierrors.IsForbidden(err):
-		out.ListErr = err
-		return out
-	case err != nil:
-		return failed(err)
-	case out.Count == 0:
+	}
+	if out.Count == 0 {
 		return nil
 	}
 	return out
@@ -115,27 +113,27 @@ func (a *executor) checkCustomResources(ctx context.Context, act *plan.Action, r
 // pageSize is the maximum number of objects in memory while all objects of a kind are listed.
 const pageSize = 500
 
-// forEachObject calls visit for all objects of a kind. It lists them page by page.
-func (a *executor) forEachObject(ctx context.Context, gvr schema.GroupVersionResource, visit func(*unstructured.Unstructured)) error {
-	for opts := (metav1.ListOptions{Limit: pageSize}); ; {
-		list, err := a.listWithRetry(ctx, gvr, "", opts)
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			visit(&list.Items[i])
-		}
-		if opts.Continue = list.GetContinue(); opts.Continue == "" {
-			return nil
+// objects iterates over the objects of a kind in a namespace, or in all if it is empty. It lists
+// them page by page, and ends after an error.
+func (a *executor) objects(ctx context.Context, gvr schema.GroupVersionResource, namespace string,
+	limit int64) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		for opts := (metav1.ListOptions{Limit: limit}); ; {
+			list, err := a.listWithRetry(ctx, gvr, namespace, opts)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range list.Items {
+				if !yield(&list.Items[i], nil) {
+					return
+				}
+			}
+			if opts.Continue = list.GetContinue(); opts.Continue == "" {
+				return
+			}
 		}
 	}
-}
-
-// isOwned is true for an object in the inventory of the owner: it has the owner's mark, or the uid
-// of its entry.
-func (a *executor) isOwned(u *unstructured.Unstructured) bool {
-	_, ok := a.inventoryID(u)
-	return ok
 }
 
 // willBeDeleted is true for an object of the owner that is to be deleted, too.
@@ -144,10 +142,11 @@ func (a *executor) willBeDeleted(u *unstructured.Unstructured) bool {
 	return ok && !a.retained[id]
 }
 
-// inventoryID returns the id of an object, and true if the inventory lists this very object.
+// inventoryID returns the id of an object, and true if the inventory lists this very object: it has
+// the owner's mark, or the uid of its entry.
 func (a *executor) inventoryID(u *unstructured.Unstructured) (string, bool) {
 	m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
-	if err == nil && m.Owner == a.owner.Key().String() {
+	if err == nil && m.Owner == a.ownerKey {
 		_, ok := a.owner.Inventory().Get(m.ID)
 		return m.ID, ok
 	}

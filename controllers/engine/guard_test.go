@@ -69,7 +69,7 @@ func TestCheckCustomResourcesReadsAllPages(t *testing.T) {
 	ref := stacks.Ref{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition", Name: "widgets.g.io"}
 	for others, examples := range map[int][]string{0: nil, 3: {"ns/1097", "ns/1098", "ns/1099"}, 601: {"ns/499", "ns/500", "ns/501", "ns/502", "ns/503"}} {
 		server := &pagedServer{count: count}
-		a := &executor{engine: New(Options{}), owner: ownerOfWidgets(count - others), client: &Client{Interface: server}}
+		a := New(Options{}).newExecutor(Pass{Owner: ownerOfWidgets(count - others), Client: &Client{Interface: server}})
 		err := a.checkCustomResources(t.Context(), &plan.Action{Verb: plan.VerbDelete}, ref)
 		var found *CustomResourcesError
 		switch {

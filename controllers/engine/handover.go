@@ -23,12 +23,10 @@ func (a *executor) handOver(ctx context.Context, act *plan.Action, ref stacks.Re
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		a.target.Index.ObserveGone(ref, act.Entry.UID)
-		return actionResult{dropEntry: true}
+		return dropEntry
 	case err != nil:
 		return a.errorResult(act, err)
 	}
-	if _, err := a.target.Index.Observe(u); err != nil {
-		return a.errorResult(act, err)
-	}
-	return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbHandOver, Reason: plan.ReasonMoved, Ref: ref, Message: "to " + act.HandoverTo.DisplayName()}}
+	return a.observe(act, u, actionResult{dropEntry: true, change: &Change{
+		Verb: plan.VerbHandOver, Reason: plan.ReasonMoved, Ref: ref, Message: "to " + act.HandoverTo.DisplayName()}})
 }

@@ -23,32 +23,22 @@ func keptFields(u *unstructured.Unstructured, ignore []string) ([]live.KeptField
 		return nil, err
 	}
 	u = u.DeepCopy()
-	ann := u.GetAnnotations()
-	if ann == nil {
-		ann = map[string]string{}
+	if err := unstructured.SetNestedField(u.Object, string(b), "metadata", "annotations", live.IgnoreAnnotation); err != nil {
+		return nil, err
 	}
-	ann[live.IgnoreAnnotation] = string(b)
-	u.SetAnnotations(ann)
 	o, err := live.Project(u)
 	if err != nil {
 		return nil, err
 	}
-	return fillWithheldValues(u, o.KeptFields)
-}
-
-// fillWithheldValues sets the values that a projection leaves out, such as those of Secrets.
-func fillWithheldValues(u *unstructured.Unstructured, kept []live.KeptField) ([]live.KeptField, error) {
-	for i := range kept {
-		if !kept[i].Withheld {
-			continue
+	for i := range o.KeptFields {
+		// The projection leaves out some values, such as those of Secrets.
+		if k := &o.KeptFields[i]; k.Withheld {
+			if k.Value, err = live.ValueAt(u, k.Path); err != nil {
+				return nil, err
+			}
 		}
-		v, err := live.ValueAt(u, kept[i].Path)
-		if err != nil {
-			return nil, err
-		}
-		kept[i].Value = v
 	}
-	return kept, nil
+	return o.KeptFields, nil
 }
 
 // mustReadKeptFields is true when the index does not know all fields to keep: the object was last

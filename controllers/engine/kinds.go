@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,23 +17,21 @@ import (
 )
 
 // setOwnerKinds sets the kinds of the owner in the index: those of its desired objects, and of the
-// other entries of its inventory. desired are the ids of the components' items.
-func (a *executor) setOwnerKinds(ctx context.Context, components []plan.Component, desired map[string]bool) {
+// other entries of its inventory.
+func (a *executor) setOwnerKinds(ctx context.Context) {
 	t, o := a.target, a.owner
 	// Keyed by version, too: managedFields record our fields in the version that was sent.
 	seen := map[schema.GroupVersionKind]*meta.RESTMapping{}
 	unwatched := map[string]bool{} // desired items without a mapping, or shared
-	for i := range components {
-		for j := range components[i].Items {
-			if it := &components[i].Items[j]; it.Mapping != nil && !it.Shared {
-				seen[it.Mapping.GroupVersionKind] = it.Mapping
-			} else {
-				unwatched[it.ID] = true
-			}
+	for it := range items(a.components) {
+		if it.Mapping != nil && !it.Shared {
+			seen[it.Mapping.GroupVersionKind] = it.Mapping
+		} else {
+			unwatched[it.ID] = true
 		}
 	}
 	for id, entry := range o.Inventory().All() {
-		if (desired[id] && !unwatched[id]) || entry.State == appsv1.EntryShared {
+		if (a.desired[id] && !unwatched[id]) || entry.State == appsv1.EntryShared {
 			continue
 		}
 		ref, err := stacks.ParseID(id)
@@ -42,11 +43,7 @@ func (a *executor) setOwnerKinds(ctx context.Context, components []plan.Componen
 			seen[gvk] = m
 		}
 	}
-	kinds := make([]*meta.RESTMapping, 0, len(seen))
-	for _, m := range seen {
-		kinds = append(kinds, m)
-	}
-	t.Index.SetOwnerKinds(o.Key().String(), kinds)
+	t.Index.SetOwnerKinds(a.ownerKey, slices.Collect(maps.Values(seen)))
 }
 
 // syncError returns why the index may not know all objects of the owner: always the same one of
@@ -85,13 +82,24 @@ func planSyncError(p *plan.Plan, inv *plan.Inventory) error {
 	return nil
 }
 
+// items iterates over the items of all components.
+func items(components []plan.Component) iter.Seq[*plan.Item] {
+	return func(yield func(*plan.Item) bool) {
+		for i := range components {
+			for j := range components[i].Items {
+				if !yield(&components[i].Items[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // itemIDs returns the ids of all items.
 func itemIDs(components []plan.Component) map[string]bool {
 	out := map[string]bool{}
-	for i := range components {
-		for j := range components[i].Items {
-			out[components[i].Items[j].ID] = true
-		}
+	for it := range items(components) {
+		out[it.ID] = true
 	}
 	return out
 }
@@ -99,11 +107,8 @@ func itemIDs(components []plan.Component) map[string]bool {
 // contentHashes returns the content hash of each item by its id.
 func contentHashes(components []plan.Component) map[string]string {
 	out := map[string]string{}
-	for i := range components {
-		for j := range components[i].Items {
-			it := &components[i].Items[j]
-			out[it.ID] = it.ContentHash
-		}
+	for it := range items(components) {
+		out[it.ID] = it.ContentHash
 	}
 	return out
 }

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,7 +14,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/ksctl/gitops/controllers/engine/plan"
-	"github.com/ksctl/gitops/controllers/live"
 )
 
 // reclaimListItems makes us the owner of all items in the lists that the API server rejected in a
@@ -44,11 +41,7 @@ func (a *executor) reclaimListItems(ctx context.Context, act *plan.Action, uid t
 	if err != nil {
 		return false, err
 	}
-	err = a.withWriteHook(ctx, WriteUpdate, func() (err error) {
-		u, err = r.Patch(ctx, act.Item.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: live.FieldManager})
-		return err
-	})
-	if err != nil {
+	if u, err = a.patch(ctx, WriteUpdate, r, act.Item.Name, types.JSONPatchType, patch); err != nil {
 		return false, err
 	}
 	_, err = a.target.Index.Observe(u)
@@ -58,8 +51,8 @@ func (a *executor) reclaimListItems(ctx context.Context, act *plan.Action, uid t
 // rejectedLists returns the paths of the lists of a manifest that an error of the API server names,
 // without ignored paths.
 func (a *executor) rejectedLists(ctx context.Context, it *plan.Item, cause error) ([][]string, error) {
-	var status apierrors.APIStatus
-	if !errors.As(cause, &status) || status.Status().Details == nil {
+	details := errorDetails(cause)
+	if details == nil {
 		return nil, nil
 	}
 	manifest, err := a.owner.Manifest(ctx, it)
@@ -71,7 +64,7 @@ func (a *executor) rejectedLists(ctx context.Context, it *plan.Item, cause error
 		return nil, err
 	}
 	var lists [][]string
-	for _, c := range status.Status().Details.Causes {
+	for _, c := range details.Causes {
 		field, _, _ := strings.Cut(c.Field, "[")
 		path := strings.Split(field, ".")
 		pointer := "/" + strings.Join(path, "/")
@@ -88,44 +81,53 @@ func (a *executor) rejectedLists(ctx context.Context, it *plan.Item, cause error
 // claimListItems moves the items of lists from the managedFields entries of others to our entry.
 // moved is true if there were any.
 func claimListItems(entries []metav1.ManagedFieldsEntry, lists [][]string) (out []metav1.ManagedFieldsEntry, moved bool, err error) {
-	ours := slices.IndexFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == live.FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
-	})
+	ours := slices.IndexFunc(entries, isOwnEntry)
 	if ours < 0 {
 		return nil, false, nil
 	}
-	claimed := fieldpath.NewSet()
+	mine, err := readSet(entries[ours].FieldsV1)
+	if err != nil {
+		return nil, false, err
+	}
 	out = slices.Clone(entries)
 	for i := range out {
 		// The same fields may have other paths in another version.
 		if i == ours || out[i].FieldsV1 == nil || out[i].Subresource != "" || out[i].APIVersion != out[ours].APIVersion {
 			continue
 		}
-		theirs, err := readSet(out[i].FieldsV1)
+		rest, some, err := moveFields(out[i].FieldsV1, mine, func(p fieldpath.Path) bool { return isListItem(p, lists) })
 		if err != nil {
 			return nil, false, err
 		}
-		rest := fieldpath.NewSet()
-		theirs.Iterate(func(p fieldpath.Path) {
-			if isListItem(p, lists) {
-				claimed.Insert(p.Copy())
-			} else {
-				rest.Insert(p.Copy())
-			}
-		})
+		moved = moved || some
 		if out[i].FieldsV1, err = writeSet(rest); err != nil {
 			return nil, false, err
 		}
 	}
-	if claimed.Empty() {
+	if !moved {
 		return nil, false, nil
 	}
-	mine, err := readSet(out[ours].FieldsV1)
+	out[ours].FieldsV1, err = writeSet(mine)
+	return out, true, err
+}
+
+// moveFields adds the fields of a managedFields entry for which move is true to a set, and returns
+// the rest. moved is true if there were any.
+func moveFields(from *metav1.FieldsV1, to *fieldpath.Set, move func(fieldpath.Path) bool) (rest *fieldpath.Set, moved bool, err error) {
+	fields, err := readSet(from)
 	if err != nil {
 		return nil, false, err
 	}
-	out[ours].FieldsV1, err = writeSet(mine.Union(claimed))
-	return out, true, err
+	rest = fieldpath.NewSet()
+	fields.Iterate(func(p fieldpath.Path) {
+		if move(p) {
+			to.Insert(p.Copy())
+			moved = true
+		} else {
+			rest.Insert(p.Copy())
+		}
+	})
+	return rest, moved, nil
 }
 
 // isListItem is true for the path of an item of one of the lists, and for paths below it.

@@ -28,13 +28,13 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p plan.Po
 		rc := &rendered[i]
 		c := plan.Component{Name: rc.Name, Version: rc.Version, DependsOn: rc.DependsOn, Wave: int32(rc.Wave)}
 		if rc.CreateNamespace != "" {
-			c.Items = append(c.Items, prepareItem(ctx, sharedNamespace(rc.CreateNamespace), rc, nil, plan.Policies{}, r))
+			c.Items = append(c.Items, prepareItem(ctx, sharedNamespace(rc.CreateNamespace), rc, plan.Policies{}, r))
 			c.Items[0].Shared = true
 		}
 		step, preRemovePosition := steps(rc.Objects), preRemovePositions(rc.Objects)
 		for j := range rc.Objects {
-			it := prepareItem(ctx, rc.Objects[j], rc, step, p, r)
-			it.PreRemove = preRemovePosition(&it.Object)
+			it := prepareItem(ctx, rc.Objects[j], rc, p, r)
+			it.Step, it.PreRemove = step(&it.Object), preRemovePosition(&it.Object)
 			it.RunsOnce = it.RunsOnce && it.PreRemove == 0 // it runs before the removal, not when it is applied
 			c.Items = append(c.Items, it)
 		}
@@ -43,7 +43,7 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p plan.Po
 	return out
 }
 
-func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, step func(*stacks.Object) int, p plan.Policies, r Resolver) plan.Item {
+func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, p plan.Policies, r Resolver) plan.Item {
 	it := plan.Item{Object: o, Component: rc.Name, Wave: int32(rc.Wave)}
 	it.Mapping, it.ResolveErr = r.Resolve(ctx, o.Group, o.Version, o.Kind)
 	if it.Mapping != nil && it.Mapping.Scope.Name() == meta.RESTScopeNameRoot && it.Namespace != "" {
@@ -54,9 +54,6 @@ func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedCompon
 		}
 	}
 	it.ID = it.Ref.ID()
-	if step != nil {
-		it.Step = step(&it.Object)
-	}
 	it.RunsOnce = o.Hook != nil || (o.Group == "batch" && o.Kind == "Job")
 	if !plan.IsBuiltIn(o.Group) {
 		it.ReadyExpr = rc.ReadyExpr

@@ -9,7 +9,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
-	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -34,14 +33,12 @@ func (a *executor) runPreRemoveJob(ctx context.Context, act *plan.Action, ref st
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		a.target.Index.ObserveGone(ref, act.Live.UID)
-		return actionResult{replan: true}
+		return planAgain
 	case err != nil:
 		return a.errorResult(act, err)
 	}
-	if _, err := a.target.Index.Observe(u); err != nil {
-		return a.errorResult(act, err)
-	}
-	return actionResult{change: &Change{Verb: plan.VerbRun, Reason: plan.ReasonPreRemove, Ref: ref, Message: "it runs before anything is removed"}}
+	return a.observe(act, u, actionResult{change: &Change{
+		Verb: plan.VerbRun, Reason: plan.ReasonPreRemove, Ref: ref, Message: "it runs before anything is removed"}})
 }
 
 // findPreRemoveJob reads a Job that the index does not know. The removal continues without a Job
@@ -51,17 +48,13 @@ func (a *executor) findPreRemoveJob(ctx context.Context, act *plan.Action, ref s
 	if err != nil && !apierrors.IsNotFound(err) {
 		return a.errorResult(act, err)
 	}
-	if err == nil {
-		mark, merr := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
-		if merr == nil && mark == (live.Mark{Owner: a.owner.Key().String(), ID: act.Entry.ID}) && u.GetUID() == act.Entry.UID {
-			if _, err := a.target.Index.Observe(u); err != nil {
-				return a.errorResult(act, err)
-			}
-			return actionResult{replan: true}
-		}
+	switch {
+	case err != nil:
+		act.Message = "it is gone: it did not run"
+	case a.hasOwnMark(u, act.Entry.ID) && u.GetUID() == act.Entry.UID:
+		return a.observe(act, u, planAgain)
+	default:
 		act.Message = "it is no longer managed: it did not run"
-		return recordPreRemoveJob(act, ref)
 	}
-	act.Message = "it is gone: it did not run"
 	return recordPreRemoveJob(act, ref)
 }

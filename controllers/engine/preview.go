@@ -66,7 +66,7 @@ type RemovalPreview struct {
 
 // WatchKinds makes the index watch the kinds of the owner's inventory.
 func (e *Engine) WatchKinds(ctx context.Context, t *Target, o Owner) {
-	e.newExecutor(Pass{Owner: o, Target: t}).setOwnerKinds(ctx, nil, nil)
+	e.newExecutor(Pass{Owner: o, Target: t}).setOwnerKinds(ctx)
 }
 
 // MayHaveObject is false when an inventory entry certainly has no object that would be removed with
@@ -109,15 +109,15 @@ func (e *Engine) PreviewRemoval(ctx context.Context, p Pass) (*RemovalPreview, e
 		var removed []RemovalItem
 		for i := range step {
 			act := &step[i]
-			if err := a.previewDeletion(ctx, act, act.Ref()); err != nil {
+			if err := a.previewDeletion(ctx, act); err != nil {
 				return nil, err
 			}
-			item := removalItem(act, act.Ref())
+			item := removalItem(act)
 			switch act.Verb {
 			case plan.VerbRelease, plan.VerbDrop:
 				r.Kept = append(r.Kept, item)
 				continue
-			case plan.VerbWait, plan.VerbRefuse:
+			case plan.VerbWait:
 				r.Blockers = append(r.Blockers, item)
 			}
 			removed = append(removed, item)
@@ -136,19 +136,18 @@ func (e *Engine) PreviewObstacles(ctx context.Context, p Pass) (kept, blockers [
 	a := e.newExecutor(p)
 	a.preview = true
 	for _, entry := range p.Owner.Inventory().Entries() {
-		ref, err := stacks.ParseID(entry.ID)
-		if err != nil {
+		if _, err := stacks.ParseID(entry.ID); err != nil {
 			continue // not a valid id
 		}
 		act := plan.Action{Verb: plan.VerbDelete, Reason: plan.ReasonRemoved, Entry: entry}
-		if err := a.previewDeletion(ctx, &act, ref); err != nil {
+		if err := a.previewDeletion(ctx, &act); err != nil {
 			return nil, nil, err
 		}
 		switch act.Verb {
 		case plan.VerbRelease:
-			kept = append(kept, removalItem(&act, ref))
+			kept = append(kept, removalItem(&act))
 		case plan.VerbWait:
-			blockers = append(blockers, removalItem(&act, ref))
+			blockers = append(blockers, removalItem(&act))
 		}
 	}
 	return kept, blockers, nil
@@ -156,10 +155,11 @@ func (e *Engine) PreviewObstacles(ctx context.Context, p Pass) (kept, blockers [
 
 // previewDeletion finds out what would prevent a planned deletion, and changes the action
 // accordingly.
-func (a *executor) previewDeletion(ctx context.Context, act *plan.Action, ref stacks.Ref) error {
+func (a *executor) previewDeletion(ctx context.Context, act *plan.Action) error {
 	if act.Verb != plan.VerbDelete {
 		return nil
 	}
+	ref := act.Ref()
 	if act.Live != nil && len(act.Live.Finalizers) > 0 {
 		act.Verb, act.Reason = plan.VerbWait, plan.ReasonFinalizers
 		act.Message = fmt.Sprintf("%s has finalizers %s: the controllers that set them must remove them", ref, strings.Join(act.Live.Finalizers, ", "))
@@ -170,16 +170,16 @@ func (a *executor) previewDeletion(ctx context.Context, act *plan.Action, ref st
 	}
 	var keepReason string
 	var err error
-	var protected *plan.ProtectedError
 	if act.Entry.State == appsv1.EntryShared {
 		keepReason, err = a.sharedKeepReason(ctx, ref)
 	} else {
 		keepReason, err = a.checkDeletion(ctx, act, ref)
 	}
+	_, protected := errors.AsType[*plan.ProtectedError](err)
 	switch {
 	case err != nil && isFatal(err):
 		return err
-	case errors.As(err, &protected):
+	case protected:
 		act.Verb, act.Reason, act.Message = plan.VerbWait, plan.ReasonProtected, err.Error()
 	case err != nil:
 		act.Verb, act.Reason, act.Message = plan.VerbWait, plan.ReasonOwnedByOther, err.Error()
@@ -214,15 +214,15 @@ func (e *Engine) RemovalProgress(t *Target, o Owner) []RemovalItem {
 			if wait := jobs[act.Entry.ID]; wait != nil {
 				act = wait
 			}
-			out = append(out, removalItem(act, act.Ref()))
+			out = append(out, removalItem(act))
 		}
 	}
 	return out
 }
 
 // removalItem describes the planned action of a removal.
-func removalItem(act *plan.Action, ref stacks.Ref) RemovalItem {
-	r := RemovalItem{Entry: act.Entry, Ref: ref, Reason: act.Reason, Message: act.Message}
+func removalItem(act *plan.Action) RemovalItem {
+	r := RemovalItem{Entry: act.Entry, Ref: act.Ref(), Reason: act.Reason, Message: act.Message}
 	switch {
 	case act.Verb == plan.VerbDelete:
 		r.Reason = plan.ReasonPending

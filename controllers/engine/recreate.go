@@ -53,7 +53,7 @@ func (a *executor) recreate(ctx context.Context, act *plan.Action, uid types.UID
 	switch {
 	case apierrors.IsNotFound(err), err == nil && u.GetUID() != uid:
 		a.target.Index.ObserveGone(it.Ref, uid)
-		return actionResult{replan: true}
+		return planAgain
 	case err != nil:
 		return a.errorResult(act, err)
 	case u.GetAnnotations()[live.PreventDeletionAnnotation] == "true":
@@ -74,11 +74,11 @@ func (a *executor) recreate(ctx context.Context, act *plan.Action, uid types.UID
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return actionResult{replan: true} // it may have been protected since
+		return planAgain // it may have been protected since
 	case err != nil && !apierrors.IsNotFound(err):
 		return a.errorResult(act, err)
 	}
-	a.engine.deletions.record(a.owner.Key().String(), act.Entry.ID, uid)
+	a.engine.deletions.record(a.ownerKey, act.Entry.ID, uid)
 	e := act.Entry
 	e.Hash = "" // so that it is created again in every drift mode
 	return actionResult{entry: &e, change: &Change{Verb: plan.VerbDelete, Reason: plan.ReasonChanged, Ref: it.Ref, Message: "recreated: " + errRemovalCanceled.Error()}}

@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -19,19 +20,16 @@ import (
 func (a *executor) executeRemoval(ctx context.Context, act *plan.Action) actionResult {
 	if act.Verb == plan.VerbDrop {
 		if act.Entry.State == appsv1.EntryIntended {
-			return actionResult{dropEntry: true} // never created
+			return dropEntry // never created
 		}
-		return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbDrop, Reason: act.Reason, Ref: act.Ref(), Message: "it is no longer managed: left as it is"}}
+		return dropped(act.Ref(), act.Reason, "it is no longer managed: left as it is")
 	}
-	ref, err := stacks.ParseID(act.Entry.ID)
-	if err != nil {
-		return actionResult{dropEntry: true}
-	}
+	ref := act.Ref() // the plan drops entries with an invalid id
 	m, err := a.target.Discovery.Resolve(ctx, ref.Group, act.Entry.Version, ref.Kind)
 	if err != nil {
 		return a.removeUnserved(ctx, act, ref, err)
 	}
-	r := resourceFor(a.client, m, ref)
+	r := a.client.Resource(m.Resource).Namespace(ref.Namespace)
 	switch {
 	case act.Verb == plan.VerbRecord:
 		return recordPreRemoveJob(act, ref)
@@ -50,13 +48,14 @@ func (a *executor) executeRemoval(ctx context.Context, act *plan.Action) actionR
 	}
 }
 
-// resourceFor returns the client for the resource and the namespace of an object.
-func resourceFor(c dynamic.Interface, m *meta.RESTMapping, ref stacks.Ref) dynamic.ResourceInterface {
-	r := c.Resource(m.Resource)
-	if ref.Namespace == "" {
-		return r
-	}
-	return r.Namespace(ref.Namespace)
+// dropped returns the result for an object that no longer belongs to the owner.
+func dropped(ref stacks.Ref, why plan.Reason, message string) actionResult {
+	return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbDrop, Reason: why, Ref: ref, Message: message}}
+}
+
+// hasOwnMark is true for an object with the owner's mark and this id.
+func (a *executor) hasOwnMark(u *unstructured.Unstructured, id string) bool {
+	return u.GetAnnotations()[live.MarkAnnotation] == live.Mark{Owner: a.ownerKey, ID: id}.String()
 }
 
 // removeUnserved drops the entry of an object whose kind certainly no longer exists: the object was
@@ -69,16 +68,16 @@ func (a *executor) removeUnserved(ctx context.Context, act *plan.Action, ref sta
 	if !absent {
 		return a.errorResult(act, cause)
 	}
-	return actionResult{dropEntry: true}
+	return dropEntry
 }
 
 // confirm reads an object that the index does not know, because it is gone or has no mark of the
 // owner, or whose changes the index does not observe, because it lost the label.
 func (a *executor) confirm(ctx context.Context, act *plan.Action, ref stacks.Ref, m *meta.RESTMapping) actionResult {
-	if act.Live == nil && act.Entry.UID != "" && a.engine.deletions.has(a.owner.Key().String(), act.Entry.ID, act.Entry.UID) {
+	if act.Live == nil && act.Entry.UID != "" && a.engine.deletions.get(a.ownerKey, act.Entry.ID) == act.Entry.UID {
 		return a.recordGone(act, ref, act.Entry.UID) // we deleted it, and the index observed that it is gone
 	}
-	r := resourceFor(a.client, m, ref)
+	r := a.client.Resource(m.Resource).Namespace(ref.Namespace)
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -86,24 +85,24 @@ func (a *executor) confirm(ctx context.Context, act *plan.Action, ref stacks.Ref
 	case err != nil:
 		return a.errorResult(act, err)
 	}
-	mark, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
-	ours := err == nil && mark == live.Mark{Owner: a.owner.Key().String(), ID: act.Entry.ID}
+	ours := a.hasOwnMark(u, act.Entry.ID)
 	if !ours && act.Entry.State == appsv1.EntryIntended {
-		return actionResult{dropEntry: true} // never ours
+		return dropEntry // never ours
 	}
 	if !ours || (act.Entry.State != appsv1.EntryIntended && act.Entry.UID != u.GetUID()) {
-		return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbDrop, Reason: plan.ReasonOwnedByOther, Ref: ref, Message: "it lost its mark or was recreated: left as it is"}}
+		return dropped(ref, plan.ReasonOwnedByOther, "it lost its mark or was recreated: left as it is")
 	}
 	if u.GetDeletionTimestamp() != nil {
 		return actionResult{err: beingDeleted(u)}
 	}
 	policies := a.owner.Policies()
+	keepReason := policies.KeepReason(&act.Entry, ref)
 	switch {
 	case act.Verb == plan.VerbRelease:
 	case act.Entry.State == appsv1.EntryAdopted || u.GetAnnotations()[live.AdoptedAnnotation] != "":
 		act.Message = "it existed before"
-	case policies.KeepReason(&act.Entry, ref) != "":
-		act.Message = policies.KeepReason(&act.Entry, ref)
+	case keepReason != "":
+		act.Message = keepReason
 	case u.GetAnnotations()[live.PreventDeletionAnnotation] == "true":
 		return actionResult{err: &plan.ProtectedError{Ref: ref}}
 	default:
@@ -116,6 +115,7 @@ func (a *executor) confirm(ctx context.Context, act *plan.Action, ref stacks.Ref
 // index may not know yet that the object was protected since. The entry stays until the API server
 // confirms that the object is gone.
 func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref, m *meta.RESTMapping, uid types.UID, version string) actionResult {
+	r := a.client.Resource(m.Resource).Namespace(ref.Namespace)
 	keepReason, err := a.checkDeletion(ctx, act, ref)
 	switch {
 	case err != nil && isFatal(err):
@@ -124,7 +124,7 @@ func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref,
 		return actionResult{err: err}
 	case keepReason != "":
 		act.Message = keepReason
-		return a.release(ctx, act, ref, resourceFor(a.client, m, ref), uid)
+		return a.release(ctx, act, ref, r, uid)
 	}
 	defer a.target.Index.BeginDelete(ref, uid)()
 	var gone bool
@@ -137,7 +137,7 @@ func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref,
 			break
 		}
 		var outcome *actionResult
-		if version, outcome = a.recheckDeletion(ctx, act, ref, resourceFor(a.client, m, ref), uid); outcome != nil {
+		if version, outcome = a.recheckDeletion(ctx, act, ref, r, uid); outcome != nil {
 			return *outcome
 		}
 	}
@@ -145,17 +145,17 @@ func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref,
 	case apierrors.IsNotFound(err):
 		return a.recordGone(act, ref, uid)
 	case apierrors.IsConflict(err):
-		return actionResult{replan: true}
+		return planAgain
 	case err != nil:
 		return a.errorResult(act, err)
 	}
 	change := &Change{Verb: plan.VerbDelete, Reason: act.Reason, Ref: ref}
 	if gone {
-		r := a.recordGone(act, ref, uid)
-		r.change = change
-		return r
+		result := a.recordGone(act, ref, uid)
+		result.change = change
+		return result
 	}
-	a.engine.deletions.record(a.owner.Key().String(), act.Entry.ID, uid)
+	a.engine.deletions.record(a.ownerKey, act.Entry.ID, uid)
 	e := act.Entry
 	e.UID = uid
 	return actionResult{entry: &e, change: change}
@@ -188,8 +188,8 @@ func (a *executor) recheckDeletion(ctx context.Context, act *plan.Action, ref st
 // recordGone records that an object is gone.
 func (a *executor) recordGone(act *plan.Action, ref stacks.Ref, uid types.UID) actionResult {
 	a.target.Index.ObserveGone(ref, uid)
-	a.engine.deletions.reset(a.owner.Key().String(), act.Entry.ID)
-	return actionResult{dropEntry: true}
+	a.engine.deletions.reset(a.ownerKey, act.Entry.ID)
+	return dropEntry
 }
 
 // release removes our label and marks from an object, and leaves the rest as it is.

@@ -40,9 +40,7 @@ func retryDelay(err error, interval time.Duration) time.Duration {
 	switch {
 	case errors.As(err, &owned):
 		return interval // no event tells when its owner releases it
-	case errors.As(err, &deleting), errors.Is(err, errBusy):
-		return short
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case errors.As(err, &deleting), errors.Is(err, errBusy), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return short
 	}
 	if s, ok := apierrors.SuggestsClientDelay(err); ok {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
@@ -52,18 +51,12 @@ func (a *executor) shareNamespace(ctx context.Context, act *plan.Action) actionR
 	if err != nil {
 		return a.errorResult(act, err)
 	}
-	var u *unstructured.Unstructured
-	err = a.withWriteHook(ctx, WriteCreate, func() (err error) {
-		u, err = r.Patch(ctx, it.Name, types.ApplyPatchType, b, metav1.PatchOptions{FieldManager: live.FieldManager, Force: ptr.To(true)})
-		return err
-	})
+	u, err := a.patch(ctx, WriteCreate, r, it.Name, types.ApplyPatchType, b)
 	change := &Change{Verb: plan.VerbCreate, Reason: plan.ReasonNew, Ref: it.Ref}
 	if apierrors.IsConflict(err) {
 		change = nil
-		err = a.withWriteHook(ctx, WriteUpdate, func() (err error) {
-			u, err = a.annotate(ctx, r, it.Name, "", map[string]any{usedByAnnotation(key): key.String()})
-			return err
-		})
+		u, err = a.mergePatch(ctx, WriteUpdate, r, it.Name, map[string]any{"metadata": map[string]any{
+			"annotations": map[string]any{usedByAnnotation(key): key.String()}}})
 	}
 	if apierrors.IsForbidden(err) {
 		// Not an error: an account without permissions on namespaces may use an existing one.
@@ -83,19 +76,6 @@ func (a *executor) shareNamespace(ctx context.Context, act *plan.Action) actionR
 		Component: it.Component, Wave: it.Wave, State: appsv1.EntryShared, Hash: sharedHash}}
 }
 
-// annotate patches annotations of an object; only at a resourceVersion, unless it is empty.
-func (a *executor) annotate(ctx context.Context, r dynamic.ResourceInterface, name, version string, ann map[string]any) (*unstructured.Unstructured, error) {
-	md := map[string]any{"annotations": ann}
-	if version != "" {
-		md["resourceVersion"] = version
-	}
-	b, err := json.Marshal(map[string]any{"metadata": md})
-	if err != nil {
-		return nil, err
-	}
-	return r.Patch(ctx, name, types.MergePatchType, b, metav1.PatchOptions{FieldManager: live.FieldManager})
-}
-
 // unshareNamespace removes the owner's annotation from a namespace. The last owner deletes the
 // namespace, if this installation created it and it contains no foreign objects.
 func (a *executor) unshareNamespace(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
@@ -110,11 +90,11 @@ func (a *executor) tryUnshareNamespace(ctx context.Context, act *plan.Action, re
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return actionResult{dropEntry: true}
+		return dropEntry
 	case err != nil:
 		return a.errorResult(act, err)
 	case act.Entry.UID != "" && u.GetUID() != act.Entry.UID:
-		return actionResult{dropEntry: true} // another namespace with the same name
+		return dropEntry // another namespace with the same name
 	case u.GetDeletionTimestamp() != nil:
 		return actionResult{err: beingDeleted(u)}
 	}
@@ -129,14 +109,12 @@ func (a *executor) tryUnshareNamespace(ctx context.Context, act *plan.Action, re
 		}
 	}
 	if keepReason != "" {
-		err = a.withWriteHook(ctx, WriteRelease, func() error {
-			// With the resourceVersion, one of two owners that leave at the same time finds that
-			// it is the last.
-			_, err := a.annotate(ctx, r, ref.Name, u.GetResourceVersion(), map[string]any{usedByAnnotation(a.owner.Key()): nil})
-			return err
-		})
+		// With the resourceVersion, one of two owners that leave at the same time finds that it is
+		// the last.
+		_, err = a.mergePatch(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": map[string]any{
+			"annotations": map[string]any{usedByAnnotation(a.owner.Key()): nil}, "resourceVersion": u.GetResourceVersion()}})
 		if apierrors.IsConflict(err) {
-			return actionResult{replan: true}
+			return planAgain
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return a.errorResult(act, err)
@@ -149,9 +127,9 @@ func (a *executor) tryUnshareNamespace(ctx context.Context, act *plan.Action, re
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		return actionResult{dropEntry: true}
+		return dropEntry
 	case apierrors.IsConflict(err):
-		return actionResult{replan: true}
+		return planAgain
 	case err != nil:
 		return a.errorResult(act, err)
 	}
@@ -180,11 +158,7 @@ func (a *executor) namespaceKeepReason(ctx context.Context, u *unstructured.Unst
 // missingNamespace returns the id of the shared namespace whose absence caused a create to fail;
 // empty when that was not the cause.
 func (a *executor) missingNamespace(it *plan.Item, err error) string {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return ""
-	}
-	if d := status.Status().Details; d == nil || d.Kind != "namespaces" {
+	if d := errorDetails(err); d == nil || d.Kind != "namespaces" || !apierrors.IsNotFound(err) {
 		return ""
 	}
 	if e := a.sharedNamespaceEntry(it.Namespace); e != nil {

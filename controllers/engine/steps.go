@@ -17,14 +17,7 @@ const (
 // preRemovePositions returns a function for the position of each pre-remove Job of one component:
 // by weight, from 1. It returns 0 for other objects.
 func preRemovePositions(objects []stacks.Object) func(*stacks.Object) int32 {
-	var weights []int
-	for i := range objects {
-		if h := objects[i].Hook; h != nil && h.Phase == stacks.HookPreRemove {
-			weights = append(weights, h.Weight)
-		}
-	}
-	slices.Sort(weights)
-	weights = slices.Compact(weights)
+	weights := hookWeights(objects, stacks.HookPreRemove)
 	return func(o *stacks.Object) int32 {
 		if o.Hook == nil || o.Hook.Phase != stacks.HookPreRemove {
 			return 0
@@ -33,22 +26,22 @@ func preRemovePositions(objects []stacks.Object) func(*stacks.Object) int32 {
 	}
 }
 
+// hookWeights returns the distinct weights of the hooks of a phase, sorted.
+func hookWeights(objects []stacks.Object, phase stacks.HookPhase) []int {
+	var weights []int
+	for i := range objects {
+		if h := objects[i].Hook; h != nil && h.Phase == phase {
+			weights = append(weights, h.Weight)
+		}
+	}
+	slices.Sort(weights)
+	return slices.Compact(weights)
+}
+
 // steps returns a function for the step of each object of one component. Only Namespaces, CRDs and
 // hooks have steps of their own; all other objects are in the main step.
 func steps(objects []stacks.Object) func(*stacks.Object) int {
-	var pre, post []int
-	for i := range objects {
-		switch h := objects[i].Hook; {
-		case h == nil, h.Phase == stacks.HookPreRemove:
-		case h.Phase == stacks.HookPre:
-			pre = append(pre, h.Weight)
-		default:
-			post = append(post, h.Weight)
-		}
-	}
-	slices.Sort(pre)
-	slices.Sort(post)
-	pre, post = slices.Compact(pre), slices.Compact(post)
+	pre, post := hookWeights(objects, stacks.HookPre), hookWeights(objects, stacks.HookPost)
 	main := stepPreHooks + len(pre)
 	return func(o *stacks.Object) int {
 		switch {

@@ -18,16 +18,16 @@ import (
 // an object appears when a leader is paused before a create request, and sends it after its
 // successor has removed the object. Desired strays are not added here, but claimed when they are
 // applied.
-func (a *executor) adoptStrays(ctx context.Context, desired map[string]bool) error {
+func (a *executor) adoptStrays(ctx context.Context) error {
 	t, o := a.target, a.owner
-	owner, inv, since := o.Key().String(), o.Inventory(), o.Policies().AdoptStraysSince
+	inv, since := o.Inventory(), o.Policies().AdoptStraysSince
 	if since.IsZero() {
 		return nil
 	}
-	strays := t.Index.Strays(owner, func(ref stacks.Ref) bool {
+	strays := t.Index.Strays(a.ownerKey, func(ref stacks.Ref) bool {
 		id := ref.ID()
 		_, listed := inv.Get(id)
-		return desired[id] || listed
+		return a.desired[id] || listed
 	})
 	for _, ref := range strays {
 		l, ok := t.Index.Get(ref)
@@ -39,9 +39,9 @@ func (a *executor) adoptStrays(ctx context.Context, desired map[string]bool) err
 			continue // retried in the next pass
 		}
 		// The index does not know who created it.
-		u, err := resourceFor(a.client, m, ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		u, err := a.client.Resource(m.Resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
-		case err == nil && isStray(u, live.Mark{Owner: owner, ID: ref.ID()}, since):
+		case err == nil && isStray(u, live.Mark{Owner: a.ownerKey, ID: ref.ID()}, since):
 			inv.Put(appsv1.InventoryEntry{ID: ref.ID(), Version: l.Version, State: appsv1.EntryIntended})
 		case err == nil, apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		case isFatal(err):
@@ -49,7 +49,7 @@ func (a *executor) adoptStrays(ctx context.Context, desired map[string]bool) err
 		default:
 			continue
 		}
-		t.Index.DropStray(owner, ref)
+		t.Index.DropStray(a.ownerKey, ref)
 	}
 	return nil
 }
@@ -59,10 +59,8 @@ func (a *executor) adoptStrays(ctx context.Context, desired map[string]bool) err
 // that is older than the owner was left by an earlier owner with the same name. It is a pure
 // function.
 func isStray(u *unstructured.Unstructured, mark live.Mark, since time.Time) bool {
-	is, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
-	made := slices.ContainsFunc(u.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == live.FieldManager && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == ""
-	})
-	return err == nil && is == mark && made && u.GetAnnotations()[live.AdoptedAnnotation] == "" &&
+	ann := u.GetAnnotations()
+	return ann[live.MarkAnnotation] == mark.String() && ann[live.AdoptedAnnotation] == "" &&
+		slices.ContainsFunc(u.GetManagedFields(), isOwnEntry) &&
 		u.GetDeletionTimestamp() == nil && !u.GetCreationTimestamp().Time.Before(since)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +33,7 @@ var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "na
 // handleTerminatingNamespace records that a namespace is being deleted, and returns the error with
 // the reason.
 func (a *executor) handleTerminatingNamespace(ctx context.Context, act *plan.Action, cause error) actionResult {
-	a.engine.terminating.record(a.owner.Key().String(), act.Item.Namespace)
+	a.engine.terminating.record(a.ownerKey, act.Item.Namespace, true)
 	if r := a.checkNamespace(ctx, act); r != nil {
 		return *r
 	}
@@ -56,7 +55,7 @@ func (a *executor) checkNamespace(ctx context.Context, act *plan.Action) *action
 	ns := act.Item.Namespace
 	shared := a.sharedNamespaceEntry(ns)
 	replaced := act.Reason == plan.ReasonMissing && shared != nil // the object may have been deleted with its namespace
-	if !replaced && !a.engine.terminating.has(a.owner.Key().String(), ns) {
+	if !replaced && !a.engine.terminating.get(a.ownerKey, ns) {
 		return nil
 	}
 	state := a.lookUpNamespace(ctx, ns)
@@ -82,63 +81,26 @@ func (a *executor) lookUpNamespace(ctx context.Context, ns string) namespaceStat
 		a.namespaceStates = map[string]namespaceState{}
 	}
 	u, err := a.client.Resource(namespaceResource).Get(ctx, ns, metav1.GetOptions{})
-	state, owner := namespaceState{}, a.owner.Key().String()
+	var state namespaceState
 	switch {
-	case apierrors.IsForbidden(err) && a.engine.terminating.has(owner, ns):
+	case apierrors.IsForbidden(err) && a.engine.terminating.get(a.ownerKey, ns):
 		// The account may not read it: one create finds out for all other objects.
 		a.namespaceStates[ns] = namespaceState{err: &NamespaceTerminatingError{Namespace: ns}}
-		a.engine.terminating.reset(owner, ns)
+		a.engine.terminating.reset(a.ownerKey, ns)
 		return state
 	case apierrors.IsForbidden(err):
 	case apierrors.IsNotFound(err):
-		a.engine.terminating.reset(owner, ns)
+		a.engine.terminating.reset(a.ownerKey, ns)
 		return namespaceState{absent: true} // not cached: it may exist at the next call
 	case err != nil:
 		state.err = err
 	case u.GetDeletionTimestamp() != nil:
-		a.engine.terminating.record(owner, ns)
+		a.engine.terminating.record(a.ownerKey, ns, true)
 		state.err = &NamespaceTerminatingError{Namespace: ns, Message: live.NamespaceDeletionMessage(u)}
 	default:
 		state.uid = u.GetUID()
-		a.engine.terminating.reset(owner, ns)
+		a.engine.terminating.reset(a.ownerKey, ns)
 	}
 	a.namespaceStates[ns] = state
 	return state
-}
-
-// terminatingNamespaces records, per owner, the namespaces that were observed to be terminating.
-type terminatingNamespaces struct {
-	mu      sync.Mutex
-	byOwner map[string]map[string]bool
-}
-
-func newTerminatingNamespaces() *terminatingNamespaces {
-	return &terminatingNamespaces{byOwner: map[string]map[string]bool{}}
-}
-
-func (n *terminatingNamespaces) record(owner, namespace string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.byOwner[owner] == nil {
-		n.byOwner[owner] = map[string]bool{}
-	}
-	n.byOwner[owner][namespace] = true
-}
-
-func (n *terminatingNamespaces) has(owner, namespace string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.byOwner[owner][namespace]
-}
-
-func (n *terminatingNamespaces) reset(owner, namespace string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.byOwner[owner], namespace)
-}
-
-func (n *terminatingNamespaces) resetAll(owner string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.byOwner, owner)
 }

@@ -62,20 +62,13 @@ func isOlder(a, b *v1alpha1.ExportState) bool {
 	return a.Name < b.Name
 }
 
-// removeConflicting removes the documents that other exports write, and adds a row for each.
-func (w *desired) removeConflicting(conflicting map[string]types.NamespacedName) {
-	w.documents = slices.DeleteFunc(w.documents, func(d document) bool {
-		owner, ok := conflicting[d.file]
-		if !ok {
-			return false
+// skipConflicting marks the documents that other exports write.
+func (w *desired) skipConflicting(conflicting map[string]types.NamespacedName) {
+	for i := range w.documents {
+		d := &w.documents[i]
+		if owner, ok := conflicting[d.file]; ok && d.action == "" {
+			d.action = v1alpha1.ExportByAnother
+			d.message = "older ExportState " + owner.String() + " writes this file to the same folder: set another spec.to.git.path, select other clusters, or delete one of the two"
 		}
-		row := v1alpha1.ExportedFile{Key: d.key, File: d.file, Action: v1alpha1.ExportByAnother,
-			Message: "older ExportState " + owner.String() + " writes this file to the same folder: set another spec.to.git.path, select other clusters, or delete one of the two"}
-		if d.credentials {
-			w.invalidCredentials = append(w.invalidCredentials, row)
-		} else {
-			w.invalid = append(w.invalid, row)
-		}
-		return true
-	})
+	}
 }

@@ -34,13 +34,13 @@ func (s *Steps) readDesired(spec *v1alpha1.ExportStateSpec, have statestore.Cont
 	for _, key := range slices.Sorted(maps.Keys(have.States)) {
 		if id, ok := state.ParseKey(key); !ok || !filter.Matches(id) {
 			if !ok && spec.Select == nil {
-				want.invalid = append(want.invalid, invalidRow(key, errors.New("the key is not a cluster key")))
+				want.documents = append(want.documents, invalidDocument(key, errors.New("the key is not a cluster key")))
 			}
 			continue
 		}
 		c, err := parseCluster(key, have.States[key])
 		if err != nil {
-			want.invalid = append(want.invalid, invalidRow(key, err))
+			want.documents = append(want.documents, invalidDocument(key, err))
 			continue
 		}
 		clouds[c.ID.Cloud] = true
@@ -55,14 +55,14 @@ func (s *Steps) readDesired(spec *v1alpha1.ExportStateSpec, have statestore.Cont
 			err = errors.New("the entry contains the credentials of another cloud")
 		}
 		if err != nil {
-			row := invalidRow(cloud, err)
-			row.File = credentialsPrefix + row.File
-			want.invalidCredentials = append(want.invalidCredentials, row)
+			invalid := invalidDocument(cloud, err)
+			invalid.file, invalid.credentials = credentialsPrefix+invalid.file, true
+			want.documents = append(want.documents, invalid)
 			continue
 		}
 		want.documents = append(want.documents, document{key: cloud, file: credentialsPrefix + cloud + fileSuffix, data: c.JSON(), hash: hash(c.JSON()), credentials: true})
 	}
-	if n := len(want.documents) + len(want.invalid) + len(want.invalidCredentials); n > maxFiles {
+	if n := len(want.documents); n > maxFiles {
 		return desired{}, reconcile.NewTerminalError(InvalidStateReason, "the ksctl store has %d clusters and credentials, but an ExportState exports at most %d: select fewer clusters, or use several ExportStates", n, maxFiles)
 	}
 	return want, nil
@@ -83,9 +83,9 @@ func parseCluster(key string, data []byte) (*state.Cluster, error) {
 	return c, nil
 }
 
-// invalidRow returns the row of an entry that cannot be exported.
-func invalidRow(key string, err error) v1alpha1.ExportedFile {
-	return v1alpha1.ExportedFile{Key: key, File: key + fileSuffix, Action: v1alpha1.ExportInvalid, Message: statestore.Truncate(err.Error(), 300)}
+// invalidDocument returns the document of an entry that cannot be exported.
+func invalidDocument(key string, err error) document {
+	return document{key: key, file: key + fileSuffix, action: v1alpha1.ExportInvalid, message: statestore.Truncate(err.Error(), 300)}
 }
 
 // isExport reports whether a file is an encrypted export of a cluster, or of the credentials of a

@@ -59,9 +59,6 @@ func (g *gitTarget) close() {
 	}
 }
 
-// folder returns the folder of the files, relative to the root.
-func (g *gitTarget) folder() string { return folderOf(g.spec) }
-
 // readFiles implements exportTarget. It fetches nothing if the branch has not changed.
 func (g *gitTarget) readFiles(ctx context.Context, keys map[string]string) (_ map[string]targetFile, err error) {
 	g.close()
@@ -75,7 +72,7 @@ func (g *gitTarget) readFiles(ctx context.Context, keys map[string]string) (_ ma
 	if g.checkout, err = g.branch.Checkout(ctx); err != nil {
 		return nil, err
 	}
-	out, err := readFolder(g.checkout.FS(), g.folder(), keys, g.key)
+	out, err := readFolder(g.checkout.FS(), folderOf(g.spec), keys, g.key)
 	if err != nil {
 		return nil, err
 	}
@@ -137,27 +134,22 @@ func (g *gitTarget) write(ctx context.Context, c changeSet) (_ string, err error
 			return "", err
 		}
 	}
-	files := map[string][]byte{}
+	files, updated, folder := map[string][]byte{}, maps.Clone(g.cache.files), folderOf(g.spec)
 	for file, content := range c.files {
-		files[path.Join(g.folder(), file)] = content
+		files[path.Join(folder, file)] = content
+		updated[file] = targetFile{hash: statestore.HashBytes(g.key, content), isExport: true}
 	}
 	for _, file := range c.remove {
-		files[path.Join(g.folder(), file)] = nil
+		files[path.Join(folder, file)] = nil
+		updated[file] = targetFile{}
 	}
 	id, err := g.branch.Push(ctx, g.checkout, git.Commit{Files: files, Message: c.message,
 		Name: g.spec.Author.Name, Email: g.spec.Author.Email, When: g.clock.Now()})
 	if e, ok := errors.AsType[*git.Error](err); ok && e.Reason == git.BranchMoved {
-		return "", &conflictError{err}
+		return "", errConflict
 	}
 	if err != nil {
 		return "", err
-	}
-	updated := maps.Clone(g.cache.files)
-	for file, content := range c.files {
-		updated[file] = targetFile{hash: statestore.HashBytes(g.key, content), isExport: true}
-	}
-	for _, file := range c.remove {
-		updated[file] = targetFile{}
 	}
 	g.cache.cacheKey, g.cache.files = g.cacheKey(id), updated
 	return g.spec.Branch + "@sha1:" + id, nil

@@ -52,6 +52,9 @@ func TestGoldenStatus(t *testing.T) {
 	obj := &v1alpha1.ExportState{}
 	sums, there := map[string]record{}, map[string]targetFile{}
 	for _, d := range want.documents {
+		if d.action != "" {
+			continue
+		}
 		sums[d.file] = record{d.hash, statestore.HashBytes(s.SecretKey, []byte("encrypted "+d.file))}
 		there[d.file] = targetFile{hash: sums[d.file].fileHash, isExport: true}
 	}

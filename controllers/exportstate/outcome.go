@@ -49,22 +49,15 @@ func failureOutcome(err error) reconcile.Outcome {
 	)
 	switch {
 	case errors.As(err, &secretErr): // a change of the Secret triggers a reconcile
-		return reconcile.Stalled{Err: err, Reason: secretErr.Reason}
+		return reconcile.FailureOutcome(err, secretErr.Reason, true, "")
 	case errors.As(err, &sopsErr):
-		return outcomeFor(err, string(sopsErr.Reason), sopsErr.Terminal())
+		return reconcile.FailureOutcome(err, string(sopsErr.Reason), sopsErr.Terminal(), "")
 	case errors.As(err, &gitErr):
-		return outcomeFor(err, string(gitErr.Reason), gitErr.Terminal())
+		return reconcile.FailureOutcome(err, string(gitErr.Reason), gitErr.Terminal(), "")
 	case errors.As(err, &artifactErr):
-		return outcomeFor(err, string(artifactErr.Reason), artifactErr.Terminal())
+		return reconcile.FailureOutcome(err, string(artifactErr.Reason), artifactErr.Terminal(), "")
 	}
 	return reconcile.OutcomeOf(err, "")
-}
-
-func outcomeFor(err error, reason string, terminal bool) reconcile.Outcome {
-	if terminal {
-		return reconcile.Stalled{Err: err, Reason: reason}
-	}
-	return reconcile.Retry{Err: err, Reason: reason}
 }
 
 // outcome returns the outcome of an export after its plan was executed. Errors take precedence over
@@ -91,19 +84,24 @@ func (p *exportPlan) messagesOf(action v1alpha1.ExportAction) (out []string) {
 	return out
 }
 
-// doneMessage returns the message of a successful export. It depends only on the rows of the
-// status, so that the status is not written while these do not change.
-func (p *exportPlan) doneMessage(target string) string {
-	count := func(rows []v1alpha1.ExportedFile, action v1alpha1.ExportAction) (n int) {
+// count returns the number of files with one of the actions.
+func (p *exportPlan) count(actions ...v1alpha1.ExportAction) (clusters, credentials int) {
+	count := func(rows []v1alpha1.ExportedFile) (n int) {
 		for _, row := range rows {
-			if row.Action == action {
+			if slices.Contains(actions, row.Action) {
 				n++
 			}
 		}
 		return n
 	}
-	out := statestore.CountSummary(count(p.clusters, v1alpha1.ExportInSync), count(p.credentials, v1alpha1.ExportInSync)) + " in " + target
-	if n, m := count(p.clusters, v1alpha1.ExportLeft), count(p.credentials, v1alpha1.ExportLeft); n+m > 0 {
+	return count(p.clusters), count(p.credentials)
+}
+
+// doneMessage returns the message of a successful export. It depends only on the rows of the
+// status, so that the status is not written while these do not change.
+func (p *exportPlan) doneMessage(target string) string {
+	out := statestore.CountSummary(p.count(v1alpha1.ExportInSync)) + " in " + target
+	if n, m := p.count(v1alpha1.ExportLeft); n+m > 0 {
 		out += "; no longer in the store or not selected, and kept: " + statestore.CountSummary(n, m)
 	}
 	return out

@@ -21,14 +21,14 @@ type document struct {
 	hash string
 	// credentials is true for the credentials of a cloud.
 	credentials bool
+	// action and message say why the document cannot be exported; empty if it can be.
+	action  v1alpha1.ExportAction
+	message string
 }
 
 // desired is the desired content of a target.
 type desired struct {
 	documents []document
-	// invalid are the rows of clusters that cannot be exported, with the reason in their message;
-	// likewise for credentials.
-	invalid, invalidCredentials []v1alpha1.ExportedFile
 	// hasClusters and hasCredentials are true if the store has an object for them. Otherwise,
 	// missing entries are not treated as removed.
 	hasClusters, hasCredentials bool
@@ -80,10 +80,14 @@ func newPlan(want desired, have map[string]targetFile, before v1alpha1.ExportSta
 	}
 	for _, d := range want.documents {
 		last := confirmWrite(lastRows[d.file], have[d.file])
+		row := v1alpha1.ExportedFile{Key: d.key, File: d.file, Action: d.action, Message: d.message, Written: last.Written, Writing: last.Writing}
+		if d.action != "" {
+			p.add(row, d.credentials)
+			continue
+		}
 		p.confirmed = p.confirmed || last.Written != lastRows[d.file].Written
-		row := v1alpha1.ExportedFile{Key: d.key, File: d.file, Written: last.Written, Writing: last.Writing}
 		row.Action = decide(d, have[d.file], parseRecord(row.Written))
-		row.Message, row.Ready = actionMessage(row.Action), row.Action == v1alpha1.ExportInSync
+		row.Message, row.Ready = actionMessages[row.Action], row.Action == v1alpha1.ExportInSync
 		if row.Action == v1alpha1.ExportRestore {
 			p.restored = append(p.restored, d.file)
 		}
@@ -91,11 +95,6 @@ func newPlan(want desired, have map[string]targetFile, before v1alpha1.ExportSta
 			p.write = append(p.write, d)
 		}
 		p.add(row, d.credentials)
-	}
-	for i, row := range slices.Concat(want.invalid, want.invalidCredentials) {
-		last := confirmWrite(lastRows[row.File], have[row.File])
-		row.Written, row.Writing = last.Written, last.Writing
-		p.add(row, i >= len(want.invalid))
 	}
 	for _, row := range before.Clusters {
 		p.addRemoved(row, have[row.File], prune && want.hasClusters, false)
@@ -157,7 +156,7 @@ func (p *exportPlan) addRemoved(row v1alpha1.ExportedFile, have targetFile, prun
 		row.Action = v1alpha1.ExportRemove
 		p.remove = append(p.remove, row.File)
 	}
-	row.Message, row.Ready = actionMessage(row.Action), row.Action == v1alpha1.ExportLeft
+	row.Message, row.Ready = actionMessages[row.Action], row.Action == v1alpha1.ExportLeft
 	p.add(row, credentials)
 }
 
@@ -166,21 +165,14 @@ func writes(a v1alpha1.ExportAction) bool {
 	return a == v1alpha1.ExportCreate || a == v1alpha1.ExportUpdate || a == v1alpha1.ExportRestore
 }
 
-// actionMessage explains an action to users.
-func actionMessage(a v1alpha1.ExportAction) string {
-	switch a {
-	case v1alpha1.ExportCreate, v1alpha1.ExportUpdate:
-		return "not written yet"
-	case v1alpha1.ExportRestore:
-		return "changed or removed by another client; not restored yet"
-	case v1alpha1.ExportRemove:
-		return "no longer exported; the file is not removed yet"
-	case v1alpha1.ExportLeft:
-		return "no longer exported; the file stays"
-	case v1alpha1.ExportTaken:
-		return "a file with this name exists in the target and is not an encrypted export of this entry: move the file away, or export to another place"
-	}
-	return ""
+// actionMessages explain actions to users.
+var actionMessages = map[v1alpha1.ExportAction]string{
+	v1alpha1.ExportCreate:  "not written yet",
+	v1alpha1.ExportUpdate:  "not written yet",
+	v1alpha1.ExportRestore: "changed or removed by another client; not restored yet",
+	v1alpha1.ExportRemove:  "no longer exported; the file is not removed yet",
+	v1alpha1.ExportLeft:    "no longer exported; the file stays",
+	v1alpha1.ExportTaken:   "a file with this name exists in the target and is not an encrypted export of this entry: move the file away, or export to another place",
 }
 
 // eachRow calls a function for all rows of the plan, which it may change.
@@ -228,14 +220,7 @@ func (p *exportPlan) markWritten() {
 
 // summary returns a summary of the changes for an event.
 func (p *exportPlan) summary() string {
-	n, m := 0, 0
-	for _, d := range p.write {
-		if d.credentials {
-			m++
-		} else {
-			n++
-		}
-	}
+	n, m := p.count(v1alpha1.ExportCreate, v1alpha1.ExportUpdate, v1alpha1.ExportRestore)
 	switch {
 	case n+m == 0:
 		return "removed " + statestore.Plural(len(p.remove), "file")

@@ -75,7 +75,7 @@ func TestEntriesRemovedFromTheStore(t *testing.T) {
 		"credentials unknown":  {desired{hasClusters: true}, there, true, []string{demo + fileSuffix}, "Remove LeftStore"},
 		"file changed":         {desired{hasClusters: true, hasCredentials: true}, map[string]targetFile{demo + fileSuffix: {hash: "x"}}, true, nil, "LeftStore"},
 		"file removed":         {desired{hasClusters: true, hasCredentials: true}, nil, true, nil, ""},
-		"invalid in the store": {desired{hasClusters: true, invalid: []v1alpha1.ExportedFile{invalidRow(demo, errors.New("not JSON"))}}, there, true, nil, "Invalid LeftStore"},
+		"invalid in the store": {desired{hasClusters: true, documents: []document{invalidDocument(demo, errors.New("not JSON"))}}, there, true, nil, "Invalid LeftStore"},
 		"still in the store":   {desired{hasClusters: true, documents: []document{doc(demo, "a"), doc("civo", "c")}}, there, true, nil, "InSync InSync"},
 	} {
 		p := newPlan(c.want, c.have, before, c.prune)
@@ -166,27 +166,36 @@ func TestReadDesired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []string
+	var files, invalid []string
 	for _, d := range want.documents {
-		files = append(files, d.file)
+		if d.action == "" {
+			files = append(files, d.file)
+		} else {
+			invalid = append(invalid, d.file+": "+d.message)
+		}
 	}
-	if !slices.Equal(files, []string{demo + ".json", "credentials.civo.json"}) || len(want.invalid) != 4 || len(want.invalidCredentials) != 1 {
-		t.Errorf("got %v and %+v, %+v", files, want.invalid, want.invalidCredentials)
+	if !slices.Equal(files, []string{demo + ".json", "credentials.civo.json"}) || len(invalid) != 5 {
+		t.Errorf("got %v and %v", files, invalid)
 	}
-	if strings.Contains(fmt.Sprint(want.invalid), "hunter2") {
-		t.Errorf("a message contains a value: %v", want.invalid)
+	if strings.Contains(fmt.Sprint(invalid), "hunter2") {
+		t.Errorf("a message contains a value: %v", invalid)
 	}
-	first := want.documents[0].hash
+	// The hash of the document of demo.
+	hashOf := func(want desired) string {
+		i := slices.IndexFunc(want.documents, func(d document) bool { return d.key == demo })
+		return want.documents[i].hash
+	}
+	first := hashOf(want)
 	spec.Recipients = []string{"a", "b"}
-	if again, _ := s.readDesired(spec, have); again.documents[0].hash != first {
+	if again, _ := s.readDesired(spec, have); hashOf(again) != first {
 		t.Error("the order of recipients changes the hash")
 	}
 	spec.Recipients = []string{"a"}
-	if again, _ := s.readDesired(spec, have); again.documents[0].hash == first {
+	if again, _ := s.readDesired(spec, have); hashOf(again) == first {
 		t.Error("a change of recipients does not change the hash")
 	}
 	spec.Select = &v1alpha1.StateSelector{Cloud: "aws"}
-	if again, _ := s.readDesired(spec, have); len(again.documents) != 0 || len(again.invalid) != 1 {
+	if again, _ := s.readDesired(spec, have); len(again.documents) != 1 || again.documents[0].action != v1alpha1.ExportInvalid {
 		t.Errorf("got %+v", again)
 	}
 }

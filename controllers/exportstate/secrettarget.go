@@ -100,7 +100,7 @@ func (s *secretTarget) write(ctx context.Context, c changeSet) (string, error) {
 		u, err = s.create(ctx, c)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || s.exists && apierrors.IsNotFound(err) {
-		return "", &conflictError{err}
+		return "", errConflict
 	}
 	if err != nil {
 		return "", fmt.Errorf("writing Secret %s: %w", s.name, err)

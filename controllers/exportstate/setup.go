@@ -9,11 +9,8 @@ import (
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
@@ -26,7 +23,6 @@ import (
 type Setup struct {
 	Reconciler            *reconcile.Reconciler[*v1alpha1.ExportState]
 	DefaultServiceAccount string
-	Options               controller.Options
 }
 
 // Names of the field indexes of ExportStates.
@@ -71,16 +67,11 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &v1alpha1.ExportState{}, all); err != nil {
 		return err
 	}
-	w := &requestMapper{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
-	err := ctrl.NewControllerManagedBy(mgr).Named("exportstate").
-		For(&v1alpha1.ExportState{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
-		Watches(&v1alpha1.ExportState{}, handler.EnqueueRequestsFromMapFunc(w.others)).
-		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return w.find(ctx, client.MatchingFields{byAccount: reconcile.IndexValue("ServiceAccount", o.GetNamespace(), o.GetName())})
-		})).
-		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
-		WithOptions(s.Options).
+	err := s.Reconciler.NewBuilder(mgr).
+		Watches(&v1alpha1.ExportState{}, handler.EnqueueRequestsFromMapFunc(s.forOthers)).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
+		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(s.forConfigMap)).
 		Complete(s.Reconciler)
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", v1alpha1.ExportStateKind, err)
@@ -88,41 +79,31 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// requestMapper maps events to requests for the exports that they affect.
-type requestMapper struct {
-	reader   client.Reader
-	selector predicate.Predicate
-}
-
-func (w *requestMapper) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
-	return reconcile.RequestsFor(ctx, w.reader, &v1alpha1.ExportStateList{}, w.selector, opts...)
-}
-
-// others returns requests for the other exports to the same folder.
-func (w *requestMapper) others(ctx context.Context, o client.Object) []crreconcile.Request {
+// forOthers returns requests for the other exports to the same folder.
+func (s *Setup) forOthers(ctx context.Context, o client.Object) []crreconcile.Request {
 	to := o.(*v1alpha1.ExportState).Spec.To.Git
 	if to == nil {
 		return nil
 	}
-	return slices.DeleteFunc(w.find(ctx, client.MatchingFields{byTarget: targetKey(o.GetNamespace(), to)}), func(r crreconcile.Request) bool {
+	return slices.DeleteFunc(s.Reconciler.Requests(ctx, client.MatchingFields{byTarget: targetKey(o.GetNamespace(), to)}), func(r crreconcile.Request) bool {
 		return r.NamespacedName == client.ObjectKeyFromObject(o)
 	})
 }
 
-// secret returns requests for the exports that write a Secret or use it to access a repository, and
-// for those of the store that it is part of.
-func (w *requestMapper) secret(ctx context.Context, o client.Object) []crreconcile.Request {
-	out := w.find(ctx, client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
+// forSecret returns requests for the exports that write a Secret or use it to access a repository,
+// and for those of the store that it is part of.
+func (s *Setup) forSecret(ctx context.Context, o client.Object) []crreconcile.Request {
+	out := s.Reconciler.Requests(ctx, client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
 	if name := o.GetName(); name == state.StoreSecret || name == state.ExternalStoreSecret {
-		out = append(out, w.find(ctx, client.MatchingFields{byStore: o.GetNamespace()})...)
+		out = append(out, s.Reconciler.Requests(ctx, client.MatchingFields{byStore: o.GetNamespace()})...)
 	}
 	return out
 }
 
-// configMap returns requests for the exports of a store.
-func (w *requestMapper) configMap(ctx context.Context, o client.Object) []crreconcile.Request {
+// forConfigMap returns requests for the exports of a store.
+func (s *Setup) forConfigMap(ctx context.Context, o client.Object) []crreconcile.Request {
 	if o.GetName() != state.StoreConfigMap {
 		return nil
 	}
-	return w.find(ctx, client.MatchingFields{byStore: o.GetNamespace()})
+	return s.Reconciler.Requests(ctx, client.MatchingFields{byStore: o.GetNamespace()})
 }

@@ -84,10 +84,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	if err := s.skipConflicting(ctx, obj, &want); err != nil {
 		return failureOutcome(err)
 	}
-	cache, err := s.caches.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*exportCache, error) { return &exportCache{}, nil })
-	if err != nil {
-		return failureOutcome(err)
-	}
+	cache, _ := s.caches.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*exportCache, error) { return &exportCache{}, nil }) // never fails
 	target, err := s.newTarget(ctx, obj, c, cache)
 	if err != nil {
 		return failureOutcome(err)
@@ -97,7 +94,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	return s.export(ctx, req, want, target, cache)
 }
 
-// skipConflicting removes the documents that older exports write to the same folder.
+// skipConflicting marks the documents that older exports write to the same folder.
 func (s *Steps) skipConflicting(ctx context.Context, obj *v1alpha1.ExportState, want *desired) error {
 	to := obj.Spec.To.Git
 	if to == nil {
@@ -107,7 +104,7 @@ func (s *Steps) skipConflicting(ctx context.Context, obj *v1alpha1.ExportState, 
 	if err := s.Client.List(ctx, &exports, client.MatchingFields{byTarget: targetKey(obj.Namespace, to)}, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	want.removeConflicting(conflictingExports(obj, exports.Items))
+	want.skipConflicting(conflictingExports(obj, exports.Items))
 	return nil
 }
 
@@ -138,7 +135,7 @@ func (s *Steps) export(ctx context.Context, req *reconcile.Request[*v1alpha1.Exp
 		p := newPlan(want, have, obj.Status, obj.Spec.Prune)
 		err = s.act(ctx, req, target, &p, cache)
 		switch {
-		case isConflict(err):
+		case errors.Is(err, errConflict):
 			continue
 		case err != nil:
 			return failureOutcome(err)
@@ -153,7 +150,7 @@ func (s *Steps) export(ctx context.Context, req *reconcile.Request[*v1alpha1.Exp
 // keysByFile returns the keys of all files that an export has written or will write.
 func keysByFile(want desired, before v1alpha1.ExportStateStatus) map[string]string {
 	out := map[string]string{}
-	for _, row := range slices.Concat(before.Clusters, before.Credentials, want.invalid, want.invalidCredentials) {
+	for _, row := range slices.Concat(before.Clusters, before.Credentials) {
 		out[row.File] = row.Key
 	}
 	for _, d := range want.documents {
@@ -217,16 +214,8 @@ func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *
 			}
 			var err error
 			data, err = state.Encrypt(ctx, d.file, d.data, spec.Recipients, s.Encrypt)
-			if sealErr, ok := errors.AsType[*state.EncryptError](err); ok {
-				reason := InvalidStateReason
-				if len(sealErr.Readable) > 0 {
-					reason = PlaintextReason
-				}
+			if reason := invalidReason(err); reason != "" {
 				p.markInvalid(d.file, reason, statestore.Truncate(err.Error(), 300))
-				continue
-			}
-			if sealErr, ok := errors.AsType[*sops.Error](err); ok && sealErr.Reason == sops.FileInvalid {
-				p.markInvalid(d.file, InvalidStateReason, statestore.Truncate(err.Error(), 300))
 				continue
 			}
 			if err != nil {
@@ -236,6 +225,18 @@ func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *
 		out[d.file], encrypted[cacheKey] = data, data
 	}
 	return out, nil
+}
+
+// invalidReason returns the reason why a document cannot be encrypted; "" for other errors.
+func invalidReason(err error) string {
+	plaintext, ok := errors.AsType[*state.EncryptError](err)
+	if ok && len(plaintext.Readable) > 0 {
+		return PlaintextReason
+	}
+	if e, invalid := errors.AsType[*sops.Error](err); ok || invalid && e.Reason == sops.FileInvalid {
+		return InvalidStateReason
+	}
+	return ""
 }
 
 // report sets the rows and the digest in the status.
@@ -255,6 +256,6 @@ func (s *Steps) Forget(key types.NamespacedName) { s.caches.Drop(key) }
 
 // clientFor returns a client with the permissions of the export's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ExportState) (*engine.Client, error) {
-	name := types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
-	return reconcile.AccountClient(ctx, s.Client, s.Target, name)
+	return reconcile.AccountClient(ctx, s.Client, s.Target,
+		types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)})
 }

@@ -84,7 +84,7 @@ func (r *rig) restart(others ...client.Object) {
 	}
 	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "exporter"}}).WithObjects(others...).
 		WithIndex(&v1alpha1.ExportState{}, byTarget, func(o client.Object) []string { return indexers[byTarget](o.(*v1alpha1.ExportState)) }).Build()
-	r.steps = &Steps{Client: cache, Git: git.NewClient(git.Options{TempDir: work}), Encrypt: codec.Encrypter(codec.Limits{}), SecretKey: []byte("key"), Clock: clock.RealClock{},
+	r.steps = &Steps{Client: cache, Git: git.NewClient(git.Options{TempDir: work}), Encrypt: codec.Encrypt, SecretKey: []byte("key"), Clock: clock.RealClock{},
 		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: r.api}, nil }}}
 	r.Cleanup(func() {
 		if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
@@ -198,7 +198,7 @@ func (r *rig) files(want ...string) {
 // decrypted decrypts a file with the private key.
 func (r *rig) decrypted(data []byte) string {
 	r.Helper()
-	plain, err := codec.Decrypter(codec.Options{})(r.Context(), sops.Request{Data: data, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(r.reader.String())}})
+	plain, err := codec.Decrypt(r.Context(), sops.Request{Data: data, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(r.reader.String())}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -474,11 +474,5 @@ func TestCredentialsAreExportedOnlyIfEnabled(t *testing.T) {
 	}
 	if _, err := state.ReadCredentials("civo", []byte(r.decrypted([]byte(data)))); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestIsConflict(t *testing.T) {
-	if !isConflict(fmt.Errorf("x: %w", &conflictError{errors.New("y")})) || isConflict(errors.New("y")) {
-		t.Error("isConflict")
 	}
 }

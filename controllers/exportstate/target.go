@@ -28,8 +28,8 @@ type exportTarget interface {
 	readFiles(ctx context.Context, keys map[string]string) (map[string]targetFile, error)
 	// checkSize returns an error if the files would exceed the size of the target.
 	checkSize(files map[string][]byte, remove []string) error
-	// write changes the files atomically. It returns a conflictError if another client has written
-	// since readFiles, or else the new revision of the target.
+	// write changes the files atomically. It returns errConflict if another client has written since
+	// readFiles, or else the new revision of the target.
 	write(ctx context.Context, c changeSet) (string, error)
 	// revision returns the revision of the target that readFiles has read.
 	revision() string
@@ -45,20 +45,9 @@ type changeSet struct {
 	message string
 }
 
-// conflictError reports that another client has written at the same time.
-type conflictError struct{ err error }
-
-// Error implements error.
-func (e *conflictError) Error() string { return e.err.Error() }
-
-// Unwrap returns the cause.
-func (e *conflictError) Unwrap() error { return e.err }
-
-// isConflict reports whether the target must be read and written again.
-func isConflict(err error) bool {
-	_, ok := errors.AsType[*conflictError](err)
-	return ok
-}
+// errConflict means that another client has written at the same time: the target must be read and
+// written again.
+var errConflict = errors.New("another client has changed the target")
 
 // newTarget returns the target in the spec of an export.
 func (s *Steps) newTarget(ctx context.Context, obj *v1alpha1.ExportState, c dynamic.Interface, cache *exportCache) (exportTarget, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,6 +16,7 @@ import (
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	agentclient "github.com/ksctl/gitops/internal/agent/client"
+	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
@@ -44,12 +46,12 @@ func (s *Steps) importToAgent(ctx context.Context, req *reconcile.Request[*v1alp
 	obj, endpoint := req.Object, agentOf(&req.Object.Spec)
 	agent, err := dialAgent(ctx, c, obj.Namespace, endpoint)
 	if err != nil {
-		return failureOutcome(err, revision)
+		return content.RenderOutcome(err, revision)
 	}
 	defer agent.Close()
-	opts := planOptions{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun, resend: req.Requested, hash: s.hash}
+	opts := planOptions{agent: true, overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun, resend: req.Requested, hash: s.hash}
 	dest := destination{agent: endpoint.Address}
-	p := newAgentPlan(want, previousStatus(&obj.Status, dest), opts)
+	p := newPlan(want, statestore.Contents{}, previousStatus(&obj.Status, dest), opts)
 	if opts.dryRun {
 		return p.preview(&obj.Status, want, dest, revision)
 	}
@@ -79,12 +81,7 @@ func (s *Steps) importToAgent(ctx context.Context, req *reconcile.Request[*v1alp
 			return sendFailure(failures, states+credentials > 0, revision)
 		}
 	}
-	p.report(&obj.Status, dest)
-	out := p.outcome(want, dest, revision, false)
-	if _, done := out.(reconcile.Done); done {
-		obj.Status.LastAppliedRevision = revision
-	}
-	return out
+	return p.finish(&obj.Status, want, dest, revision)
 }
 
 // dialAgent returns a client for an agent, with the credentials of its Secret. The caller closes
@@ -118,58 +115,28 @@ func dialAgent(ctx context.Context, c dynamic.Interface, namespace string, endpo
 func (p *importPlan) send(ctx context.Context, a *agentclient.Client, want desired) (states, credentials int, failures []error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
+	stop := false // sending another entry would fail, too
+	send := func(rows []v1alpha1.ImportedCluster, key, label string, clusters []*state.Cluster, secrets []*state.Credentials) (sent int) {
+		i := slices.IndexFunc(rows, func(row v1alpha1.ImportedCluster) bool { return row.Key == key })
+		if stop || i < 0 || !writes(rows[i].Action) {
+			return 0
+		}
+		if err := sendExport(ctx, a, clusters, secrets); err != nil {
+			rows[i].Message = err.Error()
+			failures = append(failures, fmt.Errorf("%s: %w", label, err))
+			stop = affectsAll(err)
+			return 0
+		}
+		confirmRow(&rows[i], v1alpha1.StateSent)
+		return 1
+	}
 	for _, c := range want.clusters {
-		row := p.clusterRow(c.ID.Key())
-		if row == nil || !writes(row.Action) {
-			continue
-		}
-		if err := sendExport(ctx, a, []*state.Cluster{c}, nil); err != nil {
-			row.Message = err.Error()
-			failures = append(failures, fmt.Errorf("%s: %w", row.Key, err))
-			if affectsAll(err) {
-				return states, credentials, failures
-			}
-			continue
-		}
-		confirmRow(row, v1alpha1.StateSent)
-		states++
+		states += send(p.clusters, c.ID.Key(), c.ID.Key(), []*state.Cluster{c}, nil)
 	}
 	for _, c := range want.credentials {
-		row := p.credentialsRow(c.Cloud)
-		if row == nil || !writes(row.Action) {
-			continue
-		}
-		if err := sendExport(ctx, a, nil, []*state.Credentials{c}); err != nil {
-			row.Message = err.Error()
-			failures = append(failures, fmt.Errorf("credentials of %s: %w", row.Cloud, err))
-			if affectsAll(err) {
-				return states, credentials, failures
-			}
-			continue
-		}
-		confirmCredentialsRow(row, v1alpha1.StateSent)
-		credentials++
+		credentials += send(p.credentials, c.Cloud, "credentials of "+c.Cloud, nil, []*state.Credentials{c})
 	}
 	return states, credentials, failures
-}
-
-// clusterRow returns the row of a cluster; nil if there is none.
-func (p *importPlan) clusterRow(key string) *v1alpha1.ImportedCluster {
-	for i := range p.clusters {
-		if p.clusters[i].Key == key {
-			return &p.clusters[i]
-		}
-	}
-	return nil
-}
-
-func (p *importPlan) credentialsRow(name string) *v1alpha1.ImportedCredentials {
-	for i := range p.credentials {
-		if p.credentials[i].Cloud == name {
-			return &p.credentials[i]
-		}
-	}
-	return nil
 }
 
 // sendExport sends entries in the export format of ksctl.
@@ -202,20 +169,21 @@ func sendFailure(failures []error, anySent bool, revision string) reconcile.Outc
 	if addressErr, refused := errors.AsType[*agentclient.AddressError](last); refused {
 		return reconcile.Stalled{Err: fmt.Errorf("spec.store.agent.address: %w", addressErr), Reason: AgentAddressRefusedReason, Revision: revision}
 	}
-	agentErr, ok := errors.AsType[*agentclient.Error](last)
-	switch {
-	case ok && !agentErr.Answered:
-		out := reconcile.Retry{Err: fmt.Errorf("spec.store.agent: %w", agentErr), Reason: AgentUnreachableReason, Revision: revision}
-		if anySent && agentErr.Code == codes.DeadlineExceeded {
-			out.RequeueAfter = time.Second
+	out := reconcile.Retry{Reason: AgentFailedReason, Revision: revision}
+	if agentErr, ok := errors.AsType[*agentclient.Error](last); ok && affectsAll(agentErr) {
+		out.Err = fmt.Errorf("spec.store.agent: %w", agentErr)
+		if !agentErr.Answered {
+			out.Reason = AgentUnreachableReason
+			if anySent && agentErr.Code == codes.DeadlineExceeded {
+				out.RequeueAfter = time.Second
+			}
 		}
 		return out
-	case ok && affectsAll(agentErr):
-		return reconcile.Retry{Err: fmt.Errorf("spec.store.agent: %w", agentErr), Reason: AgentFailedReason, Revision: revision}
 	}
 	var messages []string
 	for _, err := range failures {
 		messages = append(messages, err.Error())
 	}
-	return reconcile.Retry{Err: errors.New(statestore.JoinMessages(messages)), Reason: AgentFailedReason, Revision: revision}
+	out.Err = errors.New(statestore.JoinMessages(messages))
+	return out
 }

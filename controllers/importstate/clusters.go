@@ -202,8 +202,7 @@ func (s *Steps) waitForClusters(obj *v1alpha1.ImportState, remaining []clusterv1
 }
 
 // clusterRefs returns rows that contain only the keys and the names of the KsctlClusters.
-func clusterRefs(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
-	out := make([]v1alpha1.ImportedCluster, 0, len(rows))
+func clusterRefs(rows []v1alpha1.ImportedCluster) (out []v1alpha1.ImportedCluster) {
 	for _, row := range rows {
 		out = append(out, v1alpha1.ImportedCluster{Key: row.Key, Cluster: row.Cluster})
 	}

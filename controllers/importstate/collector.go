@@ -19,7 +19,7 @@ type collector struct {
 	// firstFile has the file in which each entry was found first.
 	firstFile map[string]string
 	refused   []v1alpha1.ImportedCluster
-	problems  []problem
+	problems  []*reconcile.StepError
 	// foundCluster is true if a file contains a cluster, selected or not.
 	foundCluster bool
 }
@@ -52,7 +52,7 @@ func (g *collector) add(name string, f *state.File) {
 func (g *collector) addCluster(name string, c *state.Cluster) {
 	key := c.ID.Key()
 	reject := func(message string) {
-		row := newRow(c, record{})
+		row := newRow(c, v1alpha1.ImportedCluster{})
 		row.Action, row.Message = v1alpha1.StateInvalid, statestore.Truncate(statestore.Sanitize(message, ""), 300)
 		g.refused = append(g.refused, row)
 	}

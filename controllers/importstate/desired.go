@@ -1,6 +1,7 @@
 package importstate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -63,10 +64,7 @@ func (s *Steps) loadFiles(ctx context.Context, spec *v1alpha1.ImportStateSpec, f
 
 // readFiles reads a file, or all .json files of a folder.
 func readFiles(fsys fs.FS, root string) ([]file, error) {
-	root = strings.TrimPrefix(path.Clean("/"+root), "/")
-	if root == "" {
-		root = "."
-	}
+	root = cmp.Or(strings.TrimPrefix(path.Clean("/"+root), "/"), ".")
 	info, err := fs.Stat(fsys, root)
 	if err != nil {
 		return nil, reconcile.NewTerminalError(NotFoundReason, "the source does not contain %q: correct spec.path", root)
@@ -123,11 +121,8 @@ func (s *Steps) loadDesired(ctx context.Context, obj *v1alpha1.ImportState, c dy
 	if err != nil {
 		return desired{}, err
 	}
-	last, err := s.cache.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*cachedDesired, error) { return &cachedDesired{}, nil })
-	if err != nil {
-		return desired{}, err
-	}
-	cacheKey := fmt.Sprintf("%s %d %s", from.Digest, obj.Generation, keys.version)
+	last, _ := s.cache.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*cachedDesired, error) { return &cachedDesired{}, nil }) // never fails
+	cacheKey := fmt.Sprintf("%s %d %s %s", from.Digest, obj.Generation, keys.UID, keys.ResourceVersion)
 	if last.cacheKey == cacheKey {
 		return last.want, nil
 	}
@@ -139,16 +134,16 @@ func (s *Steps) loadDesired(ctx context.Context, obj *v1alpha1.ImportState, c dy
 	if err != nil {
 		return desired{}, err
 	}
-	*last = cachedDesired{}
-	if !slices.ContainsFunc(want.problems, func(p problem) bool { return !p.terminal }) {
-		*last = cachedDesired{cacheKey, want}
+	*last = cachedDesired{cacheKey, want}
+	if slices.ContainsFunc(want.problems, func(p *reconcile.StepError) bool { return p.Class != reconcile.TerminalClass }) {
+		*last = cachedDesired{} // a retry may succeed
 	}
 	return want, nil
 }
 
 // readDesired decrypts, parses and validates files. An invalid file or cluster does not block the
 // others.
-func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec, keys decryptionKeys, files []file) (desired, error) {
+func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec, keys *corev1.Secret, files []file) (desired, error) {
 	collected := newCollector(statestore.FilterOf(spec.Select))
 	for _, f := range files {
 		parsed, err := s.parseFile(ctx, f, keys, spec)
@@ -168,24 +163,14 @@ func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec,
 	return want, nil
 }
 
-// decryptionKeys is the data of the Secret with the decryption keys, and its version; the zero
-// value if there is no Secret.
-type decryptionKeys struct {
-	data    map[string][]byte
-	version string
-}
-
 // readKeys reads the Secret with the decryption keys, with the permissions of the import's account.
-func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportState) (decryptionKeys, error) {
+// It returns a Secret with nil as data if the spec names none.
+func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportState) (*corev1.Secret, error) {
 	d := obj.Spec.Decryption
 	if d == nil {
-		return decryptionKeys{}, nil
+		return &corev1.Secret{}, nil
 	}
-	secret, err := readSecret(ctx, c, client.ObjectKey{Namespace: obj.Namespace, Name: d.SecretRef.Name}, "spec.decryption")
-	if err != nil {
-		return decryptionKeys{}, err
-	}
-	return decryptionKeys{secret.Data, string(secret.UID) + " " + secret.ResourceVersion}, nil
+	return readSecret(ctx, c, client.ObjectKey{Namespace: obj.Namespace, Name: d.SecretRef.Name}, "spec.decryption")
 }
 
 // readSecret reads a Secret that a field of the spec refers to.
@@ -208,7 +193,7 @@ func readSecret(ctx context.Context, c dynamic.Interface, name client.ObjectKey,
 }
 
 // parseFile parses a file, and decrypts it if it is encrypted.
-func (s *Steps) parseFile(ctx context.Context, f file, keys decryptionKeys, spec *v1alpha1.ImportStateSpec) (*state.File, error) {
+func (s *Steps) parseFile(ctx context.Context, f file, keys *corev1.Secret, spec *v1alpha1.ImportStateSpec) (*state.File, error) {
 	encrypted := sops.IsEncrypted(f.data, sops.JSON)
 	if !spec.AllowPlaintext {
 		plaintextPaths, err := state.SecretPointers(f.data)
@@ -217,32 +202,24 @@ func (s *Steps) parseFile(ctx context.Context, f file, keys decryptionKeys, spec
 		}
 		if len(plaintextPaths) > 0 {
 			return nil, reconcile.NewTerminalError(PlaintextReason, "%s: plaintext secrets at %s: encrypt the file with `kubectl ksctl state encrypt`, or set spec.allowPlaintext",
-				f.name, joinLimited(plaintextPaths, 5))
+				f.name, reconcile.JoinNames(plaintextPaths))
 		}
 	}
 	data := f.data
 	if encrypted {
-		if keys.data == nil {
+		if keys.Data == nil {
 			return nil, reconcile.NewTerminalError(string(sops.KeyMissing), "%s: the file is encrypted with SOPS, but spec.decryption is not set", f.name)
 		}
 		if s.Decrypt == nil {
 			return nil, reconcile.NewTerminalError(string(sops.Unavailable), "%s: the file is encrypted with SOPS, but this controller does not support decryption", f.name)
 		}
 		var err error
-		if data, err = s.Decrypt(ctx, sops.Request{Name: f.name, Data: f.data, Format: sops.JSON, Secret: keys.data}); err != nil {
+		if data, err = s.Decrypt(ctx, sops.Request{Name: f.name, Data: f.data, Format: sops.JSON, Secret: keys.Data}); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	if encryptedPaths, err := state.EncryptedPointers(data); err == nil && len(encryptedPaths) > 0 {
-		return nil, reconcile.NewTerminalError(InvalidStateReason, "%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again", f.name, joinLimited(encryptedPaths, 5))
+		return nil, reconcile.NewTerminalError(InvalidStateReason, "%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again", f.name, reconcile.JoinNames(encryptedPaths))
 	}
 	return state.Parse(f.name, data)
-}
-
-// joinLimited joins the first n items, and counts the others.
-func joinLimited(items []string, n int) string {
-	if len(items) <= n {
-		return strings.Join(items, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(items[:n], ", "), len(items)-n)
 }

@@ -15,13 +15,13 @@ func TestRemovedEntriesAreNotRestoredAfterFault(t *testing.T) {
 	opts := planOptions{hash: hashForTest}
 	ksctl := destination{namespace: "ksctl"}
 	want := desired{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
-	wrong := newRow(cluster(t, strings.Replace(document("demo", "a"), `"civo"`, `"cvio"`, 1)), record{})
+	wrong := newRow(cluster(t, strings.Replace(document("demo", "a"), `"civo"`, `"cvio"`, 1)), v1alpha1.ImportedCluster{})
 	wrong.Action = v1alpha1.StateInvalid
 	for name, fault := range map[string]desired{
-		"unreadable file":              {problems: []problem{{"X", "a.json: no answer of the key service", false}}},
+		"unreadable file":              {problems: []*reconcile.StepError{transient("X", "a.json: no answer of the key service")}},
 		"invalid document":             {invalid: []v1alpha1.ImportedCluster{wrong}},
-		"unreadable file and document": {invalid: []v1alpha1.ImportedCluster{wrong}, problems: []problem{{"X", "b.json: bad", true}}},
-		"only credentials, and a file": {credentials: want.credentials, problems: []problem{{"X", "a.json: bad", true}}},
+		"unreadable file and document": {invalid: []v1alpha1.ImportedCluster{wrong}, problems: []*reconcile.StepError{terminal("X", "b.json: bad")}},
+		"only credentials, and a file": {credentials: want.credentials, problems: []*reconcile.StepError{terminal("X", "a.json: bad")}},
 	} {
 		// The removal is recorded before the fault, or happens during the fault.
 		for _, meanwhile := range []bool{false, true} {
@@ -66,12 +66,12 @@ func TestUnreadCredentialsKeepTheirRows(t *testing.T) {
 	line := v1alpha1.ImportedCredentials{Cloud: "civo", Action: v1alpha1.StateInSync, Ready: true, Written: "x", Ours: true}
 	status := v1alpha1.ImportStateStatus{Credentials: []v1alpha1.ImportedCredentials{line}}
 	for name, want := range map[string]desired{
-		"invalid file":     {problems: []problem{{"X", "a.json: bad", true}}},
+		"invalid file":     {problems: []*reconcile.StepError{terminal("X", "a.json: bad")}},
 		"invalid document": {invalid: []v1alpha1.ImportedCluster{{Key: demo}}},
 		"no fault":         {},
 	} {
 		p := newPlan(want, statestore.Contents{HasStates: true}, status, planOptions{hash: hashForTest, skipCredentials: true})
-		if len(p.credentials) != 1 || p.credentials[0] != line {
+		if len(p.credentials) != 1 || p.credentials[0] != credentialRows(status.Credentials)[0] {
 			t.Errorf("%s: got %+v", name, p.credentials)
 		}
 	}
@@ -88,11 +88,11 @@ func TestSkippedCredentialsDoNotBlockImport(t *testing.T) {
 		if _, ok := p.outcome(want, destination{namespace: "ksctl"}, "r", false).(reconcile.Done); !ok || len(p.credentials) > 0 {
 			t.Errorf("%s: got %+v", action, p.credentials)
 		}
-		want.problems = []problem{{"X", "b.json: bad", true}}
+		want.problems = []*reconcile.StepError{terminal("X", "b.json: bad")}
 		p = newPlan(want, statestore.Contents{}, status, opts)
 		p.announce(opts)
 		p.markWritten()
-		if got := p.credentials; len(got) != 1 || got[0] != status.Credentials[0] || p.clusters[0].Action != v1alpha1.StateInSync {
+		if got := p.credentials; len(got) != 1 || got[0] != credentialRows(status.Credentials)[0] || p.clusters[0].Action != v1alpha1.StateInSync {
 			t.Errorf("%s: got %+v", action, got)
 		}
 	}
@@ -101,7 +101,7 @@ func TestSkippedCredentialsDoNotBlockImport(t *testing.T) {
 // A store is deleted and restored while a file is not readable.
 func TestRestoredEntriesAreNotReportedAsRemoved(t *testing.T) {
 	opts := planOptions{hash: hashForTest}
-	fault := desired{problems: []problem{{"X", "a.json: bad", true}}}
+	fault := desired{problems: []*reconcile.StepError{terminal("X", "a.json: bad")}}
 	p := newPlan(desired{clusters: []*state.Cluster{cluster(t, document("demo", "a"))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}, statestore.Contents{}, v1alpha1.ImportStateStatus{}, opts)
 	p.announce(opts)
 	full := statestore.Contents{States: p.states, Credentials: p.secrets, HasStates: true, HasCredentials: true}
@@ -119,7 +119,7 @@ func TestRestoredEntriesAreNotReportedAsRemoved(t *testing.T) {
 			t.Fatalf("got %s, want %s", got, c.want)
 		}
 		state, secret := p.clusters[0], p.credentials[0]
-		if says := actionMessage(c.want); state.Message != says || secret.Message != says || state.Ready != c.ready || secret.Ready != c.ready {
+		if says := actionMessages[c.want]; state.Message != says || secret.Message != says || state.Ready != c.ready || secret.Ready != c.ready {
 			t.Errorf("got %+v and %+v", state, secret)
 		}
 	}

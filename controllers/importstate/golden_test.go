@@ -69,9 +69,9 @@ func TestGoldenStatus(t *testing.T) {
 
 func TestGoldenStatusWithAgent(t *testing.T) {
 	s := &Steps{SecretKey: []byte("key")}
-	want, opts, dest := goldenDesired(t), planOptions{overwrite: true, hash: s.hash}, destination{agent: "agent.example.com:443"}
+	want, opts, dest := goldenDesired(t), planOptions{agent: true, overwrite: true, hash: s.hash}, destination{agent: "agent.example.com:443"}
 	var status v1alpha1.ImportStateStatus
-	p := newAgentPlan(want, v1alpha1.ImportStateStatus{}, opts)
+	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, opts)
 	p.announce(opts)
 	p.report(&status, dest)
 	golden.JSON(t, "status-sending.json", maskMessages(&status))
@@ -81,11 +81,11 @@ func TestGoldenStatusWithAgent(t *testing.T) {
 		}
 	}
 	for i := range p.credentials {
-		confirmCredentialsRow(&p.credentials[i], v1alpha1.StateSent)
+		confirmRow(&p.credentials[i], v1alpha1.StateSent)
 	}
 	p.report(&status, dest)
 	golden.JSON(t, "status-sent.json", maskMessages(&status))
-	if again := newAgentPlan(want, status, opts); len(again.states)+len(again.secrets) > 0 {
+	if again := newPlan(want, statestore.Contents{}, status, opts); len(again.states)+len(again.secrets) > 0 {
 		t.Errorf("entries are sent again: %s", actions(again))
 	}
 }
@@ -124,7 +124,7 @@ func TestGoldenNames(t *testing.T) {
 	names := []string{CreatedByAnnotation, objectName(id.Name),
 		objectName(id.Cloud + "-" + id.Type + "-" + id.Name + "-" + id.Region)}
 	for _, x := range []state.ID{id, long} {
-		names = append(names, newRow(&state.Cluster{ID: x}, record{}).Key)
+		names = append(names, newRow(&state.Cluster{ID: x}, v1alpha1.ImportedCluster{}).Key)
 	}
 	golden.Equal(t, "names.txt", []byte(strings.Join(names, "\n")+"\n"))
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/sops"
@@ -65,15 +64,9 @@ func (p destination) String() string {
 	return "the ksctl store in namespace " + p.namespace
 }
 
-// problem is the reason why a file is not imported.
-type problem struct {
-	reason, message string
-	// terminal is true if a retry cannot succeed.
-	terminal bool
-}
-
-// problemOf converts an error about one file to a problem.
-func problemOf(err error) problem {
+// problemOf classifies an error about one file: the reason why it is not imported.
+func problemOf(err error) *reconcile.StepError {
+	out := &reconcile.StepError{Reason: fluxmeta.ReconciliationFailedReason, Class: reconcile.TransientClass, Err: err}
 	var (
 		step   *reconcile.StepError
 		cipher *sops.Error
@@ -81,43 +74,29 @@ func problemOf(err error) problem {
 	)
 	switch {
 	case errors.As(err, &step):
-		return problem{step.Reason, err.Error(), step.Class == reconcile.TerminalClass}
+		out.Reason, out.Class = step.Reason, step.Class
 	case errors.As(err, &cipher):
-		return problem{string(cipher.Reason), err.Error(), cipher.Terminal()}
+		out.Reason = string(cipher.Reason)
+		if cipher.Terminal() {
+			out.Class = reconcile.TerminalClass
+		}
 	case errors.As(err, &parse):
-		return problem{InvalidStateReason, err.Error(), true}
+		out.Reason, out.Class = InvalidStateReason, reconcile.TerminalClass
 	}
-	return problem{fluxmeta.ReconciliationFailedReason, err.Error(), false}
-}
-
-// failureOutcome returns the outcome of an error that blocks the whole import.
-func failureOutcome(err error, revision string) reconcile.Outcome {
-	var step *reconcile.StepError
-	var sopsErr *sops.Error
-	if !errors.As(err, &step) && !errors.As(err, &sopsErr) {
-		return content.RenderOutcome(err, revision) // an error of fetching the source
-	}
-	return problemOf(err).outcome(revision)
-}
-
-func (p problem) outcome(revision string) reconcile.Outcome {
-	if p.terminal {
-		return reconcile.Stalled{Err: errors.New(p.message), Reason: p.reason, Revision: revision}
-	}
-	return reconcile.Retry{Err: errors.New(p.message), Reason: p.reason, Revision: revision}
+	return out
 }
 
 // outcome returns the outcome of an import after its plan was executed as far as possible. Errors
 // take precedence over success.
 func (p *importPlan) outcome(want desired, dest destination, revision string, dryRun bool) reconcile.Outcome {
 	if len(want.problems) > 0 {
-		first := slices.MinFunc(want.problems, func(a, b problem) int { return cmp.Compare(retryRank(a.terminal), retryRank(b.terminal)) })
+		// A retry comes first, because it repeats the whole import.
+		first := slices.MaxFunc(want.problems, func(a, b *reconcile.StepError) int { return cmp.Compare(a.Class, b.Class) })
 		var messages []string
 		for _, fileProblem := range want.problems {
-			messages = append(messages, fileProblem.message)
+			messages = append(messages, fileProblem.Error())
 		}
-		first.message = statestore.JoinMessages(messages)
-		return first.outcome(revision)
+		return reconcile.OutcomeOf(&reconcile.StepError{Reason: first.Reason, Class: first.Class, Err: errors.New(statestore.JoinMessages(messages))}, revision)
 	}
 	// Report every invalid state, also one without a row because another file has a valid state
 	// with the same key.
@@ -147,13 +126,6 @@ func (p *importPlan) outcome(want desired, dest destination, revision string, dr
 	return reconcile.Done{Message: p.doneMessage(dest), Revision: revision}
 }
 
-func retryRank(terminal bool) int {
-	if terminal {
-		return 1
-	}
-	return 0 // first, because a retry repeats the whole import
-}
-
 // messagesOf returns the messages of the entries with an action.
 func (p *importPlan) messagesOf(action v1alpha1.StateAction) (out []string) {
 	for _, c := range p.clusters {
@@ -163,7 +135,7 @@ func (p *importPlan) messagesOf(action v1alpha1.StateAction) (out []string) {
 	}
 	for _, c := range p.credentials {
 		if c.Action == action {
-			out = append(out, "credentials of "+c.Cloud+": "+c.Message)
+			out = append(out, "credentials of "+c.Key+": "+c.Message)
 		}
 	}
 	return out
@@ -171,17 +143,15 @@ func (p *importPlan) messagesOf(action v1alpha1.StateAction) (out []string) {
 
 // count returns the number of entries with one of the actions.
 func (p *importPlan) count(actions ...v1alpha1.StateAction) (clusters, credentials int) {
-	for _, c := range p.clusters {
-		if slices.Contains(actions, c.Action) {
-			clusters++
+	count := func(rows []v1alpha1.ImportedCluster) (n int) {
+		for _, row := range rows {
+			if slices.Contains(actions, row.Action) {
+				n++
+			}
 		}
+		return n
 	}
-	for _, c := range p.credentials {
-		if slices.Contains(actions, c.Action) {
-			credentials++
-		}
-	}
-	return clusters, credentials
+	return count(p.clusters), count(p.credentials)
 }
 
 // doneMessage returns the message of a successful import. It depends only on the rows of the
@@ -191,14 +161,16 @@ func (p *importPlan) doneMessage(dest destination) string {
 	if dest.agent != "" {
 		out = statestore.CountSummary(p.count(v1alpha1.StateSent)) + " sent to " + dest.String()
 	}
-	if n, m := p.count(v1alpha1.StateChangedSince); n+m > 0 {
-		out += "; changed in the store since the import: " + statestore.CountSummary(n, m)
-	}
-	if n, m := p.count(v1alpha1.StateRemovedSince); n+m > 0 {
-		out += "; removed from the store since the import: " + statestore.CountSummary(n, m)
-	}
-	if n, m := p.count(v1alpha1.StateLeft); n+m > 0 {
-		out += "; no longer in the source: " + statestore.CountSummary(n, m)
+	for _, others := range []struct {
+		action v1alpha1.StateAction
+		text   string
+	}{
+		{v1alpha1.StateChangedSince, "changed in the store since the import"}, {v1alpha1.StateRemovedSince, "removed from the store since the import"},
+		{v1alpha1.StateLeft, "no longer in the source"},
+	} {
+		if n, m := p.count(others.action); n+m > 0 {
+			out += "; " + others.text + ": " + statestore.CountSummary(n, m)
+		}
 	}
 	return out + p.sizeWarning()
 }

@@ -2,11 +2,11 @@ package importstate
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/statestore"
 	"github.com/ksctl/gitops/stacks/state"
 )
@@ -18,7 +18,7 @@ type desired struct {
 	// invalid are the clusters whose state ksctl could not use, with the reason in their message.
 	invalid []v1alpha1.ImportedCluster
 	// problems are the files that could not be read at all.
-	problems []problem
+	problems []*reconcile.StepError
 }
 
 // complete reports whether the whole content of the source is known. An invalid document may be one
@@ -28,6 +28,8 @@ func (w *desired) complete() bool { return len(w.problems)+len(w.invalid) == 0 }
 // planOptions are the options of a plan.
 type planOptions struct {
 	overwrite, dryRun bool
+	// agent is true if the entries are sent to an agent, whose store cannot be read.
+	agent bool
 	// resend sends entries to an agent even if they were sent before.
 	resend bool
 	// skipCredentials is true if the credentials of the store were not read, so that they are
@@ -37,10 +39,11 @@ type planOptions struct {
 	hash func(data []byte) string
 }
 
-// plan has the action for each entry, and the values to write.
+// importPlan has the action for each entry, and the values to write.
 type importPlan struct {
-	clusters    []v1alpha1.ImportedCluster
-	credentials []v1alpha1.ImportedCredentials
+	// clusters and credentials are the rows of the status. Those of credentials have the same form
+	// as those of clusters, with the cloud as their key.
+	clusters, credentials []v1alpha1.ImportedCluster
 	// states and secrets are the values to write, by key.
 	states, secrets map[string][]byte
 	// bytes is the size of the states in the store after the write.
@@ -53,56 +56,77 @@ type importPlan struct {
 // mongoDBMessage explains why a state is not imported.
 const mongoDBMessage = "exported from a MongoDB, which still contains the state"
 
-// newPlan decides the action for each entry of the store, from the desired content, the current
-// content and what was written before.
+// newPlan decides the action for each entry, from the desired content, the current content of the
+// store and what was written before. The content of an agent's store is unknown: have is empty.
 func newPlan(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) importPlan {
 	p := importPlan{states: map[string][]byte{}, secrets: map[string][]byte{}}
-	lastRows := map[string]v1alpha1.ImportedCluster{}
-	for _, row := range before.Clusters {
-		lastRows[row.Key] = row
+	if opts.agent {
+		have.States = map[string][]byte{} // gets what the agent's store has, or will have
 	}
+	lastRows := rowsByKey(before.Clusters)
 	for _, c := range want.clusters {
 		key := c.ID.Key()
-		e := entry{want: c.JSON(), have: have.States[key], storeExists: have.HasStates, record: recordOf(lastRows[key])}
+		e := entry{ImportedCluster: newRow(c, lastRows[key]), want: c.JSON(), have: have.States[key], storeExists: have.HasStates}
 		e.confirmWrite(opts)
-		row := newRow(c, e.record)
-		row.Cluster = lastRows[key].Cluster
 		switch {
 		case have.External:
-			row.Action, row.Message = v1alpha1.StateExternal, "ksctl stores its states in a MongoDB: import the state there"
+			e.Action, e.Message = v1alpha1.StateExternal, "ksctl stores its states in a MongoDB: import the state there"
 		case c.External:
-			row.Action, row.Message = v1alpha1.StateExternal, mongoDBMessage
+			e.Action, e.Message = v1alpha1.StateExternal, mongoDBMessage
 		default:
-			row.Action = e.decide(opts)
-			row.Message, row.Ready = actionMessage(row.Action), settled(row.Action)
+			e.plan(p.states, opts)
+			if opts.agent {
+				have.States[key] = e.want
+			}
 		}
-		if row.Action == v1alpha1.StateInSync {
-			row.Written, row.Writing = opts.hash(e.want), ""
-		}
-		if writes(row.Action) {
-			p.states[row.Key] = e.want
-		}
-		p.clusters = append(p.clusters, row)
+		p.clusters = append(p.clusters, e.ImportedCluster)
 	}
 	for _, row := range want.invalid {
 		last := lastRows[row.Key]
 		row.Written, row.Ours, row.Writing, row.Cluster = last.Written, last.Ours, last.Writing, last.Cluster
 		p.clusters = append(p.clusters, row)
 	}
-	p.addRemovedFromSource(want, have, before, opts)
-	p.addCredentials(want, have, before, opts)
-	p.checkSize(have)
-	p.clusters = sortUnique(p.clusters)
-	slices.SortFunc(p.credentials, func(a, b v1alpha1.ImportedCredentials) int { return cmp.Compare(a.Cloud, b.Cloud) })
+	p.clusters = addRemovedFromSource(p.clusters, before.Clusters, have.States, want, false, opts)
+	lastCredentials := credentialRows(before.Credentials)
+	lastRows = rowsByKey(lastCredentials)
+	for _, c := range want.credentials {
+		last := lastRows[c.Cloud]
+		e := entry{ImportedCluster: v1alpha1.ImportedCluster{Key: c.Cloud, Written: last.Written, Ours: last.Ours, Writing: last.Writing},
+			want: c.JSON(), have: have.Credentials[c.Cloud], storeExists: have.HasCredentials}
+		e.confirmWrite(opts)
+		e.plan(p.secrets, opts)
+		p.credentials = append(p.credentials, e.ImportedCluster)
+	}
+	p.credentials = addRemovedFromSource(p.credentials, lastCredentials, have.Credentials, want, opts.skipCredentials, opts)
+	p.checkSize(have.States)
+	p.clusters, p.credentials = sortUnique(p.clusters), sortUnique(p.credentials)
 	return p
 }
 
-// newRow returns the row of a cluster in the status. The identity of an invalid state is untrusted.
-func newRow(c *state.Cluster, r record) v1alpha1.ImportedCluster {
+func rowsByKey(rows []v1alpha1.ImportedCluster) map[string]v1alpha1.ImportedCluster {
+	out := map[string]v1alpha1.ImportedCluster{}
+	for _, row := range rows {
+		out[row.Key] = row
+	}
+	return out
+}
+
+// credentialRows returns rows of credentials in the form of those of clusters.
+func credentialRows(rows []v1alpha1.ImportedCredentials) (out []v1alpha1.ImportedCluster) {
+	for _, row := range rows {
+		out = append(out, v1alpha1.ImportedCluster{Key: row.Cloud, Action: row.Action, Ready: row.Ready, Message: row.Message,
+			Written: row.Written, Ours: row.Ours, Writing: row.Writing})
+	}
+	return out
+}
+
+// newRow returns the row of a cluster in the status, with what the last row of the cluster
+// remembers. The identity of an invalid state is untrusted.
+func newRow(c *state.Cluster, last v1alpha1.ImportedCluster) v1alpha1.ImportedCluster {
 	// The limits exceed those of valid keys, so that a shortened key never equals a valid one.
 	id := state.ID{Cloud: sanitizeName(c.ID.Cloud, 16), Type: sanitizeName(c.ID.Type, 16), Name: sanitizeName(c.ID.Name, 64), Region: sanitizeName(c.ID.Region, 65)}
 	return v1alpha1.ImportedCluster{Key: id.Key(), Name: id.Name, Cloud: id.Cloud, Region: id.Region, Type: id.Type,
-		Dialect: string(c.Dialect), Written: r.written, Ours: r.ours, Writing: r.writing}
+		Dialect: string(c.Dialect), Cluster: last.Cluster, Written: last.Written, Ours: last.Ours, Writing: last.Writing}
 }
 
 // sanitizeName shortens a name, and replaces characters that take several bytes in JSON: a status
@@ -118,151 +142,90 @@ func sortUnique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
 	return slices.CompactFunc(rows, func(a, b v1alpha1.ImportedCluster) bool { return a.Key == b.Key })
 }
 
-// addRemovedFromSource keeps the rows of clusters that were written before and are no longer in the
+// addRemovedFromSource adds the rows of entries that were written before and are no longer in the
 // source: they stay in the store, and the deletion of the ImportState can remove them. If a file is
-// not readable, its clusters are unknown and their rows stay as they were, except that they record
+// not readable, its entries are unknown and their rows stay as they were, except that they record
 // removals from the store: what ksctl has removed since must not be written again when the file is
 // readable.
-func (p *importPlan) addRemovedFromSource(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
-	for _, row := range before.Clusters {
-		known := slices.ContainsFunc(p.clusters, func(c v1alpha1.ImportedCluster) bool { return c.Key == row.Key })
-		if known || recordOf(row) == (record{}) || len(p.clusters) >= maxClusters {
+//
+// stored are the values in the store. If they were not read, the rows stay as they were, except
+// those that are not ready: an error must not remain for entries that are no longer imported.
+func addRemovedFromSource(rows, before []v1alpha1.ImportedCluster, stored map[string][]byte, want desired, unread bool, opts planOptions) []v1alpha1.ImportedCluster {
+	for _, row := range before {
+		known := slices.ContainsFunc(rows, func(r v1alpha1.ImportedCluster) bool { return r.Key == row.Key })
+		wasWritten := row.Written != "" || row.Writing != "" || row.Ours
+		if known || !wasWritten || len(rows) >= maxClusters {
 			continue
 		}
-		inStore := have.States[row.Key] != nil
-		if !inStore && want.complete() {
-			continue
-		}
-		switch {
-		case !inStore && row.Ready:
-			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, actionMessage(v1alpha1.StateRemovedSince)
-		case inStore && len(want.problems) == 0:
-			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, actionMessage(v1alpha1.StateLeft)
-		case inStore && row.Action == v1alpha1.StateRemovedSince:
-			row.Action = recordOf(row).restored(have.States[row.Key], opts)
-			row.Message, row.Ready = actionMessage(row.Action), true
-		}
-		p.clusters = append(p.clusters, row)
-	}
-}
-
-// addRemovedCredentials keeps rows of credentials as addRemovedFromSource does those of clusters.
-// If the credentials of the store were not read, it keeps their rows, except those that are not
-// ready: an error must not remain for credentials that are no longer imported.
-func (p *importPlan) addRemovedCredentials(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
-	for _, row := range before.Credentials {
-		last := record{row.Written, row.Writing, row.Ours}
-		wanted := slices.ContainsFunc(p.credentials, func(c v1alpha1.ImportedCredentials) bool { return c.Cloud == row.Cloud })
-		inStore := have.Credentials[row.Cloud] != nil
-		keep := inStore || opts.skipCredentials && row.Ready || !want.complete()
-		if wanted || last == (record{}) || !keep {
+		inStore := opts.agent || stored[row.Key] != nil
+		if !inStore && want.complete() && (!unread || !row.Ready) {
 			continue
 		}
 		switch {
-		case opts.skipCredentials:
+		case unread:
 		case !inStore && row.Ready:
-			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, actionMessage(v1alpha1.StateRemovedSince)
+			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, opts.message(v1alpha1.StateRemovedSince)
 		case inStore && len(want.problems) == 0:
-			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, actionMessage(v1alpha1.StateLeft)
+			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, opts.message(v1alpha1.StateLeft)
 		case inStore && row.Action == v1alpha1.StateRemovedSince:
-			row.Action = last.restored(have.Credentials[row.Cloud], opts)
-			row.Message, row.Ready = actionMessage(row.Action), true
+			row.Action = v1alpha1.StateChangedSince
+			if h := opts.hash(stored[row.Key]); h == row.Written || h == row.Writing {
+				row.Action = v1alpha1.StateInSync
+			}
+			row.Message, row.Ready = opts.message(row.Action), true
 		}
-		p.credentials = append(p.credentials, row)
+		rows = append(rows, row)
 	}
-}
-
-// addCredentials decides the action for the credentials of each cloud.
-func (p *importPlan) addCredentials(want desired, have statestore.Contents, before v1alpha1.ImportStateStatus, opts planOptions) {
-	records := map[string]record{}
-	for _, row := range before.Credentials {
-		records[row.Cloud] = record{row.Written, row.Writing, row.Ours}
-	}
-	for _, c := range want.credentials {
-		e := entry{want: c.JSON(), have: have.Credentials[c.Cloud], storeExists: have.HasCredentials, record: records[c.Cloud]}
-		e.confirmWrite(opts)
-		row := v1alpha1.ImportedCredentials{Cloud: c.Cloud, Action: e.decide(opts), Written: e.written, Ours: e.ours, Writing: e.writing}
-		row.Message, row.Ready = actionMessage(row.Action), settled(row.Action)
-		if row.Action == v1alpha1.StateInSync {
-			row.Written, row.Writing = opts.hash(e.want), ""
-		}
-		if writes(row.Action) {
-			p.secrets[c.Cloud] = e.want
-		}
-		p.credentials = append(p.credentials, row)
-	}
-	p.addRemovedCredentials(want, have, before, opts)
+	return rows
 }
 
 // checkSize drops all writes if the states do not fit into the store: a partial import would leave
 // no space for the states that ksctl itself writes.
-func (p *importPlan) checkSize(have statestore.Contents) {
-	after := maps.Clone(have.States)
-	if after == nil {
-		after = map[string][]byte{}
-	}
+func (p *importPlan) checkSize(stored map[string][]byte) {
+	after := map[string][]byte{}
+	maps.Copy(after, stored)
 	maps.Copy(after, p.states)
 	if p.sizeErr = state.CheckStoreSize(after); p.sizeErr != nil {
-		p.states, p.secrets, after = nil, nil, have.States
-		for i := range p.clusters {
-			if row := &p.clusters[i]; writes(row.Action) {
-				row.Action, row.Message = v1alpha1.StateFull, actionMessage(v1alpha1.StateFull)
-			}
-		}
-		for i := range p.credentials {
-			if row := &p.credentials[i]; writes(row.Action) {
-				row.Action, row.Message = v1alpha1.StateFull, actionMessage(v1alpha1.StateFull)
+		p.states, p.secrets, after = nil, nil, stored
+		for _, rows := range [][]v1alpha1.ImportedCluster{p.clusters, p.credentials} {
+			for i := range rows {
+				if row := &rows[i]; writes(row.Action) {
+					row.Action, row.Message = v1alpha1.StateFull, actionMessages[v1alpha1.StateFull]
+				}
 			}
 		}
 	}
 	p.bytes = state.TotalSize(after)
 }
 
+// eachWrite calls f for the row of each entry to write, with its value. It skips rows that are kept
+// from an earlier reconcile.
+func (p *importPlan) eachWrite(f func(row *v1alpha1.ImportedCluster, data []byte)) {
+	each := func(rows []v1alpha1.ImportedCluster, values map[string][]byte) {
+		for i := range rows {
+			if data, ok := values[rows[i].Key]; ok {
+				f(&rows[i], data)
+			}
+		}
+	}
+	each(p.clusters, p.states)
+	each(p.credentials, p.secrets)
+}
+
 // announce marks the entries to write, so that the next reconcile can tell what a reconcile wrote
-// that ended before it updated the status. It skips rows that are kept from an earlier reconcile.
+// that ended before it updated the status.
 func (p *importPlan) announce(opts planOptions) {
-	for i := range p.clusters {
-		row := &p.clusters[i]
-		if data, ok := p.states[row.Key]; ok {
-			row.Writing = opts.hash(data)
-		}
-	}
-	for i := range p.credentials {
-		row := &p.credentials[i]
-		if data, ok := p.secrets[row.Cloud]; ok {
-			row.Writing = opts.hash(data)
-		}
-	}
+	p.eachWrite(func(row *v1alpha1.ImportedCluster, data []byte) { row.Writing = opts.hash(data) })
 }
 
 // markWritten marks all entries of the plan as written. It returns a summary for an event.
 func (p *importPlan) markWritten() (summary string) {
-	n := 0
-	for i := range p.clusters {
-		row := &p.clusters[i]
-		if _, ok := p.states[row.Key]; ok {
-			confirmRow(row, v1alpha1.StateInSync)
-			n++
-		}
-	}
-	m := 0
-	for i := range p.credentials {
-		row := &p.credentials[i]
-		if _, ok := p.secrets[row.Cloud]; ok {
-			confirmCredentialsRow(row, v1alpha1.StateInSync)
-			m++
-		}
-	}
-	return fmt.Sprintf("wrote %s", statestore.CountSummary(n, m))
+	p.eachWrite(func(row *v1alpha1.ImportedCluster, _ []byte) { confirmRow(row, v1alpha1.StateInSync) })
+	return "wrote " + statestore.CountSummary(len(p.states), len(p.secrets))
 }
 
 // confirmRow marks the pending value of a row as written.
 func confirmRow(row *v1alpha1.ImportedCluster, action v1alpha1.StateAction) {
-	row.Action, row.Message, row.Ready = action, "", true
-	row.Written, row.Writing, row.Ours = row.Writing, "", true
-}
-
-func confirmCredentialsRow(row *v1alpha1.ImportedCredentials, action v1alpha1.StateAction) {
 	row.Action, row.Message, row.Ready = action, "", true
 	row.Written, row.Writing, row.Ours = row.Writing, "", true
 }

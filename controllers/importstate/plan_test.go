@@ -3,6 +3,7 @@ package importstate
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,14 @@ func credentials(t *testing.T, cloud, content string) *state.Credentials {
 	return c
 }
 
+func terminal(reason, message string) *reconcile.StepError {
+	return &reconcile.StepError{Reason: reason, Class: reconcile.TerminalClass, Err: errors.New(message)}
+}
+
+func transient(reason, message string) *reconcile.StepError {
+	return &reconcile.StepError{Reason: reason, Class: reconcile.TransientClass, Err: errors.New(message)}
+}
+
 const demo = "civo.ha.demo.LON1"
 
 func TestDecide(t *testing.T) {
@@ -81,7 +90,7 @@ func TestDecide(t *testing.T) {
 			}
 			return hashForTest([]byte(doc))
 		}
-		e := entry{want: []byte(test.want), storeExists: !test.lost, record: record{written: hash(test.written), writing: hash(test.writing)}}
+		e := entry{want: []byte(test.want), storeExists: !test.lost, ImportedCluster: v1alpha1.ImportedCluster{Written: hash(test.written), Writing: hash(test.writing)}}
 		if test.have != "" {
 			e.have = []byte(test.have)
 		}
@@ -100,7 +109,7 @@ func actions(p importPlan) string {
 		out = append(out, fmt.Sprintf("%s=%s", c.Key, c.Action))
 	}
 	for _, c := range p.credentials {
-		out = append(out, fmt.Sprintf("%s=%s", c.Cloud, c.Action))
+		out = append(out, fmt.Sprintf("%s=%s", c.Key, c.Action))
 	}
 	return strings.Join(out, " ")
 }
@@ -125,7 +134,7 @@ func TestPlanWritesOnceAndKeepsRemovedEntries(t *testing.T) {
 	if got := actions(again); got != "civo.ha.demo.LON1=InSync civo.ha.next.LON1=InSync civo=InSync" || len(again.states)+len(again.secrets) != 0 {
 		t.Fatalf("again: %s", got)
 	}
-	if !slices.Equal(again.clusters, status.Clusters) || !slices.Equal(again.credentials, status.Credentials) {
+	if !slices.Equal(again.clusters, status.Clusters) || !slices.Equal(again.credentials, credentialRows(status.Credentials)) {
 		t.Errorf("the status changes: %+v, was %+v", again.clusters, status.Clusters)
 	}
 	// A state that the source loses stays in the store, is reported, and is removed with the
@@ -186,7 +195,7 @@ func TestPlanWarnsBeforeTheStoreIsFull(t *testing.T) {
 }
 
 func TestOutcomeJoinsProblemsOfFiles(t *testing.T) {
-	want := desired{problems: []problem{{"A", "a.json: bad", true}, {"B", "b.json: no answer", false}}}
+	want := desired{problems: []*reconcile.StepError{terminal("A", "a.json: bad"), transient("B", "b.json: no answer")}}
 	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
 	out, ok := p.outcome(want, destination{namespace: "ksctl"}, "r", false).(reconcile.Retry)
 	if !ok || out.Reason != "B" || out.Err.Error() != "a.json: bad; b.json: no answer" {
@@ -272,7 +281,7 @@ func TestCollector(t *testing.T) {
 		}
 	}
 	g := newCollector(state.Filter{})
-	g.problems = []problem{{"X", "y.json: unreadable", false}}
+	g.problems = []*reconcile.StepError{transient("X", "y.json: unreadable")}
 	g.add("x", file("x", nil, "civo"))
 	if w := g.desired(true); len(w.credentials) != 0 {
 		t.Error("credentials are imported although the clusters are unknown")

@@ -9,7 +9,6 @@ import (
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -29,16 +28,16 @@ type Setup struct {
 	// Discovery reports which kinds of sources the cluster serves.
 	Discovery             sourceref.Discovery
 	DefaultServiceAccount string
-	Options               controller.Options
+
+	queue reconcile.Queue
 }
 
 // Names of the field indexes of ImportStates.
 const (
-	bySource      = ".spec.sourceRef"
-	byAccount     = ".spec.serviceAccountName"
-	bySecret      = ".spec.decryption.secretRef"
-	byAgentSecret = ".spec.store.agent.secretRef"
-	byStore       = ".spec.store"
+	bySource  = ".spec.sourceRef"
+	byAccount = ".spec.serviceAccountName"
+	bySecret  = "secrets"
+	byStore   = ".spec.store"
 )
 
 var indexers = map[string]func(*v1alpha1.ImportState) []string{
@@ -47,24 +46,16 @@ var indexers = map[string]func(*v1alpha1.ImportState) []string{
 		if ref == nil {
 			return nil
 		}
-		namespace := ref.Namespace
-		if namespace == "" {
-			namespace = in.Namespace
-		}
-		return []string{reconcile.IndexValue(ref.Kind, namespace, ref.Name)}
+		return []string{reconcile.IndexValue(ref.Kind, cmp.Or(ref.Namespace, in.Namespace), ref.Name)}
 	},
-	bySecret: func(in *v1alpha1.ImportState) []string {
-		if in.Spec.Decryption == nil {
-			return nil
+	bySecret: func(in *v1alpha1.ImportState) (out []string) {
+		if d := in.Spec.Decryption; d != nil {
+			out = append(out, reconcile.IndexValue("Secret", in.Namespace, d.SecretRef.Name))
 		}
-		return []string{reconcile.IndexValue("Secret", in.Namespace, in.Spec.Decryption.SecretRef.Name)}
-	},
-	byAgentSecret: func(in *v1alpha1.ImportState) []string {
-		a := agentOf(&in.Spec)
-		if a == nil || a.SecretRef == nil {
-			return nil
+		if a := agentOf(&in.Spec); a != nil && a.SecretRef != nil {
+			out = append(out, reconcile.IndexValue("Secret", in.Namespace, a.SecretRef.Name))
 		}
-		return []string{reconcile.IndexValue("Secret", in.Namespace, a.SecretRef.Name)}
+		return out
 	},
 	byStore: func(in *v1alpha1.ImportState) []string {
 		if agentOf(&in.Spec) != nil {
@@ -83,30 +74,22 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &v1alpha1.ImportState{}, all); err != nil {
 		return err
 	}
-	w := &requestMapper{reader: mgr.GetClient(), selector: s.Reconciler.Selector}
 	var c controller.Controller
 	sources := sourceref.NewWatcher(s.Discovery, func(kind string, object client.Object) error {
-		eventHandler := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return w.find(ctx, client.MatchingFields{bySource: reconcile.IndexValue(kind, o.GetNamespace(), o.GetName())})
-		})
-		return c.Watch(source.Kind(mgr.GetCache(), object, eventHandler, predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
-	}, w.all)
+		return c.Watch(source.Kind(mgr.GetCache(), object, s.Reconciler.ByIndex(bySource, kind), predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
+	}, s.enqueueAll)
 	var err error
-	c, err = ctrl.NewControllerManagedBy(mgr).Named("importstate").
-		For(&v1alpha1.ImportState{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
-		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(w.secret)).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return w.find(ctx, client.MatchingFields{byAccount: reconcile.IndexValue("ServiceAccount", o.GetNamespace(), o.GetName())})
-		})).
-		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(w.configMap)).
+	c, err = s.Reconciler.NewBuilder(mgr).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
+		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(s.forConfigMap)).
 		WatchesMetadata(reconcile.PartialMetadata("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []crreconcile.Request {
 			if strings.HasSuffix(o.GetName(), "."+sourcev1.GroupVersion.Group) {
 				sources.DefinitionChanged()
 			}
 			return nil
 		})).
-		WatchesRawSource(source.Func(w.queue.Start)).
-		WithOptions(s.Options).
+		WatchesRawSource(source.Func(s.queue.Start)).
 		Build(s.Reconciler)
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", v1alpha1.ImportStateKind, err)
@@ -117,37 +100,25 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return mgr.Add(sources)
 }
 
-// requestMapper maps events to requests for the imports that they affect.
-type requestMapper struct {
-	reader   client.Reader
-	selector predicate.Predicate
-	queue    reconcile.Queue
-}
-
-func (w *requestMapper) find(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
-	return reconcile.RequestsFor(ctx, w.reader, &v1alpha1.ImportStateList{}, w.selector, opts...)
-}
-
-// secret returns requests for the imports that use a Secret for decryption or for an agent, or
+// forSecret returns requests for the imports that use a Secret for decryption or for an agent, or
 // whose store it is part of.
-func (w *requestMapper) secret(ctx context.Context, o client.Object) []crreconcile.Request {
+func (s *Setup) forSecret(ctx context.Context, o client.Object) []crreconcile.Request {
 	if name := o.GetName(); name == state.StoreSecret || name == state.ExternalStoreSecret {
-		return w.find(ctx, client.MatchingFields{byStore: o.GetNamespace()})
+		return s.Reconciler.Requests(ctx, client.MatchingFields{byStore: o.GetNamespace()})
 	}
-	name := reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())
-	return append(w.find(ctx, client.MatchingFields{bySecret: name}), w.find(ctx, client.MatchingFields{byAgentSecret: name})...)
+	return s.Reconciler.Requests(ctx, client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
 }
 
-// configMap returns requests for the imports into a store.
-func (w *requestMapper) configMap(ctx context.Context, o client.Object) []crreconcile.Request {
+// forConfigMap returns requests for the imports into a store.
+func (s *Setup) forConfigMap(ctx context.Context, o client.Object) []crreconcile.Request {
 	if o.GetName() != state.StoreConfigMap {
 		return nil
 	}
-	return w.find(ctx, client.MatchingFields{byStore: o.GetNamespace()})
+	return s.Reconciler.Requests(ctx, client.MatchingFields{byStore: o.GetNamespace()})
 }
 
-// all enqueues every import. It is called when the cluster serves other kinds of sources than
-// before.
-func (w *requestMapper) all(ctx context.Context) {
-	w.queue.Add(w.find(ctx)...)
+// enqueueAll enqueues every import. It is called when the cluster serves other kinds of sources
+// than before.
+func (s *Setup) enqueueAll(ctx context.Context) {
+	s.queue.Add(s.Reconciler.Requests(ctx)...)
 }

@@ -73,7 +73,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	}
 	want, err := s.loadDesired(ctx, obj, c, art)
 	if err != nil {
-		return failureOutcome(err, art.Revision)
+		return content.RenderOutcome(err, art.Revision)
 	}
 	if agentOf(&obj.Spec) != nil {
 		return s.importToAgent(ctx, req, want, c, art.Revision)
@@ -107,11 +107,7 @@ func (s *Steps) importToStore(ctx context.Context, req *reconcile.Request[*v1alp
 		if opts.dryRun {
 			return p.preview(&obj.Status, want, dest, revision)
 		}
-		p.report(&obj.Status, dest)
-		out := p.outcome(want, dest, revision, false)
-		if _, done := out.(reconcile.Done); done {
-			obj.Status.LastAppliedRevision = revision
-		}
+		out := p.finish(&obj.Status, want, dest, revision)
 		if err := s.createClusters(ctx, req, c); err != nil {
 			if _, done := out.(reconcile.Done); done {
 				retry := reconcile.Retry{Err: err, Revision: revision}
@@ -148,8 +144,22 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Import
 
 // report sets the rows and the destination in the status.
 func (p *importPlan) report(status *v1alpha1.ImportStateStatus, dest destination) {
-	status.Clusters, status.Credentials = p.clusters, p.credentials
+	status.Clusters, status.Credentials = p.clusters, nil
+	for _, row := range p.credentials {
+		status.Credentials = append(status.Credentials, v1alpha1.ImportedCredentials{Cloud: row.Key, Action: row.Action, Ready: row.Ready, Message: row.Message,
+			Written: row.Written, Ours: row.Ours, Writing: row.Writing})
+	}
 	status.Store, status.Agent = dest.namespace, dest.agent
+}
+
+// finish sets the status after the plan was executed, and returns the outcome.
+func (p *importPlan) finish(status *v1alpha1.ImportStateStatus, want desired, dest destination, revision string) reconcile.Outcome {
+	p.report(status, dest)
+	out := p.outcome(want, dest, revision, false)
+	if _, done := out.(reconcile.Done); done {
+		status.LastAppliedRevision = revision
+	}
+	return out
 }
 
 // preview returns the outcome of a dry run. KsctlClusters read the store in the status, and its
@@ -159,7 +169,7 @@ func (p *importPlan) preview(status *v1alpha1.ImportStateStatus, want desired, d
 	out := p.outcome(want, dest, revision, true)
 	last := destinationOf(status)
 	if last == dest || last == (destination{}) {
-		status.Clusters, status.Credentials = p.clusters, p.credentials
+		p.report(status, last)
 		return out
 	}
 	suffix := "; the status still describes " + last.String()
@@ -188,14 +198,14 @@ func previousStatus(status *v1alpha1.ImportStateStatus, dest destination) v1alph
 
 // warnDestinationChange emits an event about the entries that stay at the previous destination.
 func warnDestinationChange(req *reconcile.Request[*v1alpha1.ImportState], dest destination) {
-	last := destinationOf(&req.Object.Status)
-	switch {
-	case last == dest || req.Object.Spec.DryRun:
-	case last.agent != "":
-		req.Event(corev1.EventTypeWarning, "StateKept", "states that were sent to "+last.String()+" stay there and are no longer managed")
-	case last.namespace != "":
-		req.Event(corev1.EventTypeWarning, "StateKept", "states that were imported into "+last.String()+" stay there and are no longer managed")
+	last, verb := destinationOf(&req.Object.Status), "imported into "
+	if last == dest || last == (destination{}) || req.Object.Spec.DryRun {
+		return
 	}
+	if last.agent != "" {
+		verb = "sent to "
+	}
+	req.Event(corev1.EventTypeWarning, "StateKept", "states that were "+verb+last.String()+" stay there and are no longer managed")
 }
 
 // Finalize implements reconcile.Steps.
@@ -238,26 +248,22 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 // entriesToRemove returns the keys of the entries that the import wrote and that are unchanged, and
 // the keys of those that other clients have changed since.
 func entriesToRemove(status *v1alpha1.ImportStateStatus, have statestore.Contents, hash func([]byte) string) (states, credentials, kept []string) {
-	removable := func(key string, have []byte, r record) bool {
-		if have == nil || !r.ours && r.writing == "" {
-			return false
+	removable := func(rows []v1alpha1.ImportedCluster, stored map[string][]byte) (keys []string) {
+		for _, row := range rows {
+			data := stored[row.Key]
+			if data == nil || !row.Ours && row.Writing == "" {
+				continue
+			}
+			if h := hash(data); h != row.Writing && (h != row.Written || !row.Ours) {
+				kept = append(kept, row.Key)
+			} else {
+				keys = append(keys, row.Key)
+			}
 		}
-		if h := hash(have); h != r.writing && (h != r.written || !r.ours) {
-			kept = append(kept, key)
-			return false
-		}
-		return true
+		return keys
 	}
-	for _, row := range status.Clusters {
-		if removable(row.Key, have.States[row.Key], recordOf(row)) {
-			states = append(states, row.Key)
-		}
-	}
-	for _, row := range status.Credentials {
-		if removable(row.Cloud, have.Credentials[row.Cloud], record{row.Written, row.Writing, row.Ours}) {
-			credentials = append(credentials, row.Cloud)
-		}
-	}
+	states = removable(status.Clusters, have.States)
+	credentials = removable(credentialRows(status.Credentials), have.Credentials)
 	return states, credentials, kept
 }
 
@@ -276,6 +282,6 @@ func storeNamespace(spec *v1alpha1.ImportStateSpec) string {
 
 // clientFor returns a client with the permissions of the import's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ImportState) (*engine.Client, error) {
-	name := types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
-	return reconcile.AccountClient(ctx, s.Client, s.Target, name)
+	return reconcile.AccountClient(ctx, s.Client, s.Target,
+		types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)})
 }

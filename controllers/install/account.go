@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -18,8 +19,5 @@ func (s *Steps) clientFor(ctx context.Context, in *appsv1.KsctlInstall) (*engine
 // serviceAccountName returns the name of the service account that an install acts as. It is empty
 // if neither the install nor the controller configures one.
 func (s *Steps) serviceAccountName(in *appsv1.KsctlInstall) string {
-	if in.Spec.ServiceAccountName != "" {
-		return in.Spec.ServiceAccountName
-	}
-	return s.DefaultServiceAccount
+	return cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -62,12 +63,13 @@ func TestCheckChartDigestsRejectsChangedChart(t *testing.T) {
 			}
 			continue
 		}
-		changed, ok := errors.AsType[*ChartChangedError](err)
-		if !ok || changed.Installed != one || changed.Ref.Digest != two || !strings.Contains(err.Error(), c.want) {
+		changed, ok := errors.AsType[*reconcile.StepError](err)
+		if !ok || changed.Reason != ChartChangedReason || changed.Class != reconcile.TerminalClass ||
+			!strings.Contains(err.Error(), "now serves "+two+" for this version, but "+one+" is installed") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		advice := "pin the digest with helm.digest"
-		if ok && changed.Ref.DependencyOf != "" {
+		if c.was.Name == "main" { // the chart is a dependency
 			advice = "vendor it (helm dependency build) and commit it"
 		}
 		if ok && !strings.HasSuffix(strings.Split(err.Error(), " in the stack,")[0], advice) {

@@ -13,27 +13,15 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
-
-// ClusterValueError is returned if a value of valuesFrom with kind Cluster cannot be computed.
-type ClusterValueError struct {
-	Component, Path string
-	Err             error
-}
-
-func (e *ClusterValueError) Error() string {
-	return fmt.Sprintf("valuesFrom Cluster for component %q: %s: %v", e.Component, e.Path, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *ClusterValueError) Unwrap() error { return e.Err }
 
 // clusterValues returns the values that depend on the target cluster of an install, as YAML.
 func (s *Steps) clusterValues(ctx context.Context, in *appsv1.KsctlInstall, ref *appsv1.ValuesReference) ([]byte, error) {
 	clusterRef := in.Spec.ClusterRef
 	if clusterRef == nil {
-		return nil, &ClusterValueError{Component: ref.Component, Path: "set", Err: fmt.Errorf("spec.clusterRef is not set")}
+		return nil, reconcile.NewTerminalError(ClusterValuesReason, "valuesFrom Cluster for component %q: set: spec.clusterRef is not set", ref.Component)
 	}
 	var c clusterv1.KsctlCluster
 	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: cmp.Or(clusterRef.Namespace, in.Namespace), Name: clusterRef.Name}, &c, client.UnsafeDisableDeepCopy); err != nil {
@@ -58,7 +46,7 @@ func evaluateClusterValues(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReferenc
 			err = setPath(out, splitPath(set.Path), v)
 		}
 		if err != nil {
-			return nil, &ClusterValueError{Component: ref.Component, Path: set.Path, Err: err}
+			return nil, reconcile.NewTerminalError(ClusterValuesReason, "valuesFrom Cluster for component %q: %s: %w", ref.Component, set.Path, err)
 		}
 	}
 	return yaml.Marshal(out)
@@ -86,22 +74,20 @@ func splitPath(path string) []string {
 // setPath sets the value at a path of nested maps. It returns an error if the field, one of its
 // parents or one of its children is already set.
 func setPath(tree map[string]any, path []string, v any) error {
+	last := len(path) - 1
 	for i, key := range path {
-		if key == "" {
+		field, exists := tree[key]
+		next, nested := field.(map[string]any)
+		switch {
+		case key == "":
 			return fmt.Errorf("the path has an empty segment")
-		}
-		if i == len(path)-1 {
-			if _, exists := tree[key]; exists {
-				return fmt.Errorf("the field, or a nested field, is already set by another path")
-			}
-			tree[key] = v
-			return nil
-		}
-		next, ok := tree[key].(map[string]any)
-		if _, exists := tree[key]; exists && !ok {
+		case exists && i == last:
+			return fmt.Errorf("the field, or a nested field, is already set by another path")
+		case exists && !nested:
 			return fmt.Errorf("the field %s is already set by another path", strings.Join(path[:i+1], "."))
-		}
-		if !ok {
+		case i == last:
+			tree[key] = v
+		case !exists:
 			next = map[string]any{}
 			tree[key] = next
 		}

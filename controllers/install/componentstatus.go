@@ -3,6 +3,8 @@ package install
 import (
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -12,22 +14,17 @@ import (
 // componentStatuses returns the status of each planned component. While KsctlRemoves are in effect,
 // it has each rendered component instead, also those that are removed.
 func (o *owner) componentStatuses(in []plan.ComponentState) []appsv1.ComponentStatus {
-	states := map[string]plan.ComponentState{}
 	out := make([]appsv1.ComponentStatus, 0, len(in))
-	for _, c := range in {
-		states[c.Name] = c
-		if len(o.removalRequests) == 0 {
+	if len(o.removalRequests) == 0 {
+		for _, c := range in {
 			out = append(out, o.componentStatus(c))
 		}
+		return out
 	}
-	for i := range o.rendered.components {
-		rc := &o.rendered.components[i]
-		c, planned := states[rc.Name]
-		switch {
-		case len(o.removalRequests) == 0:
-		case planned:
-			out = append(out, o.componentStatus(c))
-		default:
+	for _, rc := range o.rendered.components {
+		if at := slices.IndexFunc(in, func(c plan.ComponentState) bool { return c.Name == rc.Name }); at >= 0 {
+			out = append(out, o.componentStatus(in[at]))
+		} else {
 			out = append(out, o.removedComponentStatus(o.componentStatus(plan.ComponentState{Name: rc.Name, Version: rc.Version})))
 		}
 	}
@@ -37,10 +34,9 @@ func (o *owner) componentStatuses(in []plan.ComponentState) []appsv1.ComponentSt
 // addRenderedComponents adds the rendered components that a status does not have yet. A status with
 // a revision then lists all components of that revision before the first object is applied.
 func addRenderedComponents(statuses []appsv1.ComponentStatus, rendered []stacks.RenderedComponent) []appsv1.ComponentStatus {
-	for i := range rendered {
-		name := rendered[i].Name
-		if !slices.ContainsFunc(statuses, func(c appsv1.ComponentStatus) bool { return c.Name == name }) {
-			statuses = append(statuses, appsv1.ComponentStatus{Name: name, Version: rendered[i].Version})
+	for _, rc := range rendered {
+		if !slices.ContainsFunc(statuses, func(c appsv1.ComponentStatus) bool { return c.Name == rc.Name }) {
+			statuses = append(statuses, appsv1.ComponentStatus{Name: rc.Name, Version: rc.Version})
 		}
 	}
 	return statuses
@@ -49,10 +45,15 @@ func addRenderedComponents(statuses []appsv1.ComponentStatus, rendered []stacks.
 func (o *owner) componentStatus(c plan.ComponentState) appsv1.ComponentStatus {
 	st := appsv1.ComponentStatus{Name: c.Name, Version: c.Version, Ready: c.Ready, Objects: int32(c.Objects),
 		Message: reconcile.Truncate(c.Message, maxComponentMessage)}
-	for i := range o.rendered.components {
-		if rc := &o.rendered.components[i]; rc.Name == c.Name {
+	for _, rc := range o.rendered.components {
+		if rc.Name == c.Name {
 			st.DependsOn = rc.DependsOn
-			st.Chart, st.ChartDependencies = chartStatus(rc)
+			if rc.Chart != nil {
+				st.Chart = ptr.To(chartStatus(rc.Chart))
+			}
+			for _, d := range rc.ChartDependencies {
+				st.ChartDependencies = append(st.ChartDependencies, chartStatus(&d))
+			}
 		}
 	}
 	return st

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
@@ -44,7 +45,8 @@ func TestDecryptionKeysAreReadWhenSecretChanges(t *testing.T) {
 	if err := r.cache.Delete(t.Context(), &corev1.Secret{ObjectMeta: meta("age", "")}); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	if _, err := keys(); !errors.As(err, new(*content.KeysNotFoundError)) {
+	_, err = keys()
+	if step, ok := errors.AsType[*reconcile.StepError](err); !ok || step.Reason != content.KeysNotFoundReason {
 		t.Errorf("with a deleted Secret: %v", err)
 	}
 }

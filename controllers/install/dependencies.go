@@ -26,11 +26,14 @@ import (
 
 // DependencyWatcher watches the objects that installs depend on.
 type DependencyWatcher interface {
-	// SetDependencies replaces the objects that an install depends on.
+	// SetDependencies replaces the objects that an install depends on. targets can have an object
+	// twice.
 	SetDependencies(user types.NamespacedName, targets []dependency.Object)
 	// Version returns the resourceVersion of an object. It is empty if the object does not exist.
 	// known is false while the watch has no result yet.
 	Version(t dependency.Object) (version string, known bool)
+	// Subscribe sets the function that is called for each install that depends on a changed object.
+	Subscribe(f func(install types.NamespacedName))
 }
 
 // readinessCheck identifies a check of an object that an install depends on. spec.dependsOn can
@@ -52,7 +55,7 @@ type readinessResult struct {
 func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Client) ([]string, error) {
 	in := o.req.Object
 	key := client.ObjectKeyFromObject(in)
-	path, err := s.dependencyPath(ctx, in, key, installDependencies)
+	path, err := s.dependencyPath(ctx, in, key, dependency.Installs)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +63,10 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		return nil, reconcile.NewTerminalError(DependencyCycleReason, "spec.dependsOn has a cycle: %s", strings.Join(path, " → "))
 	}
 	var unmet []string
-	var objects []dependency.Object
 	results := map[readinessCheck]readinessResult{}
 	for i := range in.Spec.DependsOn {
 		d := &in.Spec.DependsOn[i]
-		name := dependencyKey(in, d)
+		name := dependency.KeyOf(in, d)
 		if s.Content.Sources.NoCrossNamespace && name.Namespace != in.Namespace {
 			return nil, reconcile.NewTerminalError(string(sourceref.AccessDenied), "spec.dependsOn[%d]: namespace %s: cross-namespace references are not allowed (--no-cross-namespace-refs)", i, name.Namespace)
 		}
@@ -73,12 +75,7 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		if d.OfInstall() && d.ReadyExpr == "" {
 			reason, err = s.installNotReady(ctx, name)
 		} else {
-			reason, err = s.objectNotReady(ctx, o, c, d, name, func(q readinessCheck, v readinessResult) {
-				if !slices.Contains(objects, q.object) {
-					objects = append(objects, q.object)
-				}
-				results[q] = v
-			})
+			reason, err = s.objectNotReady(ctx, o, c, d, name, results)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("spec.dependsOn[%d]: %w", i, err)
@@ -88,16 +85,12 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		}
 	}
 	o.readiness = results
+	var objects []dependency.Object
+	for q := range results {
+		objects = append(objects, q.object)
+	}
 	s.Dependencies.SetDependencies(key, objects)
 	return unmet, nil
-}
-
-func dependencyKey(in *appsv1.KsctlInstall, d *appsv1.Dependency) types.NamespacedName {
-	ns := d.Namespace
-	if ns == "" {
-		ns = in.Namespace
-	}
-	return types.NamespacedName{Namespace: ns, Name: d.Name}
 }
 
 // installNotReady returns the reason why another install is not ready. It is empty if the install
@@ -111,20 +104,18 @@ func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) 
 	if err != nil {
 		return "", err
 	}
+	ready := readyCondition(&in)
 	switch {
 	case in.DeletionTimestamp != nil:
 		return fmt.Sprintf("KsctlInstall %s is being removed", name), nil
 	case isFullyRemoved(&in):
-		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name, reconcile.Truncate(readyMessage(&in), maxDependencyMessage)), nil
+		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name, reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
 	case isReady(&in):
 		return "", nil
 	case in.Spec.Suspend:
 		return fmt.Sprintf("KsctlInstall %s is suspended and not ready: resume the KsctlInstall", name), nil
-	}
-	for _, c := range in.Status.Conditions {
-		if c.Type == appsv1.ReadyCondition && c.ObservedGeneration == in.Generation && c.Status == metav1.ConditionFalse {
-			return fmt.Sprintf("KsctlInstall %s is not ready: %s", name, reconcile.Truncate(c.Message, maxDependencyMessage)), nil
-		}
+	case ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == in.Generation:
+		return fmt.Sprintf("KsctlInstall %s is not ready: %s", name, reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
 	}
 	return fmt.Sprintf("KsctlInstall %s is not ready yet", name), nil
 }
@@ -134,10 +125,10 @@ func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) 
 const maxDependencyMessage = 256
 
 // objectNotReady returns the reason why an object of any kind is not ready. It is empty if the
-// object is ready. The object is read with the install's service account, once per version. record
-// receives the check and its result.
+// object is ready. The object is read with the install's service account, once per version. The
+// result of the check is added to results.
 func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, d *appsv1.Dependency, name types.NamespacedName,
-	record func(readinessCheck, readinessResult),
+	results map[readinessCheck]readinessResult,
 ) (string, error) {
 	if d.ReadyExpr != "" {
 		if err := readyexpr.Check(d.ReadyExpr); err != nil {
@@ -169,7 +160,7 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 	if err != nil {
 		return "", err
 	}
-	record(q, v)
+	results[q] = v
 	return v.notReady, nil
 }
 
@@ -185,7 +176,7 @@ func (s *Steps) evaluateReadiness(ctx context.Context, o *owner, c *engine.Clien
 	u, err := c.Resource(t.Resource).Namespace(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return readinessResult{version: "", account: account, notReady: what + " does not exist"}, nil
+		return readinessResult{account: account, notReady: what + " does not exist"}, nil
 	case apierrors.IsForbidden(err):
 		return readinessResult{}, fmt.Errorf("%s: the service account of the install is not allowed to get the object: %w", what, err)
 	case err != nil:
@@ -196,17 +187,6 @@ func (s *Steps) evaluateReadiness(ctx context.Context, o *owner, c *engine.Clien
 		v.notReady = fmt.Sprintf("%s is %s: %s", what, ready, why)
 	}
 	return v, nil
-}
-
-// installDependencies returns the keys of the installs that an install depends on.
-func installDependencies(in *appsv1.KsctlInstall) []types.NamespacedName {
-	var out []types.NamespacedName
-	for i := range in.Spec.DependsOn {
-		if d := &in.Spec.DependsOn[i]; d.OfInstall() {
-			out = append(out, dependencyKey(in, d))
-		}
-	}
-	return out
 }
 
 func dependencyOutcome(err error, revision string) reconcile.Outcome {
@@ -225,10 +205,5 @@ func blockedOutcome(on []string, revision string) reconcile.Outcome {
 
 // anyBlocked reports whether an object is not applied because a dependency is not ready.
 func anyBlocked(rep *engine.Report) bool {
-	for _, c := range rep.Plan.Components {
-		if c.Blocked {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rep.Plan.Components, func(c plan.ComponentState) bool { return c.Blocked })
 }

@@ -28,12 +28,13 @@ func (configMapDiscovery) Resolve(_ context.Context, _, _, kind string) (*apimet
 
 // fakeDependencyWatcher records the watched objects, and returns the same version for each.
 type fakeDependencyWatcher struct {
+	DependencyWatcher
 	objects []dependency.Object
 	version string
 }
 
 func (w *fakeDependencyWatcher) SetDependencies(_ types.NamespacedName, objects []dependency.Object) {
-	w.objects = objects
+	w.objects = slices.Compact(objects)
 }
 
 func (w *fakeDependencyWatcher) Version(dependency.Object) (string, bool) { return w.version, true }

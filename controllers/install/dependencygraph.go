@@ -8,7 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
+	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // dependencyFunc returns the keys of the installs that an install depends on.
@@ -47,7 +49,7 @@ func (s *Steps) dependencyPath(ctx context.Context, from *appsv1.KsctlInstall, t
 // result is the same for each install.
 func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.KsctlInstall) (dependencyFunc, error) {
 	if len(dependents) == 0 {
-		return installDependencies, nil
+		return dependency.Installs, nil
 	}
 	owners := map[string][]types.NamespacedName{}
 	for i := range dependents {
@@ -56,12 +58,12 @@ func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.
 		}
 	}
 	addOwner := func(name types.NamespacedName, entries []appsv1.InventoryEntry) {
-		for i := range entries {
-			names, wanted := owners[entries[i].ID]
-			if s := entries[i].State; !wanted || s == appsv1.EntryIntended || s == appsv1.EntryAdopted || s == appsv1.EntryShared {
+		for _, e := range entries {
+			names, wanted := owners[e.ID]
+			if !wanted || e.State == appsv1.EntryIntended || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared {
 				continue // the object would stay without that install
 			}
-			owners[entries[i].ID] = append(names, name)
+			owners[e.ID] = append(names, name)
 		}
 	}
 	var installs appsv1.KsctlInstallList
@@ -73,7 +75,7 @@ func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.
 		in := &installs.Items[i]
 		switch name := client.ObjectKeyFromObject(in); {
 		case in.Status.Inventory == nil:
-		case !isLocal(in):
+		case target.InstallCluster(in) != plan.LocalCluster:
 			remote[name] = true
 		default:
 			addOwner(name, in.Status.Inventory.Entries)
@@ -90,7 +92,7 @@ func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.
 		}
 	}
 	return func(in *appsv1.KsctlInstall) []types.NamespacedName {
-		out := installDependencies(in)
+		out := dependency.Installs(in)
 		for _, r := range dependency.ObjectRefs(in) {
 			out = append(out, owners[r.ID()]...)
 		}

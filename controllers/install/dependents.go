@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,22 +31,33 @@ func (s *Steps) blockingDependents(ctx context.Context, o *owner) ([]string, err
 	if err != nil {
 		return nil, err
 	}
+	out, err := s.describeBlocking(ctx, in, all, dependenciesOf)
+	if err == nil {
+		s.Plans.setAwaitingDependents(key, len(out) > 0)
+	}
+	return out, err
+}
+
+// describeBlocking describes the dependents that must be removed before an install, sorted by name.
+func (s *Steps) describeBlocking(ctx context.Context, in *appsv1.KsctlInstall, dependents map[types.NamespacedName]*dependent, dependenciesOf dependencyFunc) ([]string, error) {
 	var out []string
-	for _, name := range slices.SortedFunc(maps.Keys(all), compareNames) {
-		d := all[name]
+	for _, d := range dependents {
 		blocks, err := s.blocksRemoval(ctx, in, d.install, dependenciesOf)
 		if err != nil {
 			return nil, err
 		}
 		if blocks {
-			out = append(out, d.describe(key.Name))
+			out = append(out, d.describe(in.Name))
 		}
 	}
-	s.Plans.setAwaitingDependents(key, len(out) > 0)
+	slices.Sort(out)
 	return out, nil
 }
 
-func compareNames(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
+// dependentsOutcome is the outcome while dependents block the removal of an install.
+func dependentsOutcome(dependents []string) reconcile.Outcome {
+	return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: DependentsReason}
+}
 
 // dependent is an install that depends on an install that is being removed, or on one of its
 // objects.
@@ -74,23 +84,20 @@ func (d *dependent) describe(dependedOn string) string {
 // findDependents returns the installs that depend on an install, or on an object that is removed
 // with it. It also returns the function that follows their dependencies further.
 func (s *Steps) findDependents(ctx context.Context, o *owner) (map[types.NamespacedName]*dependent, dependencyFunc, error) {
-	key := client.ObjectKeyFromObject(o.req.Object)
-	var ofInstall, ofObject appsv1.KsctlInstallList
-	for value, list := range map[string]*appsv1.KsctlInstallList{reconcile.IndexValue(appsv1.KsctlInstallKind, key.Namespace, key.Name): &ofInstall, dependsOnObjects: &ofObject} {
-		if err := s.Client.List(ctx, list, client.MatchingFields{dependsOnIndex: value}, client.UnsafeDisableDeepCopy); err != nil {
+	out := map[types.NamespacedName]*dependent{}
+	var ofObject []appsv1.KsctlInstall
+	if o.key.Cluster == plan.LocalCluster { // objects in spec.dependsOn are in the local cluster
+		var err error
+		if ofObject, err = s.listDependents(ctx, dependsOnObjects); err != nil {
 			return nil, nil, err
 		}
 	}
-	switch {
-	case o.key.Cluster != plan.LocalCluster:
-		ofObject.Items = nil // objects in spec.dependsOn are in the local cluster
-	case len(ofObject.Items) > 0:
+	if len(ofObject) > 0 {
 		s.Engine.WatchKinds(ctx, s.Targets.Local, o)
 	}
 	isRemoved := s.removedWith(ctx, o)
-	out := map[types.NamespacedName]*dependent{}
-	for i := range ofObject.Items {
-		d := &ofObject.Items[i]
+	for i := range ofObject {
+		d := &ofObject[i]
 		for _, ref := range dependency.ObjectRefsIn(d, isRemoved) {
 			if ref.Namespace == "" || ref.Namespace == d.Namespace || !s.Content.Sources.NoCrossNamespace {
 				out[client.ObjectKeyFromObject(d)] = &dependent{install: d, object: &ref}
@@ -98,15 +105,32 @@ func (s *Steps) findDependents(ctx context.Context, o *owner) (map[types.Namespa
 			}
 		}
 	}
-	for i := range ofInstall.Items {
-		d := &ofInstall.Items[i]
-		out[client.ObjectKeyFromObject(d)] = &dependent{install: d}
+	ofInstall, err := s.dependentsOfInstall(ctx, o.req.Object)
+	if err != nil {
+		return nil, nil, err
 	}
-	if len(out) == 0 {
+	if maps.Copy(out, ofInstall); len(out) == 0 {
 		return nil, nil, nil
 	}
-	dependenciesOf, err := s.withObjectDependencies(ctx, ofObject.Items)
+	dependenciesOf, err := s.withObjectDependencies(ctx, ofObject)
 	return out, dependenciesOf, err
+}
+
+// dependentsOfInstall returns the installs that depend on an install itself.
+func (s *Steps) dependentsOfInstall(ctx context.Context, in *appsv1.KsctlInstall) (map[types.NamespacedName]*dependent, error) {
+	installs, err := s.listDependents(ctx, reconcile.IndexValue(appsv1.KsctlInstallKind, in.Namespace, in.Name))
+	out := map[types.NamespacedName]*dependent{}
+	for i := range installs {
+		out[client.ObjectKeyFromObject(&installs[i])] = &dependent{install: &installs[i]}
+	}
+	return out, err
+}
+
+// listDependents returns the installs with a value in dependsOnIndex.
+func (s *Steps) listDependents(ctx context.Context, value string) ([]appsv1.KsctlInstall, error) {
+	var list appsv1.KsctlInstallList
+	err := s.Client.List(ctx, &list, client.MatchingFields{dependsOnIndex: value}, client.UnsafeDisableDeepCopy)
+	return list.Items, err
 }
 
 // removedWith returns a function that reports whether an object is removed with an install: the

@@ -46,13 +46,13 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if out := s.deferOnStalePlan(ctx, req.Object); out != nil {
 		return out
 	}
-	s.prepareHandover(o, "")
+	o.handover = s.Plans.newHandover(o.req.Object, o.key, "")
 	dependents, err := s.blockingDependents(ctx, o)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if len(dependents) > 0 {
-		return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: DependentsReason}
+		return dependentsOutcome(dependents)
 	}
 	c, err := s.clientFor(ctx, req.Object)
 	if err != nil {
@@ -62,13 +62,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		return target.Outcome(withAbandonHint(req.Object, err), "")
 	}
 	rep, err := s.Engine.Teardown(ctx, s.pass(o, c))
-	o.reportChanges(rep)
-	if err == nil {
-		s.endPlanWaits(o, rep)
-		err = o.flush(ctx)
-	}
-	if err != nil {
-		return s.interruptedOutcome(o, err, "")
+	if out := s.recordPass(ctx, o, rep, err, nil, ""); out != nil {
+		return out
 	}
 	if o.inv.Len() == 0 {
 		return reconcile.Done{Message: "all objects were removed"}
@@ -138,9 +133,7 @@ func (s *Steps) abandonInventory(ctx context.Context, o *owner, reason string) e
 // removalOutcome is the outcome of a removal that is not complete. It is late if the removal makes
 // no progress within the timeout, or if a pre-remove Job fails. A late removal continues.
 func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reconcile.Outcome {
-	if o.waitingSince.IsZero() || o.waitingFor != reconcile.RemovingReason || len(rep.Changes) > 0 {
-		o.waitingFor, o.waitingSince = reconcile.RemovingReason, now
-	}
+	deadline := o.waitDeadline(reconcile.RemovingReason, rep, now)
 	var blockers []string
 	for _, w := range rep.Plan.Waits {
 		if w.Message != "" && w.Item == nil {
@@ -157,21 +150,28 @@ func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reco
 		message += ": " + reconcile.JoinNames(blockers)
 	}
 	out := reconcile.Waiting{On: message, Reason: reconcile.RemovingReason, RequeueAt: rep.RetryAt}
-	timeout := reconcile.Timeout(&o.req.Object.Spec.Schedule)
-	switch deadline := o.waitingSince.Add(timeout); {
+	switch {
 	case preRemoveFailed(rep):
 		out.TimedOut, out.Reason = true, PreRemoveFailedReason
-	case !now.Before(deadline):
+	case now.Before(deadline):
+		return reconcile.RequeueBy(out, deadline)
+	default:
 		out.TimedOut, out.Reason = true, reconcile.TimeoutReason
-		out.On = fmt.Sprintf("removal made no progress within %s: %s", timeout, message)
-	case out.RequeueAt.IsZero() || deadline.Before(out.RequeueAt):
-		out.RequeueAt = deadline
+		out.On = fmt.Sprintf("removal made no progress within %s: %s", reconcile.Timeout(&o.req.Object.Spec.Schedule), message)
 	}
 	return out
 }
 
+// waitDeadline returns the time at which a wait for a wave, or for the removal, times out. A change
+// of an object restarts the wait.
+func (o *owner) waitDeadline(waitsFor string, rep *engine.Report, now time.Time) time.Time {
+	if waitsFor != o.waitingFor || o.waitingSince.IsZero() || len(rep.Changes) > 0 {
+		o.waitingFor, o.waitingSince = waitsFor, now
+	}
+	return o.waitingSince.Add(reconcile.Timeout(&o.req.Object.Spec.Schedule))
+}
+
 // preRemoveFailed reports whether a Job failed that must succeed before a removal.
 func preRemoveFailed(rep *engine.Report) bool {
-	var failed *plan.PreRemoveError
-	return slices.ContainsFunc(rep.Plan.Waits, func(w plan.Action) bool { return errors.As(w.Err, &failed) })
+	return slices.ContainsFunc(rep.Plan.Waits, func(w plan.Action) bool { return errors.As(w.Err, new(*plan.PreRemoveError)) })
 }

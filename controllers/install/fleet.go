@@ -12,66 +12,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
 )
-
-// Dispatcher reconciles KsctlInstalls: Single those for one cluster, Fleet those with a
-// clusterSelector.
-type Dispatcher struct {
-	Single *Steps
-	Fleet  *FleetSteps
-}
-
-var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Dispatcher)(nil)
-
-// isFleet reports whether an install is for many clusters. After a change of spec.clusterSelector,
-// an install stays what it was until its objects, or its member installs, are removed.
-func isFleet(in *appsv1.KsctlInstall) bool {
-	return in.Spec.ClusterSelector != nil && in.Status.Inventory == nil || len(in.Status.Clusters) > 0
-}
-
-// Reconcile implements reconcile.Steps.
-func (f *Dispatcher) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
-	switch in := req.Object; {
-	case isFleet(in):
-		return f.Fleet.Reconcile(ctx, req)
-	case in.Spec.ClusterSelector != nil:
-		return reconcile.Stalled{Reason: target.ClusterChangedReason, Err: fmt.Errorf(
-			"spec.clusterSelector is set, but objects are installed on %s: nothing is changed; unset spec.clusterSelector, or remove the installed objects first to move them",
-			target.DisplayName(target.InstallCluster(in)))}
-	}
-	return f.Single.Reconcile(ctx, req)
-}
-
-// Finalize implements reconcile.Steps.
-func (f *Dispatcher) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
-	if isFleet(req.Object) {
-		return f.Fleet.Finalize(ctx, req)
-	}
-	return f.Single.Finalize(ctx, req)
-}
-
-// Forget implements reconcile.Steps.
-func (f *Dispatcher) Forget(key types.NamespacedName) { f.Single.Forget(key) }
 
 // FleetSteps reconciles an install for many clusters: it manages a member install for each cluster,
 // and reports their states. It sends no requests to other clusters.
 type FleetSteps struct {
 	// Client reads from the cache, and writes member installs.
-	Client  client.Client
-	Content *content.Loader
+	Client client.Client
 	// Single provides the steps that both kinds of installs share.
 	Single     *Steps
 	FieldOwner string
-	Clock      clock.PassiveClock
 }
 
 // Condition reasons of an install for many clusters and of its member installs.
@@ -89,7 +48,7 @@ const (
 var currentReasons = map[string]string{"WaitsForTurn": AwaitingRolloutReason}
 
 // currentReason returns the reason of a condition as this version calls it.
-func currentReason(c *metav1.Condition) string { return cmp.Or(currentReasons[c.Reason], c.Reason) }
+func currentReason(stored string) string { return cmp.Or(currentReasons[stored], stored) }
 
 // maxClusters is the maximum number of clusters of an install. Each has an entry in its status.
 const maxClusters = 1000
@@ -101,7 +60,7 @@ func (f *FleetSteps) Reconcile(ctx context.Context, req *reconcile.Request[*apps
 		return reconcile.Stalled{Reason: target.ClusterChangedReason, Err: fmt.Errorf(
 			"spec.clusterSelector was removed, but the stack is installed on %d clusters: nothing is changed; restore spec.clusterSelector, or delete the KsctlInstall to remove the stack from these clusters", len(in.Status.Clusters))}
 	}
-	selected, err := f.Content.Artifact(ctx, in.Spec.SourceRef, in.Namespace, in.Spec.Stack, in.Spec.StackVersion)
+	selected, err := f.Single.Content.Artifact(ctx, in.Spec.SourceRef, in.Namespace, in.Spec.Stack, in.Spec.StackVersion)
 	if err != nil {
 		if removeErr := f.removeOrphans(ctx, in); removeErr != nil {
 			return reconcile.Retry{Err: removeErr}
@@ -115,7 +74,7 @@ func (f *FleetSteps) Reconcile(ctx context.Context, req *reconcile.Request[*apps
 	}
 	sel := in.Spec.ClusterSelector
 	r := planRollout(members, selected.Revision, rolloutOptions{maxConcurrent: int(ptr.Deref(sel.MaxConcurrent, appsv1.DefaultMaxConcurrent)),
-		stopOnFailure: sel.OnFailure != appsv1.FailureContinue, approved: in.Annotations[appsv1.ApproveAnnotation], now: f.Clock.Now()})
+		stopOnFailure: sel.OnFailure != appsv1.FailureContinue, approved: in.Annotations[appsv1.ApproveAnnotation], now: f.Single.Clock.Now()})
 	in.Status.Clusters = r.clusters
 	if err := f.applyRollout(ctx, in, members, &r); err != nil {
 		return reconcile.Retry{Err: err, Revision: selected.Revision}
@@ -184,7 +143,7 @@ func (f *FleetSteps) checkName(ctx context.Context, in *appsv1.KsctlInstall, s *
 	var x appsv1.KsctlInstall
 	name := types.NamespacedName{Namespace: in.Namespace, Name: memberName(in.Name, s.cluster)}
 	err := f.Client.Get(ctx, name, &x, client.UnsafeDisableDeepCopy)
-	s.nameTaken = err == nil && !isMemberOf(&x, in)
+	s.nameTaken = err == nil && !metav1.IsControlledBy(&x, in)
 	return client.IgnoreNotFound(err)
 }
 
@@ -208,7 +167,7 @@ func (f *FleetSteps) removeOrphans(ctx context.Context, in *appsv1.KsctlInstall)
 func (f *FleetSteps) listMembers(ctx context.Context, in *appsv1.KsctlInstall) ([]appsv1.KsctlInstall, error) {
 	var all appsv1.KsctlInstallList
 	err := f.Client.List(ctx, &all, client.InNamespace(in.Namespace), client.MatchingFields{fleetIndex: in.Name}, client.UnsafeDisableDeepCopy)
-	return slices.DeleteFunc(slices.Clone(all.Items), func(x appsv1.KsctlInstall) bool { return !isMemberOf(&x, in) }), err
+	return slices.DeleteFunc(slices.Clone(all.Items), func(x appsv1.KsctlInstall) bool { return !metav1.IsControlledBy(&x, in) }), err
 }
 
 // applyRollout creates, updates and deletes member installs. An error for one member does not
@@ -251,12 +210,15 @@ func (f *FleetSteps) forwardReconcileRequest(ctx context.Context, in, x *appsv1.
 	if at == "" || x.Annotations[appsv1.RequestedAtAnnotation] == at {
 		return nil
 	}
+	_, err := f.annotate(ctx, x, appsv1.RequestedAtAnnotation, at)
+	return err
+}
+
+// annotate sets an annotation of a member install. It returns the changed copy.
+func (f *FleetSteps) annotate(ctx context.Context, x *appsv1.KsctlInstall, name, value string) (*appsv1.KsctlInstall, error) {
 	updated := x.DeepCopy()
-	if updated.Annotations == nil {
-		updated.Annotations = map[string]string{}
-	}
-	updated.Annotations[appsv1.RequestedAtAnnotation] = at
-	return f.Client.Patch(ctx, updated, client.MergeFrom(x), client.FieldOwner(f.FieldOwner))
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, name, value)
+	return updated, f.Client.Patch(ctx, updated, client.MergeFrom(x), client.FieldOwner(f.FieldOwner))
 }
 
 // deleteMember deletes a member install. It first updates the deletion settings of the member,
@@ -289,8 +251,63 @@ func (f *FleetSteps) outcome(in *appsv1.KsctlInstall, r *rollout, revision strin
 		return reconcile.Waiting{TimedOut: true, Reason: target.ClusterUnreachableReason, On: summary + r.firstMessage(appsv1.ClusterUnreachable), Revision: revision}
 	case r.counts[appsv1.ClusterReady] < len(r.clusters):
 		// Members that wait for something else may cause no further events, so check again later.
-		return reconcile.Waiting{On: summary, Revision: revision, RequeueAt: f.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))}
+		return reconcile.Waiting{On: summary, Revision: revision, RequeueAt: f.Single.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))}
 	}
 	in.Status.LastAppliedRevision = revision
 	return reconcile.Done{Message: fmt.Sprintf("Applied revision %s: %s", revision, summary), Revision: revision}
+}
+
+// Finalize deletes the member installs, each of which removes its objects.
+func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+	in := req.Object
+	abandoned := reconcile.Abandoned(in)
+	dependents, err := f.Single.dependentsOfInstall(ctx, in)
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	blocking, err := f.Single.describeBlocking(ctx, in, dependents, dependency.Installs)
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	if len(blocking) > 0 && !abandoned {
+		return dependentsOutcome(blocking)
+	}
+	installs, err := f.listMembers(ctx, in)
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	var r rollout
+	var errs []error
+	for i := range installs {
+		x := &installs[i]
+		if abandoned {
+			errs = append(errs, f.abandonMember(ctx, x))
+		}
+		if x.DeletionTimestamp == nil {
+			errs = append(errs, f.deleteMember(ctx, in, x))
+		}
+		r.clusters = append(r.clusters, clusterStatus(memberInstall{cluster: memberCluster(in, x), install: x}, appsv1.ClusterRemoving))
+	}
+	for _, err := range errs {
+		if err != nil && !apierrors.IsConflict(err) { // a conflict means that the cache is stale
+			return reconcile.Retry{Err: err}
+		}
+	}
+	if in.Status.Clusters = r.clusters; len(r.clusters) > 0 {
+		return reconcile.Waiting{On: fmt.Sprintf("the stack is being removed from %d clusters: %s%s", len(r.clusters), r.clustersIn(appsv1.ClusterRemoving), r.firstMessage(appsv1.ClusterRemoving)), Reason: reconcile.RemovingReason}
+	}
+	return reconcile.Done{Message: "the stack was removed from all clusters"}
+}
+
+// abandonMember sets the abandon annotation of a member install, so that its objects stay when it
+// is deleted.
+func (f *FleetSteps) abandonMember(ctx context.Context, x *appsv1.KsctlInstall) error {
+	if reconcile.Abandoned(x) {
+		return nil
+	}
+	updated, err := f.annotate(ctx, x, appsv1.AbandonAnnotation, string(x.UID))
+	if err == nil {
+		*x = *updated
+	}
+	return client.IgnoreNotFound(err)
 }

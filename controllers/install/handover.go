@@ -1,16 +1,14 @@
 package install
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
@@ -25,49 +23,13 @@ type handover struct {
 	releasing releasingInstall
 }
 
-// prepareHandover sets the handover of an owner for one reconcile, in which objects may no longer
-// be part of the install. artifact is the digest of the planned artifact, and empty for an install
-// that is being deleted.
-func (s *Steps) prepareHandover(o *owner, artifact string) {
-	in := o.req.Object
+// newHandover returns the handover of an install for one reconcile, in which objects may no longer be
+// part of it. It ends the waits of earlier reconciles. artifact is the digest of the planned
+// artifact, and empty for an install that is being deleted.
+func (p *Plans) newHandover(in *appsv1.KsctlInstall, key plan.OwnerKey, artifact string) *handover {
 	name := client.ObjectKeyFromObject(in)
-	s.Plans.clearWaits(name)
-	o.handover = &handover{plans: s.Plans, key: o.key, releasing: releasingInstall{name: name, cluster: o.key.Cluster, source: sourceKey(in), artifact: artifact}}
-}
-
-// stalePlanRetry is the delay of a reconcile while Plans lags behind the cache. The lag is in the
-// range of milliseconds.
-const stalePlanRetry = 50 * time.Millisecond
-
-// deferOnStalePlan defers a reconcile while Plans lags behind the cache for an install that takes
-// over from this install. The event for Plans and the event that this install is deleted arrive on
-// different watches, in any order. deferOnStalePlan returns nil if Plans is up to date.
-func (s *Steps) deferOnStalePlan(ctx context.Context, in *appsv1.KsctlInstall) reconcile.Outcome {
-	var successors appsv1.KsctlInstallList
-	err := s.Client.List(ctx, &successors, client.InNamespace(in.Namespace), client.MatchingFields{takeOverIndex: in.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return reconcile.Retry{Err: err}
-	}
-	for i := range successors.Items {
-		if !s.Plans.isCurrent(&successors.Items[i]) {
-			return reconcile.Deferred{RequeueAt: s.Clock.Now().Add(stalePlanRetry)}
-		}
-	}
-	return nil
-}
-
-// endPlanWaits ends the waits for the plans of other installs, unless an object still waits for
-// one.
-func (s *Steps) endPlanWaits(o *owner, rep *engine.Report) {
-	if o.holdAll {
-		return // the waits enqueue the install when another install claims one of the kept objects
-	}
-	for _, w := range rep.Plan.Waits {
-		if w.Reason == plan.ReasonHandoverPending {
-			return
-		}
-	}
-	s.Plans.clearWaits(client.ObjectKeyFromObject(o.req.Object))
+	p.clearWaits(name)
+	return &handover{plans: p, key: key, releasing: releasingInstall{name: name, planScope: planScope{cluster: key.Cluster, source: sourceKey(in)}, artifact: artifact}}
 }
 
 // newOwner implements engine.Policies.HandoverTo.
@@ -111,8 +73,8 @@ func objectLocations(in *appsv1.KsctlInstall) []string {
 		return nil
 	}
 	out := []string{}
-	for i := range inv.Entries {
-		if at := objectLocation(inv.Entries[i].ID); !slices.Contains(out, at) {
+	for _, e := range inv.Entries {
+		if at := objectLocation(e.ID); !slices.Contains(out, at) {
 			out = append(out, at)
 		}
 	}
@@ -134,9 +96,5 @@ func sourceKey(in *appsv1.KsctlInstall) string {
 		// Each version of a stack in the catalog is a source of its own.
 		return reconcile.IndexValue(appsv1.CatalogKind, in.Spec.Stack, in.Spec.StackVersion)
 	}
-	ns := in.Spec.SourceRef.Namespace
-	if ns == "" {
-		ns = in.Namespace
-	}
-	return reconcile.IndexValue(in.Spec.SourceRef.Kind, ns, in.Spec.SourceRef.Name)
+	return reconcile.IndexValue(in.Spec.SourceRef.Kind, cmp.Or(in.Spec.SourceRef.Namespace, in.Namespace), in.Spec.SourceRef.Name)
 }

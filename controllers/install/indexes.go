@@ -1,6 +1,8 @@
 package install
 
 import (
+	"cmp"
+
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
@@ -45,11 +47,7 @@ func installIndexes(defaultAccount string) map[string]func(*appsv1.KsctlInstall)
 			return []string{target.ID(in.Namespace, &in.Spec.TargetCluster)}
 		},
 		serviceAccountIndex: func(in *appsv1.KsctlInstall) []string {
-			name := in.Spec.ServiceAccountName
-			if name == "" {
-				name = defaultAccount
-			}
-			return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, name)}
+			return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, defaultAccount))}
 		},
 		dependsOnIndex: dependsOnValues,
 		takeOverIndex:  takeOverKeys,
@@ -101,7 +99,7 @@ func referencedConfigs(in *appsv1.KsctlInstall) (out []string) {
 // dependsOnValues returns the installs that an install depends on, and dependsOnObjects if it
 // depends on other objects, too.
 func dependsOnValues(in *appsv1.KsctlInstall) (out []string) {
-	for _, d := range installDependencies(in) {
+	for _, d := range dependency.Installs(in) {
 		out = append(out, reconcile.IndexValue(appsv1.KsctlInstallKind, d.Namespace, d.Name))
 	}
 	if len(dependency.ObjectRefs(in)) > 0 {

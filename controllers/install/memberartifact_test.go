@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks/artifact"
@@ -24,7 +27,10 @@ func artifactStatusAt(revision string) *appsv1.TakenArtifact {
 // memberInstallWith returns a member install. released is the revision that the rollout has
 // released to it, and recorded is the artifact in its status.
 func memberInstallWith(released string, recorded *appsv1.TakenArtifact) *appsv1.KsctlInstall {
-	in := desiredMember(install("app", "src", nil), "prod", "sha256:"+released)
+	in := install("app-prod", "src", nil)
+	in.Status.Conditions = nil
+	in.Annotations = map[string]string{appsv1.ReleaseAnnotation: "sha256:" + released}
+	in.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(), Kind: appsv1.KsctlInstallKind, Name: "app", Controller: ptr.To(true)}}
 	in.Status.Artifact = recorded
 	return in
 }

@@ -4,10 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"slices"
 	"strings"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -25,13 +27,8 @@ func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.Ksct
 	out.Namespace, out.Name = in.Namespace, memberName(in.Name, cluster)
 	in.Spec.DeepCopyInto(&out.Spec)
 	out.Spec.ClusterSelector, out.Spec.ClusterRef, out.Spec.Suspend = nil, &appsv1.ClusterReference{Name: cluster}, false
-	out.Labels = map[string]string{}
-	for name, value := range in.Labels {
-		if !isTrackingLabel(name) {
-			out.Labels[name] = value
-		}
-	}
-	out.Labels[appsv1.FleetLabel] = fleetLabelValue(in.Name)
+	out.Labels = labels.Merge(in.Labels, labels.Set{appsv1.FleetLabel: fleetLabelValue(in.Name)})
+	maps.DeleteFunc(out.Labels, func(name, _ string) bool { return isTrackingLabel(name) })
 	out.Annotations = map[string]string{appsv1.ReleaseAnnotation: digest}
 	if at := in.Annotations[appsv1.RequestedAtAnnotation]; at != "" {
 		out.Annotations[appsv1.RequestedAtAnnotation] = at
@@ -41,29 +38,28 @@ func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.Ksct
 }
 
 func isTrackingLabel(label string) bool {
-	for _, t := range trackingLabels {
-		if label == t || strings.HasSuffix(t, "/") && strings.HasPrefix(label, t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(trackingLabels, func(t string) bool {
+		return label == t || strings.HasSuffix(t, "/") && strings.HasPrefix(label, t)
+	})
 }
 
 // memberName returns the name of the member install of a cluster.
 func memberName(install, cluster string) string {
-	name := install + "-" + cluster
-	if len(name) <= 253 {
-		return name
-	}
-	return strings.TrimRight(name[:230], ".-") + "-" + shortHash(name)
+	return shorten(install+"-"+cluster, 253, 230)
 }
 
 // fleetLabelValue returns the name of an install, shortened to the maximum length of a label value.
 func fleetLabelValue(install string) string {
-	if len(install) <= 63 {
-		return install
+	return shorten(install, 63, 46)
+}
+
+// shorten replaces the end of a name that is longer than limit with a hash. kept is the length of
+// the rest.
+func shorten(name string, limit, kept int) string {
+	if len(name) <= limit {
+		return name
 	}
-	return strings.TrimRight(install[:46], ".-") + "-" + shortHash(install)
+	return strings.TrimRight(name[:kept], ".-") + "-" + shortHash(name)
 }
 
 func shortHash(s string) string {
@@ -74,8 +70,8 @@ func shortHash(s string) string {
 // memberCluster returns the cluster that a member install was created for, even if its spec was
 // changed since.
 func memberCluster(in, x *appsv1.KsctlInstall) string {
-	for i := range in.Status.Clusters {
-		if c := &in.Status.Clusters[i]; c.Install == x.Name || memberName(in.Name, c.Name) == x.Name {
+	for _, c := range in.Status.Clusters {
+		if c.Install == x.Name || memberName(in.Name, c.Name) == x.Name {
 			return c.Name
 		}
 	}
@@ -83,12 +79,6 @@ func memberCluster(in, x *appsv1.KsctlInstall) string {
 		return x.Spec.ClusterRef.Name
 	}
 	return strings.TrimPrefix(x.Name, in.Name+"-")
-}
-
-// isMemberOf reports whether an install is a member install of another install.
-func isMemberOf(in, of *appsv1.KsctlInstall) bool {
-	owner := metav1.GetControllerOf(in)
-	return owner != nil && owner.UID == of.UID
 }
 
 // memberUpToDate reports whether a member install has the desired spec and the desired released
@@ -102,13 +92,6 @@ func memberUpToDate(have, want *appsv1.KsctlInstall) bool {
 func withDesired(have, want *appsv1.KsctlInstall) *appsv1.KsctlInstall {
 	out := have.DeepCopy()
 	out.Spec = want.Spec
-	if out.Labels == nil {
-		out.Labels = map[string]string{}
-	}
-	if out.Annotations == nil {
-		out.Annotations = map[string]string{}
-	}
-	maps.Copy(out.Labels, want.Labels)
-	maps.Copy(out.Annotations, want.Annotations)
+	out.Labels, out.Annotations = labels.Merge(have.Labels, want.Labels), labels.Merge(have.Annotations, want.Annotations)
 	return out
 }

@@ -3,6 +3,7 @@ package install
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,14 +64,15 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 		o.unsyncedSince = time.Time{}
 	}
 	st.Components = o.componentStatuses(rep.Plan.Components)
+	blocked, removable := o.blockedByRemoval(rep), o.removableObjects()
 	switch {
 	case rep.SyncError != nil && o.withinSyncGrace(now):
 		return reconcile.Deferred{RequeueAt: o.unsyncedSince.Add(syncGracePeriod)}
 	case rep.SyncError != nil:
 		return reconcile.Waiting{On: rep.SyncError.Error(), Reason: reconcile.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
-	case o.countRequested() > 0 && len(o.removableObjects()) == 0 && settledExcept(rep, o.blockedByRemoval(rep)):
+	case o.countRequested() > 0 && len(removable) == 0 && settledExcept(rep, blocked):
 		return o.unapprovedOutcome()
-	case len(o.removableObjects()) > 0 && !componentFailed(rep):
+	case len(removable) > 0 && !componentFailed(rep):
 		return o.removalOutcome(rep, o.countRequested(), now)
 	case hasFailed(rep):
 		return o.failureOutcome(rep, revision, now)
@@ -78,7 +80,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 		return blockedOutcome(o.unmetDependencies, revision)
 	case unapprovedDeletions(rep) != nil:
 		return reconcile.Stalled{Err: unapprovedDeletions(rep), Reason: DeletionsHeldReason, Revision: revision}
-	case !settledExcept(rep, o.blockedByRemoval(rep)):
+	case !settledExcept(rep, blocked):
 		return o.waitingOutcome(rep, revision, now)
 	}
 	o.waitingFor, o.waitingSince = "", time.Time{}
@@ -101,7 +103,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 		return o.unapprovedOutcome()
 	}
 	if len(o.removalRequests) > 0 {
-		return reconcile.Done{Reason: RemovedByRequestReason, Message: message + o.removalSummary(o.blockedByRemoval(rep)), Revision: revision}
+		return reconcile.Done{Reason: RemovedByRequestReason, Message: message + o.removalSummary(blocked), Revision: revision}
 	}
 	return reconcile.Done{Message: message, Revision: revision, RevisionOnly: minor}
 }
@@ -123,12 +125,7 @@ func hasFailed(rep *engine.Report) bool {
 }
 
 func componentFailed(rep *engine.Report) bool {
-	for _, c := range rep.Plan.Components {
-		if c.Failed {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rep.Plan.Components, func(c plan.ComponentState) bool { return c.Failed })
 }
 
 // failureOutcome is the outcome of a reconcile in which components or requests failed.
@@ -148,16 +145,12 @@ func (o *owner) failureOutcome(rep *engine.Report, revision string, now time.Tim
 // failureReason returns the most specific reason of the failures. terminal is true if only a change
 // of the stack can correct them.
 func failureReason(rep *engine.Report) (reason string, terminal bool) {
-	var owned *plan.OwnedByOtherError
-	for _, err := range rep.Errors {
-		if errors.As(err, &owned) {
-			return OwnedReason, false
-		}
+	if _, owned := errors.AsType[*plan.OwnedByOtherError](errors.Join(rep.Errors...)); owned {
+		return OwnedReason, false
 	}
 	if onlyContested(rep.Errors) {
 		return ContestedReason, false
 	}
-	terminal = len(rep.Errors) == 0
 	for _, w := range rep.Plan.Waits {
 		switch w.Reason {
 		case plan.ReasonOwnedByOther:
@@ -166,21 +159,12 @@ func failureReason(rep *engine.Report) (reason string, terminal bool) {
 			reason = InvalidObjectReason
 		}
 	}
-	if reason == "" {
-		return "", false
-	}
-	return reason, terminal
+	return reason, reason != "" && len(rep.Errors) == 0
 }
 
 // onlyContested reports whether all errors, at least one, are ContestedErrors.
 func onlyContested(errs []error) bool {
-	var contestedErr *engine.ContestedError
-	for _, err := range errs {
-		if !errors.As(err, &contestedErr) {
-			return false
-		}
-	}
-	return len(errs) > 0
+	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !errors.As(err, new(*engine.ContestedError)) })
 }
 
 // failureMessage returns the messages of the failed components. If there are none, it returns the
@@ -204,10 +188,7 @@ func failureMessage(rep *engine.Report) string {
 // late if they take longer than the timeout, or if an object reports a failure.
 func (o *owner) waitingOutcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
 	wave, on := pendingComponents(rep)
-	if wave != o.waitingFor || o.waitingSince.IsZero() || len(rep.Changes) > 0 {
-		o.waitingFor, o.waitingSince = wave, now
-	}
-	until := o.waitingSince.Add(reconcile.Timeout(&o.req.Object.Spec.Schedule))
+	deadline := o.waitDeadline(wave, rep, now)
 	out := reconcile.Waiting{On: on, Revision: revision}
 	switch {
 	case preRemoveFailed(rep):
@@ -215,25 +196,17 @@ func (o *owner) waitingOutcome(rep *engine.Report, revision string, now time.Tim
 	case anyUnhealthy(rep):
 		// The failure may be temporary: that of a Deployment ends when its pods start after all.
 		out.TimedOut, out.Reason = true, fluxmeta.HealthCheckFailedReason
-	case now.Before(until):
-		out.RequeueAt = until
+	case now.Before(deadline):
+		out.RequeueAt = deadline
 	default:
 		out.TimedOut = true
 		out.On = fmt.Sprintf("not ready within %s: %s", reconcile.Timeout(&o.req.Object.Spec.Schedule), on)
 	}
-	if !rep.RetryAt.IsZero() && (out.RequeueAt.IsZero() || rep.RetryAt.Before(out.RequeueAt)) {
-		out.RequeueAt = rep.RetryAt
-	}
-	return out
+	return reconcile.RequeueBy(out, rep.RetryAt)
 }
 
 func anyUnhealthy(rep *engine.Report) bool {
-	for _, c := range rep.Plan.Components {
-		if c.Unhealthy {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rep.Plan.Components, func(c plan.ComponentState) bool { return c.Unhealthy })
 }
 
 // pendingComponents returns the names of the components that are not ready, which identify the

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,7 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -79,9 +80,6 @@ type owner struct {
 	waitingSince time.Time
 	// changedObjects is true from a change of an object until the status has the revision.
 	changedObjects bool
-	// recordDriftCorrections is called with the number of objects whose drift was corrected. It can
-	// be nil.
-	recordDriftCorrections func(install types.NamespacedName, objects int)
 	// unsyncedSince is the time at which the index was first found out of sync.
 	unsyncedSince time.Time
 }
@@ -99,12 +97,7 @@ func (o *owner) Policies() plan.Policies {
 	spec := &o.req.Object.Spec
 	p := plan.DefaultPolicies
 	p.Force = spec.Force
-	if spec.Adopt != "" {
-		p.Adopt = spec.Adopt
-	}
-	if spec.Prune != nil {
-		p.Prune = *spec.Prune
-	}
+	p.Adopt, p.Prune = cmp.Or(spec.Adopt, p.Adopt), ptr.Deref(spec.Prune, p.Prune)
 	if o.handover != nil {
 		p.HandoverTo = o.handover.newOwner
 	}
@@ -115,19 +108,13 @@ func (o *owner) Policies() plan.Policies {
 		if g.ProtectKinds != nil {
 			p.ProtectKinds = g.ProtectKinds
 		}
-		if g.MaxDeletes != nil {
-			p.MaxDeletes = int(*g.MaxDeletes)
-		}
-		if g.MaxDeletePercent != nil {
-			p.MaxDeletePercent = int(*g.MaxDeletePercent)
-		}
+		p.MaxDeletes = int(ptr.Deref(g.MaxDeletes, appsv1.DefaultMaxDeletes))
+		p.MaxDeletePercent = int(ptr.Deref(g.MaxDeletePercent, appsv1.DefaultMaxDeletePercent))
 	}
 	p.ApprovedDigest = o.req.Object.Annotations[appsv1.ApproveAnnotation]
 	if spec.Drift != nil {
 		p.Ignore = spec.Drift.Ignore
-		if spec.Drift.Mode != "" {
-			p.Drift = spec.Drift.Mode
-		}
+		p.Drift = cmp.Or(spec.Drift.Mode, p.Drift)
 	}
 	return p
 }
@@ -150,13 +137,15 @@ func (o *owner) Manifest(ctx context.Context, it *plan.Item) (json.RawMessage, e
 	return m, nil
 }
 
-// storeManifests keeps the manifests of a render until the end of the reconcile.
+// storeManifests moves the manifests of a render into the owner until the end of the reconcile.
+// Plans do not need them, and the renderer keeps them compressed.
 func (o *owner) storeManifests(res *stacks.Result) {
 	o.manifests = map[string]json.RawMessage{}
 	for i := range res.Components {
 		c := &res.Components[i]
 		for j := range c.Objects {
-			o.manifests[manifestKey(c.Name, &c.Objects[j])] = c.Objects[j].Manifest
+			obj := &c.Objects[j]
+			o.manifests[manifestKey(c.Name, obj)], obj.Manifest = obj.Manifest, nil
 		}
 	}
 }
@@ -199,16 +188,21 @@ func (o *owner) flush(ctx context.Context) error {
 
 // reportChanges emits events about the changes of a reconcile that are more than applying the
 // rendered objects: one event for each kind of change.
-func (o *owner) reportChanges(rep *engine.Report) {
-	if rep == nil {
-		return
-	}
+func (s *Steps) reportChanges(o *owner, rep *engine.Report) {
 	o.changedObjects = o.changedObjects || len(rep.Changes) > 0
+	summaries := func(is func(engine.Change) bool) (out []string) {
+		for _, c := range rep.Changes {
+			if is(c) {
+				out = append(out, changeSummary(c))
+			}
+		}
+		return out
+	}
 	drifted := func(c engine.Change) bool {
 		return c.Reason == plan.ReasonDrifted || c.Reason == plan.ReasonMissing
 	}
-	if n := countChanges(rep.Changes, drifted); n > 0 && o.recordDriftCorrections != nil {
-		o.recordDriftCorrections(client.ObjectKeyFromObject(o.req.Object), n)
+	if n := len(summaries(drifted)); n > 0 {
+		s.RecordDriftCorrections(client.ObjectKeyFromObject(o.req.Object), n)
 	}
 	eventTypes := []struct {
 		reason, kind string
@@ -222,26 +216,11 @@ func (o *owner) reportChanges(rep *engine.Report) {
 		{"HandedOver", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Verb == plan.VerbHandOver }},
 		{"Released", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Verb == plan.VerbDrop || c.Verb == plan.VerbRelease }},
 	}
-	for _, s := range eventTypes {
-		var names []string
-		for _, c := range rep.Changes {
-			if s.is(c) {
-				names = append(names, changeSummary(c))
-			}
-		}
-		if len(names) > 0 {
-			o.req.Event(s.kind, s.reason, reconcile.JoinNames(names))
+	for _, e := range eventTypes {
+		if changes := summaries(e.is); len(changes) > 0 {
+			o.req.Event(e.kind, e.reason, reconcile.JoinNames(changes))
 		}
 	}
-}
-
-func countChanges(changes []engine.Change, is func(engine.Change) bool) (n int) {
-	for _, c := range changes {
-		if is(c) {
-			n++
-		}
-	}
-	return n
 }
 
 func changeSummary(c engine.Change) string {

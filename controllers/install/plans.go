@@ -23,7 +23,7 @@ type Plans struct {
 	// bySource has the installs of a scope, by the artifact that they planned.
 	bySource map[planScope]map[string]*planGroup
 	// successors has the installs that take over from an install.
-	successors map[types.NamespacedName]map[types.NamespacedName]*installPlan
+	successors map[types.NamespacedName]map[*installPlan]bool
 	// byID has the installs that planned an object, by hashID.
 	byID  map[uint64][]*installPlan
 	waits planWaits
@@ -32,7 +32,8 @@ type Plans struct {
 	wake               func(types.NamespacedName)
 }
 
-// planScope is common to the installs that may claim the same object without takeOver.
+// planScope is common to the installs that may claim the same object without takeOver: the cluster
+// with the objects, and the source of the stack.
 type planScope struct{ cluster, source string }
 
 // unplanned is the artifact of an install that has no plan in this process.
@@ -41,8 +42,7 @@ const unplanned = ""
 // installPlan is an install and the objects that it planned.
 type installPlan struct {
 	name types.NamespacedName
-	// cluster is the target cluster, and source the source of the stack.
-	cluster, source string
+	planScope
 	// takesOverFrom is the install that it takes over from. It is empty if there is none.
 	takesOverFrom types.NamespacedName
 	// claimsNothing is true for an install that is being removed, or that is for many clusters.
@@ -57,8 +57,6 @@ type installPlan struct {
 	ids        []uint64
 	groupIndex int // index in its group
 }
-
-func (m *installPlan) scope() planScope { return planScope{cluster: m.cluster, source: m.source} }
 
 // planGroup is an unordered set of installs. It is a slice, because iterating over a map takes as
 // long as at its largest size, also after most entries are deleted.
@@ -81,9 +79,9 @@ func NewPlans() *Plans {
 	return &Plans{
 		installs:           map[types.NamespacedName]*installPlan{},
 		bySource:           map[planScope]map[string]*planGroup{},
-		successors:         map[types.NamespacedName]map[types.NamespacedName]*installPlan{},
+		successors:         map[types.NamespacedName]map[*installPlan]bool{},
 		byID:               map[uint64][]*installPlan{},
-		waits:              newPlanWaits(),
+		waits:              planWaits{byReleasing: map[types.NamespacedName]map[string]*planWait{}, byBlocker: map[types.NamespacedName]map[*planWait]bool{}, byObject: map[uint64]map[*planWait]bool{}},
 		awaitingDependents: map[types.NamespacedName]bool{},
 		wake:               func(types.NamespacedName) {},
 	}
@@ -119,7 +117,7 @@ func (p *Plans) update(in *appsv1.KsctlInstall) {
 	m.setFrom(in)
 	p.index(m)
 	var woken []types.NamespacedName
-	if before.cluster != m.cluster || before.source != m.source || before.takesOverFrom != m.takesOverFrom || before.claimsNothing != m.claimsNothing || before.notReady != m.notReady {
+	if before.planScope != m.planScope || before.takesOverFrom != m.takesOverFrom || before.claimsNothing != m.claimsNothing || before.notReady != m.notReady {
 		woken = p.reviewWaits(p.waits.blockedOn(m.name))
 	}
 	p.unlockAndWake(woken)
@@ -248,10 +246,10 @@ func (p *Plans) index(m *installPlan) {
 	if m.claimsNothing {
 		return
 	}
-	groups := p.bySource[m.scope()]
+	groups := p.bySource[m.planScope]
 	if groups == nil {
 		groups = map[string]*planGroup{}
-		p.bySource[m.scope()] = groups
+		p.bySource[m.planScope] = groups
 	}
 	if groups[m.artifact] == nil {
 		groups[m.artifact] = &planGroup{}
@@ -260,27 +258,21 @@ func (p *Plans) index(m *installPlan) {
 	if m.takesOverFrom.Name == "" {
 		return
 	}
-	if p.successors[m.takesOverFrom] == nil {
-		p.successors[m.takesOverFrom] = map[types.NamespacedName]*installPlan{}
-	}
-	p.successors[m.takesOverFrom][m.name] = m
+	addToSet(p.successors, m.takesOverFrom, m)
 }
 
 // unindex reverts index.
 func (p *Plans) unindex(m *installPlan) {
-	groups := p.bySource[m.scope()]
+	groups := p.bySource[m.planScope]
 	if g := groups[m.artifact]; g != nil && m.groupIndex < len(g.installs) && g.installs[m.groupIndex] == m {
 		if g.remove(m); len(g.installs) == 0 {
 			delete(groups, m.artifact)
 		}
 	}
 	if len(groups) == 0 {
-		delete(p.bySource, m.scope())
+		delete(p.bySource, m.planScope)
 	}
-	delete(p.successors[m.takesOverFrom], m.name)
-	if len(p.successors[m.takesOverFrom]) == 0 {
-		delete(p.successors, m.takesOverFrom)
-	}
+	removeFromSet(p.successors, m.takesOverFrom, m)
 }
 
 // unlockAndWake unlocks, and then calls wake for installs: their reconciles take the same lock.

@@ -11,9 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
-	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -77,7 +75,7 @@ func key(name string) types.NamespacedName { return types.NamespacedName{Namespa
 // releasing returns the install "me" of source "src", which releases an object after it has planned
 // an artifact.
 func releasing(artifact string) releasingInstall {
-	return releasingInstall{name: key("me"), cluster: plan.LocalCluster, source: sourceKey(install("me", "src", nil)), artifact: artifact}
+	return releasingInstall{name: key("me"), planScope: planScope{cluster: plan.LocalCluster, source: sourceKey(install("me", "src", nil))}, artifact: artifact}
 }
 
 func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
@@ -184,26 +182,6 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 	}
 }
 
-func TestPlanWaitsEndWhenNoPlanIsNeeded(t *testing.T) {
-	p := NewPlans()
-	p.update(install("o", "src", []string{"ns"}))
-	if _, pending := p.findNewOwnerOrWait(releasing("b"), idOf("ns", "x")); pending == nil {
-		t.Fatal("the install does not wait")
-	}
-	s := &Steps{Plans: p}
-	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"})}}
-	countWaits := func(reason plan.Reason) int {
-		s.endPlanWaits(o, &engine.Report{Plan: plan.Plan{Waits: []plan.Action{{Reason: reason}}}})
-		return len(p.waits.byReleasing)
-	}
-	if n := countWaits(plan.ReasonHandoverPending); n != 1 {
-		t.Errorf("%d waits while another install may claim an object, want 1", n)
-	}
-	if n := countWaits(plan.ReasonBackingOff); n != 0 {
-		t.Errorf("%d waits when no plan is needed, want 0", n)
-	}
-}
-
 // The message names the install that blocks the removal permanently, not one that has planned
 // since.
 func TestHandoverMessageNamesInstallThatStaysUnplanned(t *testing.T) {
@@ -261,7 +239,7 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	}
 	for i, in := range all {
 		r.recordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)))
-		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), cluster: plan.LocalCluster, source: sourceKey(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
+		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), planScope: planScope{cluster: plan.LocalCluster, source: sourceKey(in)}, artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
 		if newOwner != nil || (pending == nil) != (i == n-1) {
 			t.Fatalf("%d: new owner %v, waits for %v", i, newOwner, pending)
 		}

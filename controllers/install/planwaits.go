@@ -19,8 +19,7 @@ type planWait struct {
 // releasingInstall is an install that no longer claims an object.
 type releasingInstall struct {
 	name types.NamespacedName
-	// cluster is the cluster with the object.
-	cluster, source string
+	planScope
 	// artifact is the digest of the artifact that it planned. It is empty for an install that is
 	// being deleted.
 	artifact string
@@ -32,10 +31,6 @@ type planWaits struct {
 	byReleasing map[types.NamespacedName]map[string]*planWait
 	byBlocker   map[types.NamespacedName]map[*planWait]bool
 	byObject    map[uint64]map[*planWait]bool
-}
-
-func newPlanWaits() planWaits {
-	return planWaits{byReleasing: map[types.NamespacedName]map[string]*planWait{}, byBlocker: map[types.NamespacedName]map[*planWait]bool{}, byObject: map[uint64]map[*planWait]bool{}}
 }
 
 // put adds a wait. It replaces an earlier wait of the same install for the same object.
@@ -77,38 +72,33 @@ func (ws *planWaits) forObject(id uint64) []*planWait {
 	return slices.Collect(maps.Keys(ws.byObject[id]))
 }
 
-func addToSet[K comparable](in map[K]map[*planWait]bool, at K, w *planWait) {
+func addToSet[K, V comparable](in map[K]map[V]bool, at K, v V) {
 	if in[at] == nil {
-		in[at] = map[*planWait]bool{}
+		in[at] = map[V]bool{}
 	}
-	in[at][w] = true
+	in[at][v] = true
 }
 
-func removeFromSet[K comparable](in map[K]map[*planWait]bool, at K, w *planWait) {
-	delete(in[at], w)
+func removeFromSet[K, V comparable](in map[K]map[V]bool, at K, v V) {
+	delete(in[at], v)
 	if len(in[at]) == 0 {
 		delete(in, at)
 	}
 }
 
 // findNewOwnerOrWait is like findNewOwner. In addition, it adds a wait if a plan is missing. The
-// releasing install is enqueued when the wait is over.
+// releasing install is enqueued when the wait is over. Only the name of newOwner may be read: the
+// rest changes with events.
 func (p *Plans) findNewOwnerOrWait(r releasingInstall, id string) (newOwner, pending *installPlan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	newOwner, pending = p.findNewOwner(r, id)
-	if newOwner == nil && pending != nil {
+	if pending != nil {
 		p.waits.put(&planWait{releasing: r, objectID: id, blocker: pending.name})
+		copied := *pending // the original changes with events
+		pending = &copied
 	}
-	return newOwner.copy(), pending.copy() // the originals change with events
-}
-
-func (m *installPlan) copy() *installPlan {
-	if m == nil {
-		return nil
-	}
-	c := *m
-	return &c
+	return newOwner, pending
 }
 
 // addWait adds a wait, which also ends when another install claims the object.
@@ -138,7 +128,7 @@ func (p *Plans) findNewOwner(r releasingInstall, id string) (newOwner, pending *
 			return m, nil
 		}
 	}
-	for _, m := range p.successors[r.name] {
+	for m := range p.successors[r.name] {
 		if m.artifact == unplanned && m.name != r.name && m.cluster == r.cluster && m.couldClaim(id) {
 			return nil, m
 		}
@@ -146,7 +136,7 @@ func (p *Plans) findNewOwner(r releasingInstall, id string) (newOwner, pending *
 	if r.artifact == "" { // a deleted install waits only for its successors
 		return nil, nil
 	}
-	for artifact, g := range p.bySource[planScope{cluster: r.cluster, source: r.source}] {
+	for artifact, g := range p.bySource[r.planScope] {
 		if artifact == r.artifact {
 			continue
 		}
@@ -180,8 +170,8 @@ func (p *Plans) reviewWaits(affected []*planWait) []types.NamespacedName {
 		if p.waits.byReleasing[w.releasing.name][w.objectID] != w {
 			continue // removed in the meantime
 		}
-		newOwner, pending := p.findNewOwner(w.releasing, w.objectID)
-		if newOwner == nil && pending != nil && pending.notReady == "" {
+		_, pending := p.findNewOwner(w.releasing, w.objectID)
+		if pending != nil && pending.notReady == "" {
 			p.waits.put(&planWait{releasing: w.releasing, objectID: w.objectID, blocker: pending.name})
 			continue
 		}

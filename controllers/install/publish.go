@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/publish"
@@ -25,15 +26,6 @@ const StorageSpace = "ksctlinstall"
 
 // errNoArtifactServer is returned by publish if the controller runs without an artifact server.
 var errNoArtifactServer = errors.New("publishing needs the artifact server of KsctlSources, which is disabled in this controller")
-
-// publishCandidate is a rendered stack that an install can publish, prepared for the target
-// cluster.
-type publishCandidate struct {
-	stack      *renderedStack
-	components []plan.Component
-	// sourceRevision is the revision of the source.
-	sourceRevision string
-}
 
 // mayBePublished reports whether an install has published its stack, or has started to. The status
 // records this before the stack is published.
@@ -68,7 +60,7 @@ func (s *Steps) withdraw(ctx context.Context, o *owner) error {
 
 // publishWhenReady publishes a stack whose reconcile ended with Done. An error does not change the
 // readiness of the install.
-func (s *Steps) publishWhenReady(ctx context.Context, o *owner, candidate publishCandidate, out reconcile.Outcome) reconcile.Outcome {
+func (s *Steps) publishWhenReady(ctx context.Context, o *owner, input *applyInput, out reconcile.Outcome) reconcile.Outcome {
 	if o.req.Object.Spec.Publish == nil {
 		return out
 	}
@@ -77,7 +69,7 @@ func (s *Steps) publishWhenReady(ctx context.Context, o *owner, candidate publis
 		s.markPublishing(o, "the stack is published when the install is ready")
 		return out
 	}
-	pending, err := s.publish(ctx, o, candidate)
+	pending, err := s.publish(ctx, o, input)
 	now := s.Clock.Now()
 	switch {
 	case pending:
@@ -92,8 +84,10 @@ func (s *Steps) publishWhenReady(ctx context.Context, o *owner, candidate publis
 }
 
 // publishOnly publishes a stack without applying its objects.
-func (s *Steps) publishOnly(ctx context.Context, o *owner, candidate publishCandidate) reconcile.Outcome {
-	in, revision := o.req.Object, candidate.sourceRevision
+func (s *Steps) publishOnly(ctx context.Context, o *owner, input *applyInput) reconcile.Outcome {
+	in, revision := o.req.Object, input.revision
+	input.components = engine.Prepare(ctx, input.stack.components, o.Policies(), o.target.Discovery)
+	s.Plans.recordPlan(in, input.digest, nil)
 	switch {
 	case o.inv.Len() > 0:
 		return reconcile.Stalled{Reason: StillInstalledReason, Revision: revision, Err: fmt.Errorf("spec.publish.mode is Only, but %d objects are installed: "+
@@ -101,9 +95,9 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, candidate publishCand
 	case len(o.removalRequests) > 0:
 		return reconcile.Waiting{On: "the stack is not published while a KsctlRemove refers to the install: KsctlRemove " + o.removalRequests[0].record.Name, RequeueAt: o.removalRequests.firstReinstall(), Revision: revision}
 	}
-	pending, err := s.publish(ctx, o, candidate)
+	pending, err := s.publish(ctx, o, input)
 	in.Status.Components = nil
-	for _, c := range candidate.components {
+	for _, c := range input.components {
 		in.Status.Components = append(in.Status.Components, o.componentStatus(plan.ComponentState{Name: c.Name, Version: c.Version, Objects: len(c.Items), Ready: !pending && err == nil}))
 	}
 	switch reason, terminal := publishErrorReason(err); {
@@ -116,12 +110,12 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, candidate publishCand
 	}
 	in.Status.LastAppliedRevision = revision
 	return reconcile.Done{Revision: revision, Message: fmt.Sprintf("Published revision %s: %s %s, %d components; objects are not applied (spec.publish.mode: Only)", revision,
-		in.Spec.Stack, in.Status.StackVersion, len(candidate.components))}
+		in.Spec.Stack, in.Status.StackVersion, len(input.components))}
 }
 
 // publish updates the ExternalArtifact with as few requests as possible. pending is true if only
 // the Published condition was set. It must be stored before the first publication.
-func (s *Steps) publish(ctx context.Context, o *owner, candidate publishCandidate) (pending bool, err error) {
+func (s *Steps) publish(ctx context.Context, o *owner, input *applyInput) (pending bool, err error) {
 	if !o.publishRecorded {
 		s.markPublishing(o, "publishing starts when this condition is stored")
 		return true, nil
@@ -131,14 +125,14 @@ func (s *Steps) publish(ctx context.Context, o *owner, candidate publishCandidat
 	switch secretNames := valuesSecretNames(&in.Spec); {
 	case s.Publisher == nil:
 		err = errNoArtifactServer
-	case len(secretNames)+len(candidate.stack.decrypted) > 0 && in.Spec.Publish.Secrets != appsv1.SecretsInclude:
-		err = &publish.SecretsError{Read: secretNames, Decrypted: candidate.stack.decrypted}
+	case len(secretNames)+len(input.stack.decrypted) > 0 && in.Spec.Publish.Secrets != appsv1.SecretsInclude:
+		err = &publish.SecretsError{Read: secretNames, Decrypted: input.stack.decrypted}
 	default:
 		revision, err = s.Publisher.Publish(ctx, &publish.Publication{
-			Owner: in, Kind: appsv1.GroupVersion.WithKind(appsv1.KsctlInstallKind), Version: candidate.stack.stackVersion, Origin: candidate.sourceRevision,
+			Owner: in, Kind: appsv1.GroupVersion.WithKind(appsv1.KsctlInstallKind), Version: input.stack.stackVersion, Origin: input.revision,
 			MayContainSecrets: in.Spec.Publish.Secrets == appsv1.SecretsInclude,
-			ContentID:         candidate.stack.digest + " " + string(in.Spec.Publish.Secrets),
-			Files:             func(ctx context.Context) (fs.FS, error) { return o.publishedFiles(ctx, candidate.components) },
+			ContentID:         input.stack.digest + " " + string(in.Spec.Publish.Secrets),
+			Files:             func(ctx context.Context) (fs.FS, error) { return o.publishedFiles(ctx, input.components) },
 		}, &o.published)
 	}
 	if _, refused := errors.AsType[*publish.SecretsError](err); refused {
@@ -168,17 +162,16 @@ func valuesSecretNames(spec *appsv1.KsctlInstallSpec) (names []string) {
 // publishedFiles returns the files of the published artifact.
 func (o *owner) publishedFiles(ctx context.Context, components []plan.Component) (fs.FS, error) {
 	out := make([]publish.Component, 0, len(components))
-	for i := range components {
-		c := publish.Component{Name: components[i].Name}
-		for j := range components[i].Items {
-			it := &components[i].Items[j]
+	for _, component := range components {
+		c := publish.Component{Name: component.Name}
+		for _, it := range component.Items {
 			if it.Shared {
 				c.Namespace = it.Name
 				continue
 			}
 			object := it.Object
 			var err error
-			if object.Manifest, err = o.Manifest(ctx, it); err != nil {
+			if object.Manifest, err = o.Manifest(ctx, &it); err != nil {
 				return nil, err
 			}
 			c.Objects = append(c.Objects, object)

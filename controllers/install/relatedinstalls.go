@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -23,45 +23,45 @@ type queue = workqueue.TypedRateLimitingInterface[crreconcile.Request]
 // relatedInstalls enqueues the installs that depend on a changed install, and those whose removal
 // waits for the install. It also updates Plans. Workers start after the handler has received the
 // initial list, so Plans has all installs before the first reconcile.
-func (w *requestMapper) relatedInstalls() handler.EventHandler {
+func (s *Setup) relatedInstalls() handler.EventHandler {
 	enqueueDependents := func(ctx context.Context, o client.Object, q queue) {
-		for _, r := range w.find(ctx, dependsOnIndex, reconcile.IndexValue(appsv1.KsctlInstallKind, o.GetNamespace(), o.GetName())) {
+		for _, r := range s.find(ctx, dependsOnIndex, reconcile.IndexValue(appsv1.KsctlInstallKind, o.GetNamespace(), o.GetName())) {
 			q.Add(r)
 		}
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			w.setup.Plans.update(e.Object.(*appsv1.KsctlInstall))
+			s.Steps.Plans.update(e.Object.(*appsv1.KsctlInstall))
 			if !e.IsInInitialList {
 				enqueueDependents(ctx, e.Object, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
-			w.setup.Plans.update(after)
+			s.Steps.Plans.update(after)
 			if affectsDependents(before, after) {
 				enqueueDependents(ctx, after, q)
 			}
 			if isFullyRemoved(before) != isFullyRemoved(after) || !slices.Equal(before.Spec.DependsOn, after.Spec.DependsOn) {
-				w.enqueueDependencies(before, q)
+				s.enqueueDependencies(before, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			w.setup.Plans.remove(client.ObjectKeyFromObject(e.Object))
+			s.Steps.Plans.remove(client.ObjectKeyFromObject(e.Object))
 			enqueueDependents(ctx, e.Object, q)
-			w.enqueueDependencies(e.Object.(*appsv1.KsctlInstall), q)
+			s.enqueueDependencies(e.Object.(*appsv1.KsctlInstall), q)
 		},
 	}
 }
 
 // enqueueDependencies enqueues the installs whose removal may wait until an install is removed or
 // no longer depends on them.
-func (w *requestMapper) enqueueDependencies(in *appsv1.KsctlInstall, q queue) {
-	for _, d := range installDependencies(in) {
+func (s *Setup) enqueueDependencies(in *appsv1.KsctlInstall, q queue) {
+	for _, d := range dependency.Installs(in) {
 		q.Add(request(d))
 	}
 	if len(dependency.ObjectRefs(in)) > 0 {
-		for _, name := range w.setup.Plans.listAwaitingDependents() {
+		for _, name := range s.Steps.Plans.listAwaitingDependents() {
 			q.Add(request(name))
 		}
 	}
@@ -71,27 +71,22 @@ func request(name types.NamespacedName) crreconcile.Request {
 	return crreconcile.Request{NamespacedName: name}
 }
 
-// ksctlRemoves enqueues the install of a KsctlRemove when its request changes. Progress in its
-// status does not enqueue the install.
-func (w *requestMapper) ksctlRemoves() handler.EventHandler {
-	enqueue := func(o client.Object, q queue) {
-		if rm := o.(*appsv1.KsctlRemove); rm.Spec.InstallRef != nil {
-			q.Add(request(types.NamespacedName{Namespace: rm.Namespace, Name: rm.Spec.InstallRef.Name}))
-		}
+// installOfRemove returns a request for the install of a KsctlRemove.
+func installOfRemove(_ context.Context, o client.Object) []crreconcile.Request {
+	ref := o.(*appsv1.KsctlRemove).Spec.InstallRef
+	if ref == nil {
+		return nil
 	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(e.Object, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			before, after := e.ObjectOld.(*appsv1.KsctlRemove), e.ObjectNew.(*appsv1.KsctlRemove)
-			if before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-				rehearsalID(before) != rehearsalID(after) {
-				enqueue(before, q)
-				enqueue(after, q)
-			}
-		},
-	}
+	return []crreconcile.Request{request(types.NamespacedName{Namespace: o.GetNamespace(), Name: ref.Name})}
 }
+
+// removalChanged passes the changes of the request of a KsctlRemove, but not the progress in its
+// status.
+var removalChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*appsv1.KsctlRemove), e.ObjectNew.(*appsv1.KsctlRemove)
+	return before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		rehearsalID(before) != rehearsalID(after)
+}}
 
 // rehearsalID identifies the rehearsal in the status of a KsctlRemove. It is empty if there is
 // none.
@@ -107,20 +102,4 @@ func affectsDependents(before, after *appsv1.KsctlInstall) bool {
 	return isReady(before) != isReady(after) || before.Generation != after.Generation ||
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || notReadyMessage(before) != notReadyMessage(after) ||
 		isFullyRemoved(before) != isFullyRemoved(after)
-}
-
-// notReadyMessage returns the message of the Ready condition if it is False.
-func notReadyMessage(in *appsv1.KsctlInstall) string {
-	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil && c.Status == "False" {
-		return c.Message
-	}
-	return ""
-}
-
-// readyMessage returns the message of the Ready condition.
-func readyMessage(in *appsv1.KsctlInstall) string {
-	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil {
-		return c.Message
-	}
-	return ""
 }

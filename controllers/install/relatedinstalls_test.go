@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 func dependsOnBase(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "base"}} }
@@ -31,8 +33,9 @@ func TestDependencyIsEnqueuedWhenDependentDropsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[crreconcile.Request]())
 			defer q.ShutDown()
-			w := &requestMapper{client: cacheOf(t), setup: &Setup{Plans: NewPlans()}}
-			w.relatedInstalls().Update(t.Context(), event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}, q)
+			s := &Setup{Steps: &Steps{Plans: NewPlans()}, Reconciler: &reconcile.Reconciler[*appsv1.KsctlInstall]{
+				Client: cacheOf(t), NewList: func() client.ObjectList { return &appsv1.KsctlInstallList{} }}}
+			s.relatedInstalls().Update(t.Context(), event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}, q)
 			enqueued := false
 			for q.Len() > 0 {
 				r, _ := q.Get()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -62,10 +63,8 @@ func resolveRemovalRequests(records []appsv1.InstallRemoval, removes []appsv1.Ks
 	missing map[string]time.Time, retry time.Duration, now time.Time,
 ) removalRequests {
 	var out removalRequests
-	exists := map[string]bool{}
 	for i := range removes {
 		rm := &removes[i]
-		exists[rm.Name] = true
 		r := removalRequest{spec: &rm.Spec, record: appsv1.InstallRemoval{Name: rm.Name, UID: rm.UID, Generation: rm.Generation, Components: rm.Spec.Components}}
 		for _, recorded := range records {
 			if recorded.Name == rm.Name && recorded.UID == rm.UID && recorded.Generation == rm.Generation {
@@ -79,8 +78,7 @@ func resolveRemovalRequests(records []appsv1.InstallRemoval, removes []appsv1.Ks
 		out = append(out, r)
 	}
 	for _, recorded := range records {
-		until := missing[recorded.Name].Add(retry)
-		if !exists[recorded.Name] && now.Before(until) {
+		if until := missing[recorded.Name].Add(retry); now.Before(until) {
 			out = append(out, removalRequest{record: recorded, reinstallAt: until})
 		}
 	}
@@ -135,8 +133,8 @@ func (rs removalRequests) hasNew(before []appsv1.InstallRemoval) bool {
 // recordRemovalRequests stores the removal requests in the status.
 func (o *owner) recordRemovalRequests() {
 	o.req.Object.Status.Removals = nil
-	for i := range o.removalRequests {
-		o.req.Object.Status.Removals = append(o.req.Object.Status.Removals, o.removalRequests[i].record)
+	for _, r := range o.removalRequests {
+		o.req.Object.Status.Removals = append(o.req.Object.Status.Removals, r.record)
 	}
 }
 
@@ -155,9 +153,9 @@ func (rs removalRequests) cover(component string) bool {
 // stands for the whole install.
 func (rs removalRequests) requesters(component string) string {
 	var out []string
-	for i := range rs {
-		if rs[i].covers(component) {
-			out = append(out, "KsctlRemove "+rs[i].record.Name)
+	for _, r := range rs {
+		if r.covers(component) {
+			out = append(out, "KsctlRemove "+r.record.Name)
 		}
 	}
 	return reconcile.JoinNames(out)
@@ -166,8 +164,8 @@ func (rs removalRequests) requesters(component string) string {
 // firstReinstall returns the earliest time at which components are installed again. It is zero if
 // there is none.
 func (rs removalRequests) firstReinstall() (first time.Time) {
-	for i := range rs {
-		if u := rs[i].reinstallAt; !u.IsZero() && (first.IsZero() || u.Before(first)) {
+	for _, r := range rs {
+		if u := r.reinstallAt; !u.IsZero() && (first.IsZero() || u.Before(first)) {
 			first = u
 		}
 	}
@@ -177,8 +175,8 @@ func (rs removalRequests) firstReinstall() (first time.Time) {
 // inactiveReasons returns the messages of the requests that are not active.
 func (rs removalRequests) inactiveReasons() []string {
 	var out []string
-	for i := range rs {
-		if why := rs[i].inactiveReason(); why != "" {
+	for _, r := range rs {
+		if why := r.inactiveReason(); why != "" {
 			out = append(out, why)
 		}
 	}
@@ -192,10 +190,10 @@ func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1
 		return nil
 	}
 	return func(e *appsv1.InventoryEntry) *plan.RemovalRequest {
-		var active []*removalRequest
+		var active []removalRequest
 		covered := false
-		for i := range rs {
-			if r := &rs[i]; r.covers(e.Component) {
+		for _, r := range rs {
+			if r.covers(e.Component) {
 				if covered = true; r.active() {
 					active = append(active, r)
 				}
@@ -209,7 +207,7 @@ func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1
 		}
 		return &plan.RemovalRequest{
 			KeepReason: func(ref stacks.Ref) string { return keepReason(active, guard, ref) },
-			DeleteCustomResources: !slices.ContainsFunc(active, func(r *removalRequest) bool {
+			DeleteCustomResources: !slices.ContainsFunc(active, func(r removalRequest) bool {
 				return r.spec.CustomResources != appsv1.CustomResourcesDelete
 			}),
 		}
@@ -217,16 +215,14 @@ func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1
 }
 
 // keepReason returns the reason why an object is kept. It is empty if the object is not kept.
-func keepReason(active []*removalRequest, guard *appsv1.Guard, ref stacks.Ref) string {
+func keepReason(active []removalRequest, guard *appsv1.Guard, ref stacks.Ref) string {
 	for _, r := range active {
 		if r.spec.Keeps(ref.Group, ref.Kind, ref.Namespace, ref.Name) {
 			return fmt.Sprintf("spec.keep of KsctlRemove %s has %s", r.record.Name, ref.Kind)
 		}
 	}
-	if guard != nil && slices.Contains(guard.ProtectKinds, ref.Kind) {
-		return fmt.Sprintf("spec.guard.protectKinds has %s", ref.Kind)
-	}
-	return ""
+	protected := plan.Policies{ProtectKinds: ptr.Deref(guard, appsv1.Guard{}).ProtectKinds}
+	return protected.ProtectReason(ref)
 }
 
 // maxKeptObjects is the maximum number of kept objects in the status of a removal.

@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/client-go/dynamic"
 
@@ -85,7 +86,6 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a art
 	}
 	o.rerender = render
 	o.storeManifests(&res)
-	dropManifests(&res)
 	o.rendered = renderedStack{digest: digest, stackVersion: res.StackVersion, components: nilIfEmpty(res.Components),
 		warnings: boundWarnings(res.Warnings), decrypted: res.Decrypted}
 	return &o.rendered, nil
@@ -101,22 +101,10 @@ func (s *Steps) renderFunc(in *appsv1.KsctlInstall, a artifact.Artifact, secrets
 	}
 }
 
-// dropManifests drops the manifests of a render, which plans do not need. The renderer keeps them
-// compressed.
-func dropManifests(res *stacks.Result) {
-	for i := range res.Components {
-		for j := range res.Components[i].Objects {
-			res.Components[i].Objects[j].Manifest = nil
-		}
-	}
-}
-
 // nilIfEmpty returns nil if no component has an object.
 func nilIfEmpty(cs []stacks.RenderedComponent) []stacks.RenderedComponent {
-	for i := range cs {
-		if len(cs[i].Objects) > 0 {
-			return cs
-		}
+	if slices.ContainsFunc(cs, func(c stacks.RenderedComponent) bool { return len(c.Objects) > 0 }) {
+		return cs
 	}
 	return nil
 }

@@ -16,15 +16,13 @@ import (
 // resources of the controller.
 type renderBackoff struct {
 	digest string
-	// attempts is the number of consecutive stopped attempts. retryAt is the time of the next
-	// attempt.
-	attempts int
-	retryAt  time.Time
-	err      *stacks.StoppedError
+	last   renderStoppedError
 }
 
-// renderStoppedError is the error of a stopped render that is not retried before a time.
+// renderStoppedError is the error of a stopped render.
 type renderStoppedError struct {
+	// attempts is the number of consecutive stopped attempts. retryAt is the time of the next
+	// attempt.
 	attempts int
 	retryAt  time.Time
 	err      *stacks.StoppedError
@@ -42,14 +40,15 @@ func (e *renderStoppedError) Unwrap() error { return e.err }
 
 // check returns the last error of a render if it is too early to retry it, and nil otherwise.
 func (s *renderBackoff) check(digest string, now time.Time) error {
-	if s.digest != digest || !now.Before(s.retryAt) {
+	if s.digest != digest || !now.Before(s.last.retryAt) {
 		return nil
 	}
 	return s.error()
 }
 
 func (s *renderBackoff) error() error {
-	return &renderStoppedError{attempts: s.attempts, retryAt: s.retryAt, err: s.err}
+	last := s.last
+	return &last
 }
 
 // maxRenderBackoff is the maximum delay between two attempts, unless the install's retryInterval is
@@ -67,13 +66,13 @@ func (s *renderBackoff) record(err error, digest string, retry time.Duration, no
 	if s.digest != digest {
 		*s = renderBackoff{digest: digest}
 	}
-	s.attempts++
-	s.err = stopped
+	s.last.attempts++
+	s.last.err = stopped
 	wait := retry
-	for i := 1; i < s.attempts && wait < maxRenderBackoff; i++ {
+	for i := 1; i < s.last.attempts && wait < maxRenderBackoff; i++ {
 		wait *= 2
 	}
-	s.retryAt = now.Add(max(retry, min(wait, maxRenderBackoff)))
+	s.last.retryAt = now.Add(max(retry, min(wait, maxRenderBackoff)))
 	return s.error()
 }
 
@@ -81,23 +80,14 @@ func (s *renderBackoff) record(err error, digest string, retry time.Duration, no
 // a user must change something.
 func renderOutcome(err error, revision string, now time.Time) reconcile.Outcome {
 	var (
-		changed      *ChartChangedError
-		stopped      *renderStoppedError
-		values       *ValuesError
-		clusterValue *ClusterValueError
-		unreachable  *target.UnreachableError
+		stopped     *renderStoppedError
+		unreachable *target.UnreachableError
 	)
 	switch {
 	case errors.As(err, &unreachable): // a render needs the capabilities of the cluster
 		return target.Outcome(unreachable, revision)
-	case errors.As(err, &changed):
-		return reconcile.Stalled{Err: err, Reason: ChartChangedReason, Revision: revision}
 	case errors.As(err, &stopped):
 		return reconcile.Retry{Err: err, Reason: content.RenderStoppedReason, Revision: revision, RequeueAfter: max(stopped.retryAt.Sub(now), time.Millisecond)}
-	case errors.As(err, &clusterValue):
-		return reconcile.Stalled{Err: err, Reason: ClusterValuesReason, Revision: revision}
-	case errors.As(err, &values):
-		return reconcile.Retry{Err: err, Reason: ValuesNotFoundReason, Revision: revision}
 	}
 	return content.RenderOutcome(err, revision)
 }

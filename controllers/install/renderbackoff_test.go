@@ -25,12 +25,12 @@ func TestRenderBackoffDoublesUpToMaximum(t *testing.T) {
 		if !strings.Contains(out.Err.Error(), "--render-timeout") {
 			t.Errorf("attempt %d: the error does not name the flag: %v", i+1, out.Err)
 		}
-		now = s.retryAt
+		now = s.last.retryAt
 	}
-	if got := s.retryAt.Add(-time.Second); s.check("d", got) == nil || s.check("d", s.retryAt) != nil {
+	if got := s.last.retryAt.Add(-time.Second); s.check("d", got) == nil || s.check("d", s.last.retryAt) != nil {
 		t.Error("the render is delayed until the time of the next attempt, and not longer")
 	}
-	if s.check("other", s.retryAt.Add(-time.Second)) != nil {
+	if s.check("other", s.last.retryAt.Add(-time.Second)) != nil {
 		t.Error("another render is delayed")
 	}
 }
@@ -52,7 +52,7 @@ func TestRenderBackoffEndsWithAnotherResult(t *testing.T) {
 		if err := s.record(c.err, c.digest, time.Minute, now); c.digest == "d" && !errors.Is(err, c.err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if s.attempts > 1 || s.retryAt.After(now.Add(time.Minute)) {
+		if s.last.attempts > 1 || s.last.retryAt.After(now.Add(time.Minute)) {
 			t.Errorf("%s: still backing off: %+v", name, s)
 		}
 	}
@@ -62,7 +62,7 @@ func TestRenderBackoffKeepsLongRetryInterval(t *testing.T) {
 	var s renderBackoff
 	now := time.Unix(1000, 0)
 	_ = s.record(&stacks.StoppedError{}, "d", 3*time.Hour, now)
-	if got := s.retryAt.Sub(now); got != 3*time.Hour {
+	if got := s.last.retryAt.Sub(now); got != 3*time.Hour {
 		t.Errorf("retried after %s", got)
 	}
 }

@@ -21,7 +21,7 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	in := o.req.Object
 	s.Dependencies.SetDependencies(client.ObjectKeyFromObject(in), nil)
 	s.Plans.dropPlan(client.ObjectKeyFromObject(in)) // the install claims no objects
-	s.prepareHandover(o, "")
+	o.handover = s.Plans.newHandover(o.req.Object, o.key, "")
 	dependents, err := s.blockingDependents(ctx, o)
 	if err != nil {
 		return reconcile.Retry{Err: err}
@@ -31,11 +31,13 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	if failed != nil {
 		return failed
 	}
-	in.Status.Components = o.removedComponentStatuses(in.Status.Components)
+	for i, c := range in.Status.Components {
+		in.Status.Components[i] = o.removedComponentStatus(c)
+	}
 	left := o.countRequested()
 	switch {
 	case left > 0 && o.holdAll:
-		return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: DependentsReason}
+		return dependentsOutcome(dependents)
 	case left > 0 && rep != nil:
 		return o.removalOutcome(rep, left, s.Clock.Now())
 	case left > 0 || !o.removalRequests.firstReinstall().IsZero():
@@ -55,34 +57,23 @@ func (o *owner) unapprovedOutcome() reconcile.Outcome {
 func (s *Steps) removeRequested(ctx context.Context, o *owner) (rep *engine.Report, failed reconcile.Outcome) {
 	removable := o.removableObjects()
 	if len(removable) == 0 {
-		return nil, o.flushInventory(ctx, s, "")
+		if err := o.flush(ctx); err != nil {
+			return nil, s.interruptedOutcome(o, err, "")
+		}
+		return nil, nil
 	}
-	c, err := s.targetClient(ctx, o)
+	c, err := s.clientFor(ctx, o.req.Object)
+	if err == nil {
+		c, err = s.resolveTarget(ctx, o, c)
+	}
 	if err != nil {
 		return nil, target.Outcome(err, "")
 	}
 	rep, err = s.Engine.Remove(ctx, s.pass(o, c))
-	if rep != nil {
-		o.reportChanges(rep)
-		o.recordKept(removable, rep)
+	if failed = s.recordPass(ctx, o, rep, err, removable, ""); failed == nil {
+		failed, _ = s.orClusterLost(o, nil, "", rep.Errors...)
 	}
-	if err != nil {
-		return nil, s.interruptedOutcome(o, err, "")
-	}
-	s.endPlanWaits(o, rep)
-	if failed = o.flushInventory(ctx, s, ""); failed != nil {
-		return rep, failed
-	}
-	failed, _ = s.orClusterLost(o, nil, "", rep.Errors...)
 	return rep, failed
-}
-
-// flushInventory stores the inventory, see flush. It returns the outcome of an error, or nil.
-func (o *owner) flushInventory(ctx context.Context, s *Steps, revision string) reconcile.Outcome {
-	if err := o.flush(ctx); err != nil {
-		return s.interruptedOutcome(o, err, revision)
-	}
-	return nil
 }
 
 // removableObjects returns the components of the objects that active requests remove, by object ID.
@@ -121,15 +112,6 @@ func (o *owner) withoutRequested(rendered []stacks.RenderedComponent) []stacks.R
 	return slices.DeleteFunc(slices.Clone(rendered), func(c stacks.RenderedComponent) bool { return o.removalRequests.cover(c.Name) })
 }
 
-// removedComponentStatuses returns the status of components whose removal is requested.
-func (o *owner) removedComponentStatuses(before []appsv1.ComponentStatus) []appsv1.ComponentStatus {
-	out := slices.Clone(before)
-	for i := range out {
-		out[i] = o.removedComponentStatus(out[i])
-	}
-	return out
-}
-
 // removedComponentStatus returns the status of a component whose removal is requested. It counts
 // the objects that are not removed yet.
 func (o *owner) removedComponentStatus(c appsv1.ComponentStatus) appsv1.ComponentStatus {
@@ -146,8 +128,7 @@ func (o *owner) removedComponentStatus(c appsv1.ComponentStatus) appsv1.Componen
 // whose removal is requested, directly or through other components.
 func (o *owner) blockedByRemoval(rep *engine.Report) map[string]bool {
 	blockedComponents := map[string]bool{}
-	for i := range o.rendered.components {
-		c := &o.rendered.components[i]
+	for _, c := range o.rendered.components {
 		blockedComponents[c.Name] = slices.ContainsFunc(c.DependsOn, func(d string) bool { return o.removalRequests.cover(d) || blockedComponents[d] })
 	}
 	for _, c := range rep.Plan.Components {
@@ -165,8 +146,8 @@ func settledExcept(rep *engine.Report, except map[string]bool) bool {
 			return false
 		}
 	}
-	for i := range rep.Plan.Waits {
-		if it := rep.Plan.Waits[i].Item; it == nil || !except[it.Component] {
+	for _, w := range rep.Plan.Waits {
+		if it := w.Item; it == nil || !except[it.Component] {
 			return false
 		}
 	}
@@ -177,17 +158,17 @@ func settledExcept(rep *engine.Report, except map[string]bool) bool {
 // requested, and the components that are blocked by that.
 func (o *owner) removalSummary(blockedComponents map[string]bool) string {
 	var removed, blockedNames []string
-	for i := range o.rendered.components {
-		switch name := o.rendered.components[i].Name; {
-		case o.removalRequests.cover(name):
-			removed = append(removed, name)
-		case blockedComponents[name]:
-			blockedNames = append(blockedNames, name)
+	for _, c := range o.rendered.components {
+		switch {
+		case o.removalRequests.cover(c.Name):
+			removed = append(removed, c.Name)
+		case blockedComponents[c.Name]:
+			blockedNames = append(blockedNames, c.Name)
 		}
 	}
 	var by []string
-	for i := range o.removalRequests {
-		by = append(by, "KsctlRemove "+o.removalRequests[i].record.Name)
+	for _, r := range o.removalRequests {
+		by = append(by, "KsctlRemove "+r.record.Name)
 	}
 	out := fmt.Sprintf("; removed by %s: %s", reconcile.JoinNames(by), reconcile.JoinNames(removed))
 	if len(removed) == 0 {
@@ -197,20 +178,4 @@ func (o *owner) removalSummary(blockedComponents map[string]bool) string {
 		out += "; blocked by the removal: " + strings.Join(blockedNames, ", ")
 	}
 	return out
-}
-
-// isFullyRemoved reports whether all objects of an install are removed because of a KsctlRemove.
-func isFullyRemoved(in *appsv1.KsctlInstall) bool {
-	for _, c := range in.Status.Conditions {
-		if c.Type == appsv1.ReadyCondition && c.Reason == RemovedByRequestReason {
-			return in.Status.Inventory == nil && fullRemovalRequested(in)
-		}
-	}
-	return false
-}
-
-// fullRemovalRequested reports whether a KsctlRemove removes an install as a whole. Such an install
-// claims no objects.
-func fullRemovalRequested(in *appsv1.KsctlInstall) bool {
-	return slices.ContainsFunc(in.Status.Removals, func(r appsv1.InstallRemoval) bool { return len(r.Components) == 0 })
 }

@@ -1,14 +1,11 @@
 package install
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -103,11 +100,11 @@ func (s *memberInstall) inProgress(now time.Time) bool {
 	if in == nil || in.DeletionTimestamp != nil {
 		return false
 	}
-	ready := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
+	ready := readyCondition(in)
 	switch {
-	case ready == nil || ready.ObservedGeneration != in.Generation:
+	case ready.Status == "" || ready.ObservedGeneration != in.Generation:
 		return true
-	case ready.Status != metav1.ConditionUnknown || currentReason(ready) == AwaitingRolloutReason || ready.Reason == target.ClusterNotReadyReason:
+	case ready.Status != metav1.ConditionUnknown || currentReason(ready.Reason) == AwaitingRolloutReason || ready.Reason == target.ClusterNotReadyReason:
 		return false
 	case !isOverdue(in, ready, now):
 		return true
@@ -119,7 +116,7 @@ func (s *memberInstall) inProgress(now time.Time) bool {
 
 // isOverdue reports whether the Ready condition of an install has not changed for longer than its
 // timeout.
-func isOverdue(in *appsv1.KsctlInstall, ready *metav1.Condition, now time.Time) bool {
+func isOverdue(in *appsv1.KsctlInstall, ready metav1.Condition, now time.Time) bool {
 	return now.Sub(ready.LastTransitionTime.Time) > reconcile.Timeout(&in.Spec.Schedule)
 }
 
@@ -153,8 +150,7 @@ func (r *rollout) planRemovals(members []memberInstall, states []appsv1.ClusterS
 }
 
 func shortDigest(names []string) string {
-	sum := sha256.Sum256([]byte(strings.Join(names, "/")))
-	return hex.EncodeToString(sum[:6])
+	return shortHash(strings.Join(names, "/"))[:12]
 }
 
 // clusterState returns the state of a cluster.
@@ -169,9 +165,9 @@ func clusterState(s memberInstall, revision string, now time.Time) appsv1.Cluste
 	case s.selected && !s.upToDate:
 		return appsv1.ClusterWaiting
 	}
-	ready := apimeta.FindStatusCondition(s.install.Status.Conditions, appsv1.ReadyCondition)
+	ready := readyCondition(s.install)
 	switch {
-	case ready == nil || ready.ObservedGeneration != s.install.Generation:
+	case ready.Status == "" || ready.ObservedGeneration != s.install.Generation:
 		return appsv1.ClusterUpdating
 	case ready.Reason == target.ClusterNotReadyReason:
 		return appsv1.ClusterUnreachable
@@ -227,14 +223,6 @@ func (r *rollout) revertStart(s *memberInstall) {
 	}
 }
 
-// readyStatus returns the status of the Ready condition. It is Unknown if there is no condition.
-func readyStatus(in *appsv1.KsctlInstall) metav1.ConditionStatus {
-	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil {
-		return c.Status
-	}
-	return metav1.ConditionUnknown
-}
-
 // maxClusterMessage is the maximum length of the message of a cluster in the status, in bytes.
 // There may be a thousand clusters.
 const maxClusterMessage = 256
@@ -250,18 +238,14 @@ func clusterStatus(s memberInstall, state appsv1.ClusterState) appsv1.InstalledC
 	}
 	line.Install, line.Revision = s.install.Name, s.install.Status.LastAppliedRevision
 	if state != appsv1.ClusterReady && state != appsv1.ClusterWaiting {
-		line.Message = reconcile.Truncate(readyMessage(s.install), maxClusterMessage)
+		line.Message = reconcile.Truncate(readyCondition(s.install).Message, maxClusterMessage)
 	}
 	return line
 }
 
 // summary returns a message with the number of ready clusters, and the clusters in other states.
 func (r *rollout) summary() string {
-	total := 0
-	for _, n := range r.counts {
-		total += n
-	}
-	out := fmt.Sprintf("%d of %d clusters are ready", r.counts[appsv1.ClusterReady], total)
+	out := fmt.Sprintf("%d of %d clusters are ready", r.counts[appsv1.ClusterReady], len(r.clusters))
 	for _, s := range []struct {
 		state appsv1.ClusterState
 		words string
@@ -279,9 +263,9 @@ func (r *rollout) summary() string {
 // clustersIn returns the names of the clusters in a state.
 func (r *rollout) clustersIn(state appsv1.ClusterState) string {
 	var names []string
-	for i := range r.clusters {
-		if r.clusters[i].State == state {
-			names = append(names, r.clusters[i].Name)
+	for _, c := range r.clusters {
+		if c.State == state {
+			names = append(names, c.Name)
 		}
 	}
 	return reconcile.JoinNames(names)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
@@ -189,7 +188,7 @@ func TestDesiredMember(t *testing.T) {
 	in.Spec.ClusterSelector = &appsv1.ClusterSelector{}
 	in.Spec.Suspend = true
 	x := desiredMember(in, "prod", "sha256:x")
-	if x.Name != "app-prod" || x.Spec.ClusterSelector != nil || x.Spec.ClusterRef.Name != "prod" || x.Spec.Suspend || !isMemberOf(x, in) || fleetName(x) != "app" {
+	if x.Name != "app-prod" || x.Spec.ClusterSelector != nil || x.Spec.ClusterRef.Name != "prod" || x.Spec.Suspend || !metav1.IsControlledBy(x, in) || fleetName(x) != "app" {
 		t.Errorf("%+v", x)
 	}
 	if len(x.Labels) != 2 || x.Labels["team"] != "web" || x.Labels[appsv1.FleetLabel] != "app" {
@@ -211,37 +210,5 @@ func TestDesiredMember(t *testing.T) {
 	long := memberName(strings.Repeat("a", 150), strings.Repeat("b", 150))
 	if len(long) > 253 || long == memberName(strings.Repeat("a", 150), strings.Repeat("b", 149)) {
 		t.Errorf("name %s", long)
-	}
-}
-
-func TestEvaluateClusterValues(t *testing.T) {
-	c := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team", Labels: map[string]string{"region": "eu"}},
-		Status: clusterv1.KsctlClusterStatus{Facts: &clusterv1.ClusterFacts{Cloud: "aws"}, KubernetesVersion: "v1.36.3"}}
-	set := func(pairs ...string) *appsv1.ValuesReference {
-		ref := &appsv1.ValuesReference{Kind: appsv1.ClusterValues, Component: "web"}
-		for i := 0; i < len(pairs); i += 2 {
-			ref.Set = append(ref.Set, appsv1.ClusterValue{Path: pairs[i], Expr: pairs[i+1]})
-		}
-		return ref
-	}
-	got, err := evaluateClusterValues(c, set("ingress.host", "'app.' + metadata.name + '.example.com'", "region", "metadata.labels['region']", "version", "status.kubernetesVersion",
-		"cloud", "status.facts.cloud", `labels.a\.b/c`, "has(status.facts.region)"))
-	want := "cloud: aws\ningress:\n  host: app.prod.example.com\nlabels:\n  a.b/c: false\nregion: eu\nversion: v1.36.3\n"
-	if err != nil || string(got) != want {
-		t.Errorf("got %s, %v; want %s", got, err, want)
-	}
-	for what, ref := range map[string]*appsv1.ValuesReference{
-		"missing label":      set("a", "metadata.labels['x']"),
-		"list value":         set("a", "[1]"),
-		"invalid expression": set("a", "metadata."),
-		"conflicting paths":  set("a", "1", "a.b", "2"),
-		"empty segment":      set("a..b", "1"),
-	} {
-		if _, err := evaluateClusterValues(c, ref); err == nil || !strings.HasPrefix(err.Error(), `valuesFrom Cluster for component "web": a`) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if !slices.Equal(splitPath(`a.b\.c`), []string{"a", "b.c"}) {
-		t.Errorf("split as %v", splitPath(`a.b\.c`))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -99,6 +98,6 @@ func isFailing(in *appsv1.KsctlInstall) bool {
 	if in == nil {
 		return false
 	}
-	ready := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
-	return ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != target.ClusterUnreachableReason
+	ready := readyCondition(in)
+	return ready.Status == metav1.ConditionFalse && ready.Reason != target.ClusterUnreachableReason
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -26,11 +27,8 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 	b := fake.NewClientBuilder().WithScheme(scheme).
 		WithIndex(&appsv1.KsctlRemove{}, removeInstallIndex, func(client.Object) []string { return nil }).
 		WithIndex(&appsv1.KsctlInstall{}, takeOverIndex, func(o client.Object) []string { return takeOverKeys(o.(*appsv1.KsctlInstall)) }).
-		WithIndex(&appsv1.KsctlInstall{}, dependsOnIndex, func(o client.Object) (out []string) {
-			for _, d := range installDependencies(o.(*appsv1.KsctlInstall)) {
-				out = append(out, reconcile.IndexValue(appsv1.KsctlInstallKind, d.Namespace, d.Name))
-			}
-			return out
+		WithIndex(&appsv1.KsctlInstall{}, dependsOnIndex, func(o client.Object) []string {
+			return dependsOnValues(o.(*appsv1.KsctlInstall))
 		})
 	for _, in := range installs {
 		b = b.WithObjects(in)
@@ -79,4 +77,24 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 	})
+}
+
+func TestPlanWaitsEndWhenNoPlanIsNeeded(t *testing.T) {
+	for reason, waits := range map[plan.Reason]bool{plan.ReasonHandoverPending: true, plan.ReasonBackingOff: false} {
+		woken := false
+		s := &Steps{Plans: NewPlans()}
+		s.Plans.Subscribe(func(types.NamespacedName) { woken = true })
+		me, other := install("me", "src", []string{"ns"}), install("o", "src", []string{"ns"})
+		s.Plans.update(other)
+		_, kept := s.Plans.newHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster}, "b").newOwner(idOf("ns", "x"))
+		if kept == "" {
+			t.Fatal("the install does not wait")
+		}
+		o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: me}}
+		s.endPlanWaits(o, &engine.Report{Plan: plan.Plan{Waits: []plan.Action{{Reason: reason}}}})
+		s.Plans.recordPlan(other, "b", nil)
+		if woken != waits {
+			t.Errorf("after %s, the plan of the other install enqueues: %t, want %t", reason, woken, waits)
+		}
+	}
 }

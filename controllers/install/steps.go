@@ -48,7 +48,7 @@ type Steps struct {
 	SecretKey []byte
 	Clock     clock.PassiveClock
 	// RecordDriftCorrections is called with the number of objects of an install whose drift was
-	// corrected. It can be nil.
+	// corrected.
 	RecordDriftCorrections func(install types.NamespacedName, objects int)
 
 	owners reconcile.ObjectCache[*owner]
@@ -88,7 +88,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	}
 	if !planned && len(o.removalRequests) > 0 {
 		// Requested removals do not need a plan.
-		s.prepareHandover(o, "")
+		o.handover = s.Plans.newHandover(o.req.Object, o.key, "")
 		rep, failed := s.removeRequested(ctx, o)
 		if failed != nil {
 			return failed
@@ -100,13 +100,15 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	return out
 }
 
-// applyInput is the input of apply.
+// applyInput is a rendered stack to apply or publish.
 type applyInput struct {
-	candidate publishCandidate
+	stack *renderedStack
+	// components are prepared for the target cluster. They are set by apply and publishOnly.
+	components []plan.Component
 	// client sends the requests to the target cluster.
 	client *engine.Client
-	// digest is the digest of the artifact.
-	digest string
+	// revision is the revision of the source, and digest the digest of its artifact.
+	revision, digest string
 }
 
 // prepare renders the stack. It returns an outcome instead of an input if the objects of the stack
@@ -150,20 +152,17 @@ func (s *Steps) prepare(ctx context.Context, o *owner) (*applyInput, reconcile.O
 		return nil, renderOutcome(err, revision, s.Clock.Now())
 	}
 	req.Object.Status.StackVersion, req.Object.Status.Warnings = stack.stackVersion, stack.warnings
-	candidate := publishCandidate{stack: stack, sourceRevision: revision}
+	input := &applyInput{stack: stack, client: targetClient, revision: revision, digest: selected.Digest}
 	if publishesOnly(req.Object) {
-		candidate.components = engine.Prepare(ctx, stack.components, o.Policies(), o.target.Discovery)
-		s.Plans.recordPlan(req.Object, selected.Digest, nil)
-		return nil, s.publishOnly(ctx, o, candidate)
+		return nil, s.publishOnly(ctx, o, input)
 	}
-	return &applyInput{candidate: candidate, client: targetClient, digest: selected.Digest}, nil
+	return input, nil
 }
 
 // apply performs the next possible step to apply the rendered objects to the target cluster. planned
 // is false if no plan was made.
 func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out reconcile.Outcome, planned bool) {
-	req, candidate := o.req, input.candidate
-	stack, revision := candidate.stack, candidate.sourceRevision
+	req, stack, revision := o.req, input.stack, input.revision
 	if len(stack.components) == 0 && o.inv.Len() > 0 {
 		return reconcile.Stalled{Reason: EmptyRenderReason, Revision: revision,
 			Err: fmt.Errorf("stack %q renders no objects, but %d objects are installed: no objects are removed; delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
@@ -174,19 +173,11 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 		components[i].BlockedOn = o.unmetDependencies
 	}
 	s.Plans.recordPlan(req.Object, input.digest, components)
-	s.prepareHandover(o, input.digest)
+	o.handover = s.Plans.newHandover(o.req.Object, o.key, input.digest)
 	removable := o.removableObjects()
 	rep, err := s.Engine.Reconcile(ctx, s.pass(o, input.client), components)
-	o.reportChanges(rep)
-	if rep != nil && len(removable) > 0 {
-		o.recordKept(removable, rep)
-	}
-	if err == nil {
-		s.endPlanWaits(o, rep)
-		err = o.flush(ctx)
-	}
-	if err != nil {
-		return s.interruptedOutcome(o, err, revision), true
+	if out := s.recordPass(ctx, o, rep, err, removable, revision); out != nil {
+		return out, true
 	}
 	if out, lost := s.orClusterLost(o, nil, revision, rep.Errors...); lost {
 		return out, true
@@ -195,8 +186,26 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 		s.Engine.ResetBackoff(o.key) // the rollout may release an artifact that is available
 		return out, true
 	}
-	candidate.components = components
-	return s.publishWhenReady(ctx, o, candidate, o.outcome(rep, revision, s.Clock.Now())), true
+	input.components = components
+	return s.publishWhenReady(ctx, o, input, o.outcome(rep, revision, s.Clock.Now())), true
+}
+
+// recordPass records the result of a pass of the engine. rep can be nil if err is not. removable
+// are the objects that active requests remove, see removableObjects. It returns the outcome of an
+// error, or nil.
+func (s *Steps) recordPass(ctx context.Context, o *owner, rep *engine.Report, err error, removable map[string]string, revision string) reconcile.Outcome {
+	if rep != nil {
+		s.reportChanges(o, rep)
+		o.recordKept(removable, rep)
+	}
+	if err == nil {
+		s.endPlanWaits(o, rep)
+		err = o.flush(ctx)
+	}
+	if err != nil {
+		return s.interruptedOutcome(o, err, revision)
+	}
+	return nil
 }
 
 // interruptedOutcome is the outcome of a reconcile that an error interrupted. If another process
@@ -213,8 +222,8 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 	if errors.As(err, &targetErr) {
 		return target.Outcome(err, revision)
 	}
-	lostOutcome, _ := s.orClusterLost(o, out, revision)
-	return lostOutcome
+	orLost, _ := s.orClusterLost(o, out, revision)
+	return orLost
 }
 
 // Forget implements reconcile.Steps.
@@ -233,7 +242,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	load := func() (*owner, error) {
 		key := plan.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, in.Status.Inventory)
-		return &owner{chunks: s.Chunks, key: key, inv: inv, recordDriftCorrections: s.RecordDriftCorrections}, err
+		return &owner{chunks: s.Chunks, key: key, inv: inv}, err
 	}
 	o, err := s.owners.Get(name, in.UID, load)
 	if err == nil && o.inv.Len() == 0 && o.key.Cluster != target.InstallCluster(in) {

@@ -13,9 +13,6 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// isLocal reports whether the objects of an install are in the same cluster as the install.
-func isLocal(in *appsv1.KsctlInstall) bool { return target.InstallCluster(in) == plan.LocalCluster }
-
 // resolveTarget resolves the target cluster of an install, and returns a client of it. localClient
 // is a client of the local cluster that impersonates the install's service account.
 func (s *Steps) resolveTarget(ctx context.Context, o *owner, localClient *engine.Client) (*engine.Client, error) {
@@ -46,15 +43,6 @@ func (s *Steps) resolveTarget(ctx context.Context, o *owner, localClient *engine
 		return s.Targets.EnsureNotDeleting(ctx, in.Namespace, &in.Spec.TargetCluster)
 	}
 	return resolved.Client, nil
-}
-
-// targetClient returns a client of the target cluster of an install.
-func (s *Steps) targetClient(ctx context.Context, o *owner) (*engine.Client, error) {
-	localClient, err := s.clientFor(ctx, o.req.Object)
-	if err != nil {
-		return nil, err
-	}
-	return s.resolveTarget(ctx, o, localClient)
 }
 
 // orClusterLost returns out, or another outcome if the target cluster does not respond anymore;

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -26,16 +27,9 @@ type cachedValues struct {
 	data             map[string][]byte
 }
 
-// ValuesError is returned if an object or a key of spec.valuesFrom does not exist.
-type ValuesError struct {
-	Ref appsv1.ValuesReference
-	// Missing describes the missing object or key.
-	Missing string
-}
-
-func (e *ValuesError) Error() string {
-	return fmt.Sprintf("valuesFrom %s %q for component %q: %s does not exist", e.Ref.Kind, e.Ref.Name, e.Ref.Component, e.Missing)
-}
+// configReader returns the data of a ConfigMap or Secret, see readValues. It reads each object once
+// per reconcile.
+type configReader func(kind, name string) (cachedValues, error)
 
 var valuesResources = map[string]schema.GroupVersionResource{
 	"ConfigMap": {Version: "v1", Resource: "configmaps"},
@@ -46,16 +40,27 @@ var valuesResources = map[string]schema.GroupVersionResource{
 // the metadata. The data is read with the install's service account, and only if the version has
 // changed.
 func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]stacks.ValuesInput, chartSecrets, *content.Keys, error) {
-	seen := map[valuesKey]cachedValues{}
-	values, err := s.valuesFor(ctx, o, c, seen)
+	in, seen := o.req.Object, map[valuesKey]cachedValues{}
+	read := func(kind, name string) (cachedValues, error) {
+		key := valuesKey{kind, name}
+		if v, ok := seen[key]; ok {
+			return v, nil
+		}
+		v, err := s.readValues(ctx, o, c, key)
+		if err == nil {
+			seen[key] = v
+		}
+		return v, err
+	}
+	values, err := s.valuesFor(ctx, in, read)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	secrets, err := s.chartSecretsFor(ctx, o, c, seen)
+	secrets, err := chartSecretsFor(in, read)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	keys, err := s.decryptionKeys(ctx, o, c, seen)
+	keys, err := s.decryptionKeys(in, read)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -64,8 +69,7 @@ func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]st
 }
 
 // valuesFor reads the values of spec.valuesFrom.
-func (s *Steps) valuesFor(ctx context.Context, o *owner, c dynamic.Interface, seen map[valuesKey]cachedValues) ([]stacks.ValuesInput, error) {
-	in := o.req.Object
+func (s *Steps) valuesFor(ctx context.Context, in *appsv1.KsctlInstall, read configReader) ([]stacks.ValuesInput, error) {
 	var out []stacks.ValuesInput
 	for _, ref := range in.Spec.ValuesFrom {
 		if ref.Kind == appsv1.ClusterValues {
@@ -76,24 +80,20 @@ func (s *Steps) valuesFor(ctx context.Context, o *owner, c dynamic.Interface, se
 			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: true})
 			continue
 		}
-		key := valuesKey{ref.Kind, ref.Name}
-		v, ok := seen[key]
-		if !ok {
-			var err error
-			if v, err = s.readValues(ctx, o, c, key); err != nil {
-				return nil, fmt.Errorf("valuesFrom %s %q: %w", ref.Kind, ref.Name, err)
-			}
-			seen[key] = v
+		v, err := read(ref.Kind, ref.Name)
+		if err != nil {
+			return nil, fmt.Errorf("valuesFrom %s %q: %w", ref.Kind, ref.Name, err)
 		}
 		data, ok := v.data[stacks.ValuesKey(ref)]
 		switch {
 		case ok:
 			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: ref.Kind == "ConfigMap"})
-		case ref.Optional:
-		case v.version == "":
-			return nil, &ValuesError{Ref: ref, Missing: "the object"}
-		default:
-			return nil, &ValuesError{Ref: ref, Missing: fmt.Sprintf("key %q", stacks.ValuesKey(ref))}
+		case !ref.Optional:
+			missing := "the object"
+			if v.version != "" {
+				missing = fmt.Sprintf("key %q", stacks.ValuesKey(ref))
+			}
+			return nil, reconcile.NewTransientError(ValuesNotFoundReason, "valuesFrom %s %q for component %q: %s does not exist", ref.Kind, ref.Name, ref.Component, missing)
 		}
 	}
 	return out, nil
@@ -103,9 +103,8 @@ func (s *Steps) valuesFor(ctx context.Context, o *owner, c dynamic.Interface, se
 // The version of the result is empty if the object does not exist.
 func (s *Steps) readValues(ctx context.Context, o *owner, c dynamic.Interface, key valuesKey) (cachedValues, error) {
 	ns, account := o.req.Object.Namespace, o.req.Object.Spec.ServiceAccountName
-	var meta metav1.PartialObjectMetadata
-	meta.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: key.kind})
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: key.name}, &meta)
+	meta := reconcile.PartialMetadata("", key.kind)
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: key.name}, meta)
 	if apierrors.IsNotFound(err) && !s.ConfigsSelected {
 		return cachedValues{}, nil
 	}

@@ -91,6 +91,11 @@ func (r *valuesRig) values(refs ...appsv1.ValuesReference) (string, error) {
 	return strings.Join(out, "; "), err
 }
 
+func isValuesNotFound(err error) bool {
+	step, ok := errors.AsType[*reconcile.StepError](err)
+	return ok && step.Reason == ValuesNotFoundReason
+}
+
 func TestValues(t *testing.T) {
 	two := configMap("two", "1", "a: 1")
 	two.Data["other.yaml"] = "b: 2"
@@ -124,8 +129,7 @@ func TestValues(t *testing.T) {
 				}
 				return
 			}
-			var missing *ValuesError
-			if !errors.As(err, &missing) || err.Error() != tc.err {
+			if !isValuesNotFound(err) || err.Error() != tc.err {
 				t.Errorf("got %v, want %s", err, tc.err)
 			}
 		})
@@ -167,14 +171,12 @@ func TestForbiddenValuesAreNotMissing(t *testing.T) {
 	r.denied = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
 	for _, ref := range []appsv1.ValuesReference{valuesRef("ConfigMap", "a", ""), optional(valuesRef("ConfigMap", "a", ""))} {
 		_, err := r.values(ref)
-		var missing *ValuesError
-		if !apierrors.IsForbidden(err) || errors.As(err, &missing) || !strings.Contains(err.Error(), `ConfigMap "a"`) {
-			t.Errorf("optional=%t: got %v, want a Forbidden error and not a ValuesError", ref.Optional, err)
+		if !apierrors.IsForbidden(err) || isValuesNotFound(err) || !strings.Contains(err.Error(), `ConfigMap "a"`) {
+			t.Errorf("optional=%t: got %v, want a Forbidden error with no reason", ref.Optional, err)
 		}
 	}
 	r.denied = apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "a")
-	var missing *ValuesError
-	if _, err := r.values(valuesRef("ConfigMap", "a", "")); !errors.As(err, &missing) {
+	if _, err := r.values(valuesRef("ConfigMap", "a", "")); !isValuesNotFound(err) {
 		t.Errorf("deleted, but still in the cache: %v", err)
 	}
 	r.denied = nil
@@ -215,8 +217,9 @@ func TestInvalidBase64ErrorHasNoData(t *testing.T) {
 	}
 }
 
-func TestValuesErrorIsRetried(t *testing.T) {
-	out, ok := renderOutcome(&ValuesError{Ref: valuesRef("Secret", "s", ""), Missing: "the object"}, "r1", time.Time{}).(reconcile.Retry)
+func TestMissingValuesAreRetried(t *testing.T) {
+	_, err := newValuesRig(t).values(valuesRef("Secret", "s", ""))
+	out, ok := renderOutcome(err, "r1", time.Time{}).(reconcile.Retry)
 	if !ok || out.Reason != ValuesNotFoundReason || out.Revision != "r1" {
 		t.Errorf("%+v", out)
 	}

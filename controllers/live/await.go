@@ -29,9 +29,6 @@ func (ix *Index) SetAwaited(ownerKey string, refs []stacks.Ref) {
 	if len(refs) == 0 {
 		return
 	}
-	if a.ownersByRef == nil {
-		a.ownersByRef, a.refsByOwner = map[stacks.Ref]map[string]struct{}{}, map[string][]stacks.Ref{}
-	}
 	a.refsByOwner[ownerKey] = refs
 	for _, ref := range refs {
 		if a.ownersByRef[ref] == nil {
@@ -59,10 +56,8 @@ func (ix *Index) BeginDelete(ref stacks.Ref, uid types.UID) (answered func()) {
 		ix.mu.Lock()
 		defer ix.mu.Unlock()
 		delete(ix.deleting, ref)
-		if g := ix.groups[ref.GroupKind()]; g != nil {
-			if e := g.objects[objectKey{ref.Namespace, ref.Name}]; e != nil && e.UID() == uid && e.is(flagHinted) {
-				ix.enqueueConfirm(ref)
-			}
+		if _, _, e := ix.find(ref); e.hasUID(uid) && e.is(flagHinted) {
+			ix.enqueueConfirm(ref)
 		}
 	}
 }
@@ -73,12 +68,11 @@ func (ix *Index) BeginDelete(ref stacks.Ref, uid types.UID) (answered func()) {
 func (ix *Index) ObserveReleased(ref stacks.Ref, uid types.UID, resourceVersion string) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	g := ix.groups[ref.GroupKind()]
+	g, n, e := ix.find(ref)
 	if g == nil {
 		return
 	}
-	n := objectKey{ref.Namespace, ref.Name}
-	if e := g.objects[n]; e != nil && e.UID() == uid {
+	if e.hasUID(uid) {
 		ix.drop(g, n, e)
 	}
 	g.tombstones[n] = tombstone{uid: uid, deletedAt: ix.opts.Clock.Now(), releasedVersion: parseResourceVersion(resourceVersion)}

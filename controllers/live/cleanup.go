@@ -67,10 +67,6 @@ func (ix *Index) restartWatches(g *group) {
 	}
 }
 
-type counters struct {
-	lists, confirms, copies uint64
-}
-
 // Stats are statistics of an index.
 type Stats struct {
 	// Objects is the number of stored objects, Bytes an estimate of their memory.
@@ -86,7 +82,7 @@ type Stats struct {
 func (ix *Index) Stats() Stats {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	s := Stats{Lists: ix.stats.lists, Confirms: ix.stats.confirms, Copies: ix.stats.copies}
+	s := ix.stats
 	now := ix.opts.Clock.Now()
 	for _, g := range ix.groups {
 		s.Objects += len(g.objects)

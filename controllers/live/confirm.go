@@ -49,18 +49,13 @@ func (ix *Index) confirm(ctx context.Context, ref stacks.Ref) error {
 	if err != nil {
 		err = res.Error() // contains the decoded Status of the API server
 	}
-	n := objectKey{ref.Namespace, ref.Name}
 	if err == nil {
 		return ix.storeConfirmed(w, ref, uid, raw)
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	g := ix.groups[ref.GroupKind()]
-	if g == nil {
-		return nil
-	}
-	e := g.objects[n]
-	if e == nil || e.UID() != uid || !e.is(flagHinted) {
+	g, n, e := ix.find(ref)
+	if !e.hasUID(uid) || !e.is(flagHinted) {
 		return nil
 	}
 	// If the kind is not served, its objects may still exist: another version may serve them.
@@ -82,7 +77,6 @@ func (ix *Index) storeConfirmed(w *watcher, ref stacks.Ref, uid types.UID, raw [
 	if err != nil {
 		return err
 	}
-	n := objectKey{ref.Namespace, ref.Name}
 	if u.GetUID() == uid {
 		o, version, err := project(u, ix.opts.SecretKey)
 		if err != nil {
@@ -101,10 +95,8 @@ func (ix *Index) storeConfirmed(w *watcher, ref stacks.Ref, uid types.UID, raw [
 	// Another object with that name. If it has our label, the watch delivers it.
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	if g := ix.groups[ref.GroupKind()]; g != nil {
-		if e := g.objects[n]; e != nil && e.UID() == uid {
-			ix.drop(g, n, e)
-		}
+	if g, n, e := ix.find(ref); e.hasUID(uid) {
+		ix.drop(g, n, e)
 	}
 	return nil
 }
@@ -112,12 +104,7 @@ func (ix *Index) storeConfirmed(w *watcher, ref stacks.Ref, uid types.UID, raw [
 // clearHint removes the hint of an object unless the hint is newer than rv. A newer hint is
 // confirmed by another GET. The caller holds the lock.
 func (ix *Index) clearHint(ref stacks.Ref, uid types.UID, rv uint64) {
-	g := ix.groups[ref.GroupKind()]
-	if g == nil {
-		return
-	}
-	n := objectKey{ref.Namespace, ref.Name}
-	if e := g.objects[n]; e != nil && e.UID() == uid && e.resourceVersion <= rv {
+	if g, n, e := ix.find(ref); e.hasUID(uid) && e.resourceVersion <= rv {
 		e.set(flagHinted, false)
 		ix.clearUnconfirmed(g, n)
 	}
@@ -128,15 +115,11 @@ func (ix *Index) clearHint(ref stacks.Ref, uid types.UID, rv uint64) {
 func (ix *Index) watcherForHint(ref stacks.Ref) (*watcher, types.UID) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	g := ix.groups[ref.GroupKind()]
-	if g == nil {
-		return nil, ""
-	}
-	e := g.objects[objectKey{ref.Namespace, ref.Name}]
+	g, _, e := ix.find(ref)
 	if e == nil || !e.is(flagHinted) {
 		return nil, ""
 	}
-	ix.stats.confirms++
+	ix.stats.Confirms++
 	var anyWatcher *watcher
 	for key, w := range g.watches {
 		if key.gvk.Version == e.version {

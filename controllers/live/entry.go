@@ -1,8 +1,8 @@
 package live
 
 import (
+	"cmp"
 	"encoding/base64"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -41,7 +42,7 @@ const (
 
 // entry is a packed Object. An index may hold tens of thousands of them.
 type entry struct {
-	uid             [16]byte
+	uid             uuid.UUID
 	resourceVersion uint64
 	version         string
 	owner           string
@@ -66,6 +67,8 @@ type rareFields struct {
 	uid, resourceVersion string
 }
 
+var noRareFields rareFields
+
 func (e *entry) is(f flags) bool { return e.flags&f != 0 }
 
 func (e *entry) set(f flags, on bool) {
@@ -80,11 +83,14 @@ func (e *entry) UID() types.UID {
 	if e.rare != nil && e.rare.uid != "" {
 		return types.UID(e.rare.uid)
 	}
-	if e.uid == [16]byte{} {
+	if e.uid == uuid.Nil {
 		return ""
 	}
-	return types.UID(formatUUID(e.uid))
+	return types.UID(e.uid.String())
 }
+
+// hasUID is true for an entry of the object with the uid; false for nil.
+func (e *entry) hasUID(uid types.UID) bool { return e != nil && e.UID() == uid }
 
 // pack converts an Object into an entry. The caller sets owner.
 func pack(o *Object, in *interner) *entry {
@@ -173,15 +179,8 @@ func (e *entry) differsForOwner(b *entry) bool {
 	if e.UID() != b.UID() || e.ownedHash != b.ownedHash || e.readiness != b.readiness || e.flags&acted != b.flags&acted || e.owner != b.owner {
 		return true
 	}
-	er, br := e.rare, b.rare
-	if er == nil || br == nil {
-		return er.mattersToOwner() || br.mattersToOwner()
-	}
+	er, br := cmp.Or(e.rare, &noRareFields), cmp.Or(b.rare, &noRareFields)
 	return er.deletionMessage != br.deletionMessage || !slices.Equal(er.finalizers, br.finalizers) || !slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
-}
-
-func (r *rareFields) mattersToOwner() bool {
-	return r != nil && (r.keptFields != nil || r.finalizers != nil || r.deletionMessage != "")
 }
 
 func (k KeptField) equal(b KeptField) bool {
@@ -209,42 +208,10 @@ func parseResourceVersion(s string) uint64 {
 	return n
 }
 
-// parseUUID accepts only the format of formatUUID.
-func parseUUID(s string) (u [16]byte, ok bool) {
-	if len(s) != 36 {
-		return u, false
-	}
-	var digits [32]byte
-	n := 0
-	for i := range len(s) {
-		switch c := s[i]; {
-		case i == 8 || i == 13 || i == 18 || i == 23:
-			if c != '-' {
-				return u, false
-			}
-		case '0' <= c && c <= '9' || 'a' <= c && c <= 'f':
-			digits[n] = c
-			n++
-		default:
-			return u, false
-		}
-	}
-	_, err := hex.Decode(u[:], digits[:])
-	return u, err == nil
-}
-
-func formatUUID(u [16]byte) string {
-	var b [36]byte
-	hex.Encode(b[:8], u[:4])
-	b[8] = '-'
-	hex.Encode(b[9:13], u[4:6])
-	b[13] = '-'
-	hex.Encode(b[14:18], u[6:8])
-	b[18] = '-'
-	hex.Encode(b[19:23], u[8:10])
-	b[23] = '-'
-	hex.Encode(b[24:], u[10:])
-	return string(b[:])
+// parseUUID accepts only the form that uuid.UUID.String returns.
+func parseUUID(s string) (uuid.UUID, bool) {
+	u, err := uuid.Parse(s)
+	return u, err == nil && u.String() == s
 }
 
 // maxInterned is the maximum number of strings in an interner.

@@ -53,6 +53,16 @@ func (ix *Index) group(gk schema.GroupKind) *group {
 	return g
 }
 
+// find returns the group of an object's kind, the key and the entry of the object. The group is nil
+// if no owner uses the kind, the entry if the index has no such object. The caller holds the lock.
+func (ix *Index) find(ref stacks.Ref) (g *group, n objectKey, e *entry) {
+	n = objectKey{ref.Namespace, ref.Name}
+	if g = ix.groups[ref.GroupKind()]; g != nil {
+		e = g.objects[n]
+	}
+	return g, n, e
+}
+
 func (g *group) ref(n objectKey) stacks.Ref {
 	return stacks.Ref{Group: g.gk.Group, Kind: g.gk.Kind, Namespace: n.namespace, Name: n.name}
 }
@@ -130,9 +140,9 @@ func (ix *Index) putPacked(o *Object, e *entry, ownVersion string, w *watcher) {
 	if old != nil && e.resourceVersion < old.resourceVersion || g.tombstones[n].covers(o.UID, e.resourceVersion) {
 		return
 	}
-	same := old != nil && old.UID() == o.UID
+	same := old.hasUID(o.UID)
 	if !ours && !same {
-		ix.stats.copies++
+		ix.stats.Copies++
 		if old != nil {
 			ix.drop(g, n, old)
 		}
@@ -181,7 +191,7 @@ func (ix *Index) putPacked(o *Object, e *entry, ownVersion string, w *watcher) {
 // the object is gone or only lost its label. The caller holds the lock.
 func (ix *Index) hint(g *group, n objectKey, uid types.UID, rv uint64) {
 	e := g.objects[n]
-	if e == nil || e.UID() != uid || rv < e.resourceVersion {
+	if !e.hasUID(uid) || rv < e.resourceVersion {
 		return
 	}
 	e.resourceVersion = rv
@@ -223,13 +233,9 @@ func (ix *Index) clearUnconfirmed(g *group, n objectKey) {
 // hintUnlisted adds a hint to each object that a finished list did not contain, unless the object
 // is newer than the list or stored in another API version. The caller holds the lock.
 func (ix *Index) hintUnlisted(g *group, w *watcher, listVersion uint64) {
-	var missing []objectKey
 	for n, e := range g.objects {
 		if e.listRound != w.listRound && e.version == w.key.gvk.Version && e.resourceVersion <= listVersion {
-			missing = append(missing, n)
+			ix.hint(g, n, e.UID(), e.resourceVersion)
 		}
-	}
-	for _, n := range missing {
-		ix.hint(g, n, g.objects[n].UID(), g.objects[n].resourceVersion)
 	}
 }

@@ -35,7 +35,8 @@ type Index struct {
 	strays map[string][]objectLocation
 	// deleting are the objects with a deletion request in flight.
 	deleting map[stacks.Ref]types.UID
-	stats    counters
+	// stats has only the counters.
+	stats Stats
 	// ctx is nil unless the index runs.
 	ctx          context.Context
 	started      bool
@@ -61,11 +62,7 @@ func New(cfg *rest.Config, o Options) (*Index, error) {
 	c.Timeout = 0
 	c.WarningHandler = rest.NoWarnings{}
 	c.WarningHandlerWithContext = nil
-	h, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return nil, fmt.Errorf("live index: %w", err)
-	}
-	client, err := rest.UnversionedRESTClientForConfigAndClient(c, h)
+	client, err := rest.UnversionedRESTClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("live index: %w", err)
 	}
@@ -74,9 +71,9 @@ func New(cfg *rest.Config, o Options) (*Index, error) {
 		client:    client,
 		listSlots: make(chan struct{}, o.ConcurrentLists),
 		groups:    map[schema.GroupKind]*group{},
+		awaited:   awaitedObjects{ownersByRef: map[stacks.Ref]map[string]struct{}{}, refsByOwner: map[string][]stacks.Ref{}},
 		strays:    map[string][]objectLocation{},
-
-		deleting: map[stacks.Ref]types.UID{},
+		deleting:  map[stacks.Ref]types.UID{},
 	}
 	ix.notify = newNotifier(ix.mu.RLocker())
 	return ix, nil
@@ -160,39 +157,12 @@ func (ix *Index) SetOwnerKinds(ownerKey string, kinds []*meta.RESTMapping) {
 	}
 }
 
-// Wake makes the watches of a kind retry immediately and resets their backoff. Call it when the
-// CRD or APIService of the kind changed, or when the controller got permissions.
-func (ix *Index) Wake(gk schema.GroupKind) {
-	ix.mu.RLock()
-	defer ix.mu.RUnlock()
-	g := ix.groups[gk]
-	if g == nil {
-		return
-	}
-	for _, w := range g.watches {
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
-	}
-	for n := range g.unconfirmed {
-		ref := g.ref(n)
-		ix.confirmQueue.Forget(ref)
-		ix.confirmQueue.Add(ref)
-	}
-}
-
 // Get returns the projection of an object; false if the index has no such object with a mark. The
 // answer is reliable only if Synced returns nil for the kind.
 func (ix *Index) Get(ref stacks.Ref) (Object, bool) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	g := ix.groups[ref.GroupKind()]
-	if g == nil {
-		return Object{}, false
-	}
-	n := objectKey{ref.Namespace, ref.Name}
-	e := g.objects[n]
+	g, n, e := ix.find(ref)
 	if e == nil {
 		return Object{}, false
 	}
@@ -228,12 +198,11 @@ func (ix *Index) Observe(u *unstructured.Unstructured) (Object, error) {
 func (ix *Index) ObserveGone(ref stacks.Ref, uid types.UID) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	g := ix.groups[ref.GroupKind()]
+	g, n, e := ix.find(ref)
 	if g == nil {
 		return
 	}
-	n := objectKey{ref.Namespace, ref.Name}
-	if e := g.objects[n]; e != nil && e.UID() == uid {
+	if e.hasUID(uid) {
 		ix.drop(g, n, e)
 		return
 	}
@@ -246,12 +215,11 @@ func (ix *Index) ObserveGone(ref stacks.Ref, uid types.UID) {
 func (ix *Index) Succeeded(ref stacks.Ref, uid types.UID) bool {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	g := ix.groups[ref.GroupKind()]
+	g, n, e := ix.find(ref)
 	if g == nil || uid == "" {
 		return false
 	}
-	n := objectKey{ref.Namespace, ref.Name}
-	if e := g.objects[n]; e != nil && e.UID() == uid {
+	if e.hasUID(uid) {
 		return e.is(flagSucceeded)
 	}
 	return g.tombstones[n].uid == uid && g.tombstones[n].succeeded

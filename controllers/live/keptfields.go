@@ -8,50 +8,39 @@ import (
 const maxKeptValueBytes = 1024
 
 // keptFields returns the fields at the ignored paths, and /spec/replicas if the object was scaled.
-func keptFields(object map[string]any, m *managedFields, ignored []string, scaled, secret bool) []KeptField {
+func keptFields(object map[string]any, m *managedFields, ignored []ignoredPath, scaled, secret bool) []KeptField {
 	var out []KeptField
 	replicas := false
 	for _, path := range ignored {
 		out = append(out, keptField(object, m, path, secret))
-		replicas = replicas || path == replicasPointer
+		replicas = replicas || path.pointer == replicasPath.pointer
 	}
 	if scaled && !replicas {
-		out = append(out, keptField(object, m, replicasPointer, secret))
+		out = append(out, keptField(object, m, replicasPath, secret))
 	}
 	return out
 }
 
-func keptField(object map[string]any, m *managedFields, path string, secret bool) KeptField {
-	tokens, err := parsePointer(path)
-	if err != nil {
-		return KeptField{Path: path}
-	}
-	k := KeptField{Path: path}
-	v, present := lookup(object, tokens)
-	if m.atomicAncestor(object, tokens) > 0 {
+func keptField(object map[string]any, m *managedFields, path ignoredPath, secret bool) KeptField {
+	k := KeptField{Path: path.pointer}
+	v, present := lookup(object, path.tokens)
+	if m.atomicAncestor(object, path.tokens) > 0 {
 		k.Ours = present
 	} else {
-		k.Ours = present && owns(m.ours, object, tokens)
-		for _, o := range m.others {
-			k.Others = k.Others || owns(o, object, tokens)
-		}
+		k.Ours = present && owns(m.ours, object, path.tokens)
 		// If both own a part of the field, the API server would delete our part of an
 		// omitted field.
-		k.Others = k.Others && (!k.Ours || !isComposite(v))
+		k.Others = m.othersOwn(object, path.tokens) && (!k.Ours || !isComposite(v))
 	}
 	if !present {
 		return k
 	}
-	if secret {
-		k.Withheld = true
-		return k
-	}
 	value, err := json.Marshal(v)
-	if err != nil || len(value) > maxKeptValueBytes {
+	if secret || err != nil || len(value) > maxKeptValueBytes {
 		k.Withheld = true
-		return k
+	} else {
+		k.Value = value
 	}
-	k.Value = value
 	return k
 }
 

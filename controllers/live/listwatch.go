@@ -59,7 +59,7 @@ func (w *watcher) list(ctx context.Context) (string, error) {
 	}
 	w.ix.mu.Lock()
 	w.listRound++
-	w.ix.stats.lists++
+	w.ix.stats.Lists++
 	w.ix.mu.Unlock()
 	rv, err := w.listPages(ctx, w.ix.opts.PageSize)
 	if isExpired(err) {
@@ -90,8 +90,7 @@ func (w *watcher) list(ctx context.Context) (string, error) {
 
 // listPages stores the items of a list, page by page. Size 0 requests all items in one page.
 func (w *watcher) listPages(ctx context.Context, size int) (rv string, err error) {
-	next := ""
-	for {
+	for next := ""; ; {
 		req := w.collectionRequest()
 		if size > 0 {
 			req = req.Param("limit", strconv.Itoa(size))
@@ -103,10 +102,9 @@ func (w *watcher) listPages(ctx context.Context, size int) (rv string, err error
 		if err != nil {
 			return "", err
 		}
-		if meta.Continue == "" {
+		if next = meta.Continue; next == "" {
 			return meta.ResourceVersion, nil
 		}
-		next = meta.Continue
 	}
 }
 

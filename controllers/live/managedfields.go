@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/json"
@@ -19,6 +20,9 @@ type managedFields struct {
 	others []map[string]any
 	// scale are the elements of others from writes through the scale subresource.
 	scale []map[string]any
+	// finalizerManager is the manager that set the finalizers; the last one if there are
+	// several.
+	finalizerManager string
 	// otherManager is the manager, other than FieldManager, of the latest write; writes of
 	// the status do not count.
 	otherManager string
@@ -34,6 +38,10 @@ func parseManagedFields(meta map[string]any) managedFields {
 		manager, _ := entry["manager"].(string)
 		operation, _ := entry["operation"].(string)
 		subresource, _ := entry["subresource"].(string)
+		md, _ := field(fields, "metadata")
+		if _, ok := field(md, "finalizers"); ok {
+			m.finalizerManager = manager
+		}
 		if manager == FieldManager && operation == "Apply" && subresource == "" {
 			m.ours = fields
 			m.oursVersion, _ = entry["apiVersion"].(string)
@@ -58,32 +66,14 @@ func parseManagedFields(meta map[string]any) managedFields {
 // value comes from a write through the scale subresource: the API server records no owner for a 0
 // that is written this way.
 func (m *managedFields) scaledToZero(object map[string]any) bool {
-	tokens := []string{"spec", "replicas"}
-	v, present := lookup(object, tokens)
-	if !present || !equalValues(v, int64(0)) || owns(m.ours, object, tokens) {
-		return false
-	}
-	for _, o := range m.others {
-		if owns(o, object, tokens) {
-			return false
-		}
-	}
-	return true
+	v, present := lookup(object, replicasPath.tokens)
+	return present && equalValues(v, int64(0)) &&
+		!owns(m.ours, object, replicasPath.tokens) && !m.othersOwn(object, replicasPath.tokens)
 }
 
-// finalizerManager returns the field manager that set the finalizers of an object; the last entry
-// of managedFields if there are several.
-func finalizerManager(meta map[string]any) (manager string) {
-	entries, _ := meta["managedFields"].([]any)
-	for _, e := range entries {
-		entry, _ := e.(map[string]any)
-		fields, _ := entry["fieldsV1"].(map[string]any)
-		md, _ := field(fields, "metadata")
-		if _, ok := field(md, "finalizers"); ok {
-			manager, _ = entry["manager"].(string)
-		}
-	}
-	return manager
+// othersOwn reports whether another field set contains the field at a pointer, or a part of it.
+func (m *managedFields) othersOwn(object map[string]any, tokens []string) bool {
+	return slices.ContainsFunc(m.others, func(o map[string]any) bool { return owns(o, object, tokens) })
 }
 
 // field returns the node of a field in a managedFields tree.
@@ -104,20 +94,16 @@ func walk(node map[string]any, root any, tokens []string) (int, map[string]any) 
 	v := root
 	for depth, t := range tokens {
 		var next map[string]any
-		switch c := v.(type) {
-		case map[string]any:
-			next, _ = field(node, t)
-			v = c[t]
-		case []any:
-			item, ok := lookup(c, []string{t})
+		if list, ok := v.([]any); ok {
+			item, ok := lookup(list, []string{t})
 			if !ok {
 				return depth, node
 			}
-			next = itemNode(node, item, t)
-			v = item
-		default:
+			next, v = itemNode(node, item, t), item
+		} else {
+			m, _ := v.(map[string]any)
 			next, _ = field(node, t)
-			v = nil
+			v = m[t]
 		}
 		if next == nil {
 			return depth, node
@@ -146,8 +132,7 @@ func (m *managedFields) atomicAncestor(object map[string]any, tokens []string) i
 	if deepest == 0 || deepest == len(tokens) || !isLeaf(leaf) {
 		return 0
 	}
-	switch v, _ := lookup(object, tokens[:deepest]); v.(type) {
-	case map[string]any, []any:
+	if v, _ := lookup(object, tokens[:deepest]); isComposite(v) {
 		return deepest
 	}
 	return 0
@@ -219,13 +204,8 @@ func (k itemKey) matches(item any) bool {
 
 // equalValues compares JSON values. Numbers are equal as in the API server: 1 equals 1.0.
 func equalValues(a, b any) bool {
-	switch a.(type) {
-	case map[string]any, []any:
+	if isComposite(a) {
 		return bytes.Equal(appendValue(nil, a, nil, nil), appendValue(nil, b, nil, nil))
 	}
-	switch b.(type) {
-	case map[string]any, []any:
-		return false
-	}
-	return normalize(a) == normalize(b)
+	return !isComposite(b) && normalize(a) == normalize(b)
 }

@@ -13,20 +13,10 @@ func NamespaceDeletionMessage(u *unstructured.Unstructured) string {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Namespace" {
 		return ""
 	}
-	conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
-	if err != nil {
-		return ""
-	}
-	messages := map[string]string{}
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["status"] == string(corev1.ConditionTrue) {
-			kind, _ := c["type"].(string)
-			messages[kind], _ = c["message"].(string)
-		}
-	}
 	for _, kind := range []corev1.NamespaceConditionType{corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
 		corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionDiscoveryFailure} {
-		if m := messages[string(kind)]; m != "" {
+		c := condition(u.Object, string(kind))
+		if m := stringField(c, "message"); m != "" && c["status"] == "True" {
 			return m
 		}
 	}

@@ -25,7 +25,8 @@ type notifier struct {
 }
 
 func newNotifier(changeLock sync.Locker) *notifier {
-	return &notifier{dirty: map[string]struct{}{}, subscribers: map[int]func(string){}, wake: make(chan struct{}, 1), changeLock: changeLock}
+	return &notifier{dirty: map[string]struct{}{}, delayed: map[string]struct{}{}, subscribers: map[int]func(string){},
+		wake: make(chan struct{}, 1), changeLock: changeLock}
 }
 
 func (n *notifier) mark(owners ...string) {
@@ -51,9 +52,6 @@ func (n *notifier) mark(owners ...string) {
 func (n *notifier) markDelayed(owner string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.delayed == nil {
-		n.delayed = map[string]struct{}{}
-	}
 	n.delayed[owner] = struct{}{}
 }
 
@@ -61,7 +59,7 @@ func (n *notifier) markDelayed(owner string) {
 func (n *notifier) flushDelayed() {
 	n.mu.Lock()
 	due := slices.Collect(maps.Keys(n.delayedDue))
-	n.delayedDue, n.delayed = n.delayed, nil
+	n.delayedDue, n.delayed = n.delayed, map[string]struct{}{}
 	n.mu.Unlock()
 	n.mark(due...)
 }
@@ -100,13 +98,7 @@ func (n *notifier) run(ctx context.Context) {
 func (n *notifier) drain() (owners []string, fs []func(string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for o := range n.dirty {
-		owners = append(owners, o)
-	}
+	owners = slices.Sorted(maps.Keys(n.dirty))
 	clear(n.dirty)
-	slices.Sort(owners)
-	for _, f := range n.subscribers {
-		fs = append(fs, f)
-	}
-	return owners, fs
+	return owners, slices.Collect(maps.Values(n.subscribers))
 }

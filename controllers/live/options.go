@@ -46,20 +46,17 @@ func (o *Options) setDefaults() {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
-	for _, d := range []struct {
-		value *time.Duration
-		def   time.Duration
-	}{{&o.StaleAfter, 30 * time.Second}, {&o.IdleGracePeriod, 5 * time.Minute}, {&o.MinBackoff, 250 * time.Millisecond}, {&o.MaxBackoff, 30 * time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.def
-		}
-	}
-	for _, n := range []struct {
-		value *int
-		def   int
-	}{{&o.PageSize, 500}, {&o.ConcurrentLists, 4}, {&o.ConcurrentConfirms, 4}} {
-		if *n.value <= 0 {
-			*n.value = n.def
-		}
+	setDefault(&o.StaleAfter, 30*time.Second)
+	setDefault(&o.IdleGracePeriod, 5*time.Minute)
+	setDefault(&o.MinBackoff, 250*time.Millisecond)
+	setDefault(&o.MaxBackoff, 30*time.Second)
+	setDefault(&o.PageSize, 500)
+	setDefault(&o.ConcurrentLists, 4)
+	setDefault(&o.ConcurrentConfirms, 4)
+}
+
+func setDefault[T int | time.Duration](value *T, def T) {
+	if *value <= 0 {
+		*value = def
 	}
 }

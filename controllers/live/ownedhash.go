@@ -54,7 +54,7 @@ type hasher struct {
 }
 
 // hashOwned hashes the fields of an object that m.ours names.
-func hashOwned(object map[string]any, m *managedFields, ignored []string, skip *pointers, secret *secretData) string {
+func hashOwned(object map[string]any, m *managedFields, ignored []ignoredPath, skip *pointers, secret *secretData) string {
 	h := hasher{buf: make([]byte, 0, 2048), others: m.others, secret: secret}
 	h.writeFields(m.ours, object, true, skip)
 	h.writeShared(object, m, ignored, skip)
@@ -118,22 +118,18 @@ func (h *hasher) setShared(tokens []string, value []byte) {
 
 // writeShared writes the atomic values with an ignored part, including values that another manager
 // owns now.
-func (h *hasher) writeShared(object map[string]any, m *managedFields, ignored []string, skip *pointers) {
+func (h *hasher) writeShared(object map[string]any, m *managedFields, ignored []ignoredPath, skip *pointers) {
 	for _, p := range ignored {
-		tokens, err := parsePointer(p)
-		if err != nil {
-			continue
-		}
-		depth := m.atomicAncestor(object, tokens)
+		depth := m.atomicAncestor(object, p.tokens)
 		if depth == 0 {
 			continue
 		}
-		v, _ := lookup(object, tokens[:depth])
-		ign := skip
-		for _, t := range tokens[:depth] {
+		tokens, ign := p.tokens[:depth], skip
+		v, _ := lookup(object, tokens)
+		for _, t := range tokens {
 			ign = ign.child(t)
 		}
-		h.setShared(tokens[:depth], appendValue([]byte{'+'}, v, ign, nil))
+		h.setShared(tokens, appendValue([]byte{'+'}, v, ign, nil))
 	}
 	for _, pointer := range slices.Sorted(maps.Keys(h.shared)) {
 		h.buf = appendText(append(h.buf, 'q'), pointer)
@@ -178,16 +174,7 @@ func (h *hasher) writeLeaf(v any, present bool, ign *pointers) {
 // othersBelow returns the field sets of other managers inside a value that FieldManager owns as a
 // whole, for example an applied empty map that others filled. Their fields are no drift.
 func (h *hasher) othersBelow(v any) []map[string]any {
-	switch c := v.(type) {
-	case map[string]any:
-		if len(c) == 0 {
-			return nil
-		}
-	case []any:
-		if len(c) == 0 {
-			return nil
-		}
-	default:
+	if !isComposite(v) {
 		return nil
 	}
 	var out []map[string]any

@@ -11,7 +11,13 @@ import (
 // maxIgnoredPaths bounds the work and the memory that an IgnoreAnnotation causes.
 const maxIgnoredPaths = 128
 
-const replicasPointer = "/spec/replicas"
+// ignoredPath is the JSON pointer of an ignored field, and its tokens.
+type ignoredPath struct {
+	pointer string
+	tokens  []string
+}
+
+var replicasPath = ignoredPath{"/spec/replicas", []string{"spec", "replicas"}}
 
 // pointers is a set of JSON pointers as a tree of their tokens.
 type pointers struct {
@@ -66,22 +72,34 @@ func ParseIgnoreAnnotation(annotation string) ([]string, error) {
 		return nil, fmt.Errorf("ignored paths: %d, at most %d", len(paths), maxIgnoredPaths)
 	}
 	for _, p := range paths {
-		if _, err := parsePointer(p); err != nil {
+		if _, err := ParsePointer(p); err != nil {
 			return nil, fmt.Errorf("ignored path %.100q: %w", p, err)
 		}
 	}
 	return paths, nil
 }
 
-func parsePointer(p string) ([]string, error) {
-	if !strings.HasPrefix(p, "/") {
+// parseIgnored returns the paths in the value of IgnoreAnnotation; nil if the value is invalid.
+func parseIgnored(annotation string) []ignoredPath {
+	paths, err := ParseIgnoreAnnotation(annotation)
+	if err != nil {
+		return nil
+	}
+	var out []ignoredPath
+	for _, p := range paths {
+		tokens, _ := ParsePointer(p) // each is valid
+		out = append(out, ignoredPath{p, tokens})
+	}
+	return out
+}
+
+// ParsePointer splits a JSON pointer to a field into its unescaped tokens.
+func ParsePointer(pointer string) ([]string, error) {
+	if !strings.HasPrefix(pointer, "/") {
 		return nil, errors.New("a JSON pointer to a field has to begin with /")
 	}
-	tokens := strings.Split(p[1:], "/")
+	tokens := strings.Split(pointer[1:], "/")
 	for i, t := range tokens {
-		if !strings.Contains(t, "~") {
-			continue
-		}
 		tokens[i] = strings.ReplaceAll(strings.ReplaceAll(t, "~1", "/"), "~0", "~")
 	}
 	return tokens, nil

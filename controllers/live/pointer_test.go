@@ -12,7 +12,7 @@ func TestParseIgnoreAnnotation(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
-	tokens, err := parsePointer(got[1])
+	tokens, err := ParsePointer(got[1])
 	if want := []string{"metadata", "annotations", "a/b~1"}; err != nil || !reflect.DeepEqual(tokens, want) {
 		t.Errorf("tokens %q, %v; want %q", tokens, err, want)
 	}
@@ -43,7 +43,7 @@ func TestLookup(t *testing.T) {
 		{"/a/0/b/c", nil, false},
 		{"/n/c", nil, false},
 	} {
-		tokens, err := parsePointer(tc.pointer)
+		tokens, err := ParsePointer(tc.pointer)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,7 +55,6 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 		o.Deleting = true
 		// An invalid time leaves the zero time; the object counts as being deleted.
 		o.DeletionTimestamp, _ = time.Parse(time.RFC3339, at)
-		o.FinalizerManager = finalizerManager(meta)
 		o.DeletionMessage = truncate(NamespaceDeletionMessage(u), maxMessageBytes)
 	}
 	annotations, _ := meta["annotations"].(map[string]any)
@@ -65,9 +64,13 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 	o.Adopted = stringField(annotations, AdoptedAnnotation) != ""
 	o.Protected = stringField(annotations, PreventDeletionAnnotation) == "true"
 	version := o.projectOwned(u.Object, meta, stringField(annotations, IgnoreAnnotation), key)
-	o.Readiness, o.Message, o.Finished = assess(u, o.Ref, stringField(annotations, ReadyExprAnnotation))
-	o.Succeeded = succeeded(u.Object, o.Ref)
-	o.Suspended = suspended(u.Object, o.Ref)
+	gk := o.Ref.GroupKind()
+	o.Readiness, o.Message = assess(u, gk, stringField(annotations, ReadyExprAnnotation))
+	o.Finished, o.Succeeded = outcome(u.Object, gk)
+	if gk == jobKind {
+		suspend, _ := lookup(u.Object, []string{"spec", "suspend"})
+		o.Suspended, _ = suspend.(bool)
+	}
 	return o, version, nil
 }
 
@@ -76,32 +79,28 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []byte) string {
 	m := parseManagedFields(meta)
 	o.OtherManager = m.otherManager
-	ignored, err := ParseIgnoreAnnotation(ignore)
-	if err != nil {
-		ignored = nil
+	if o.Deleting {
+		o.FinalizerManager = m.finalizerManager
 	}
-	o.TrackedByTool = m.trackedByTool(object, ignored)
 	// The value of replicas never counts, only its owner.
 	skip := &pointers{}
-	skip.add([]string{"spec", "replicas"})
+	skip.add(replicasPath.tokens)
 	ignoresReplicas := false
+	ignored := parseIgnored(ignore)
 	for _, p := range ignored {
-		tokens, err := parsePointer(p)
-		if err != nil {
-			continue
-		}
-		skip.add(tokens)
-		ignoresReplicas = ignoresReplicas || p == replicasPointer || p == "/spec"
+		skip.add(p.tokens)
+		ignoresReplicas = ignoresReplicas || p.pointer == replicasPath.pointer || p.pointer == "/spec"
 	}
+	o.TrackedByTool = m.trackedByTool(object, ignored)
 	scaled := m.scaledToZero(object)
 	for _, s := range m.scale {
-		scaled = scaled || owns(s, object, []string{"spec", "replicas"})
+		scaled = scaled || owns(s, object, replicasPath.tokens)
 	}
 	o.OwnedHash = hashOwned(object, &m, ignored, skip, newSecretData(o.Ref, object, key))
-	if !ignoresReplicas && (scaled || owns(m.ours, object, []string{"spec", "replicas"})) {
+	if !ignoresReplicas && (scaled || owns(m.ours, object, replicasPath.tokens)) {
 		o.OwnedHash += replicasSuffix
 	}
-	o.KeptFields = keptFields(object, &m, ignored, scaled, isSecret(o.Ref))
+	o.KeptFields = keptFields(object, &m, ignored, scaled, o.Ref.GroupKind() == secretKind)
 	return m.oursVersion
 }
 

@@ -6,21 +6,28 @@ import (
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/readyexpr"
 )
 
 // maxMessageBytes bounds Object.Message.
 const maxMessageBytes = 256
 
-const (
-	kindJob = "Job"
-	kindPod = "Pod"
-	kindPVC = "PersistentVolumeClaim"
-	kindCRD = "CustomResourceDefinition"
+var (
+	jobKind    = schema.GroupKind{Group: "batch", Kind: "Job"}
+	podKind    = schema.GroupKind{Kind: "Pod"}
+	pvcKind    = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	secretKind = schema.GroupKind{Kind: "Secret"}
+	crdKind    = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 )
+
+// readinessOf has no entry for statuses that count as Unknown.
+var readinessOf = map[status.Status]Readiness{
+	status.CurrentStatus: Current, status.FailedStatus: Failed,
+	status.InProgressStatus: InProgress, status.TerminatingStatus: Terminating,
+}
 
 // SupportsReadyExpr reports whether ReadyExprAnnotation applies to a kind. It applies only to kinds
 // that are not built into Kubernetes, so that an expression for the custom resources of a component
@@ -33,8 +40,8 @@ func SupportsReadyExpr(group, kind string) bool {
 	return kind != "" && !scheme.Scheme.IsGroupRegistered(group)
 }
 
-// assess returns the readiness of an object, the reason for it, and whether a Job or Pod finished.
-// The readiness is that of kstatus, except where kstatus does not fit an ordered wait:
+// assess returns the readiness of an object, and the reason for it. The readiness is that of
+// kstatus, except where kstatus does not fit an ordered wait:
 //   - a running Job is not Current, a complete one is;
 //   - a Pending PersistentVolumeClaim is Current: a claim that binds on its first consumer must
 //     not block the wave that contains the consumer;
@@ -44,31 +51,25 @@ func SupportsReadyExpr(group, kind string) bool {
 //   - a custom resource with an expression has the readiness of that expression.
 //
 // A custom resource with neither conditions nor an expression is Current immediately.
-func assess(u *unstructured.Unstructured, ref stacks.Ref, expr string) (Readiness, string, bool) {
+func assess(u *unstructured.Unstructured, gk schema.GroupKind, expr string) (Readiness, string) {
 	ready, message := computeStatus(u)
-	finished := false
 	if ready != Terminating {
-		switch {
-		case ref.Group == "batch" && ref.Kind == kindJob:
+		switch gk {
+		case jobKind:
 			ready, message = jobReadiness(u.Object, ready, message)
-		case ref.Group == "" && ref.Kind == kindPVC:
+		case pvcKind:
 			ready, message = pvcReadiness(u.Object, ready, message)
-		case ref.Group == "" && ref.Kind == kindPod:
+		case podKind:
 			ready, message = podReadiness(u.Object, ready, message)
-		case ref.Group == "apiextensions.k8s.io" && ref.Kind == kindCRD:
+		case crdKind:
 			ready, message = crdReadiness(u.Object, ready, message)
-		case expr != "" && SupportsReadyExpr(ref.Group, ref.Kind):
-			ready, message = exprReadiness(u.Object, expr, ready, message)
+		default:
+			if expr != "" && SupportsReadyExpr(gk.Group, gk.Kind) {
+				ready, message = exprReadiness(u.Object, expr, ready, message)
+			}
 		}
 	}
-	switch {
-	case ref.Group == "batch" && ref.Kind == kindJob:
-		finished = isConditionTrue(u.Object, "Complete") || isConditionTrue(u.Object, "Failed")
-	case ref.Group == "" && ref.Kind == kindPod:
-		phase := nestedString(u.Object, "status", "phase")
-		finished = phase == "Succeeded" || phase == "Failed"
-	}
-	return ready, truncate(message, maxMessageBytes), finished
+	return ready, truncate(message, maxMessageBytes)
 }
 
 // AssessReadiness returns the readiness of an object without a mark, such as a dependency of an
@@ -76,31 +77,25 @@ func assess(u *unstructured.Unstructured, ref stacks.Ref, expr string) (Readines
 // which CEL never gets.
 func AssessReadiness(u *unstructured.Unstructured, expr string) (Readiness, string) {
 	gk := u.GroupVersionKind().GroupKind()
-	ref := stacks.Ref{Group: gk.Group, Kind: gk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
-	ready, message, _ := assess(u, ref, "")
-	if expr != "" && ready != Terminating && !isSecret(ref) {
+	ready, message := assess(u, gk, "")
+	if expr != "" && ready != Terminating && gk != secretKind {
 		ready, message = exprReadiness(u.Object, expr, ready, message)
 		message = truncate(message, maxMessageBytes)
 	}
 	return ready, message
 }
 
-// succeeded reports whether a Job or a Pod completed successfully.
-func succeeded(object map[string]any, ref stacks.Ref) bool {
-	switch {
-	case ref.Group == "batch" && ref.Kind == kindJob:
-		return isConditionTrue(object, "Complete")
-	case ref.Group == "" && ref.Kind == kindPod:
-		return nestedString(object, "status", "phase") == "Succeeded"
+// outcome reports whether a Job or a Pod completed or failed, and whether it completed successfully.
+func outcome(object map[string]any, gk schema.GroupKind) (finished, succeeded bool) {
+	switch gk {
+	case jobKind:
+		succeeded = isConditionTrue(object, "Complete")
+		return succeeded || isConditionTrue(object, "Failed"), succeeded
+	case podKind:
+		phase := nestedString(object, "status", "phase")
+		return phase == "Succeeded" || phase == "Failed", phase == "Succeeded"
 	}
-	return false
-}
-
-// suspended reports whether a Job has spec.suspend.
-func suspended(object map[string]any, ref stacks.Ref) bool {
-	v, _ := lookup(object, []string{"spec", "suspend"})
-	is, _ := v.(bool)
-	return is && ref.Group == "batch" && ref.Kind == kindJob
+	return false, false
 }
 
 // computeStatus calls kstatus and recovers from its panics on some malformed statuses.
@@ -114,19 +109,7 @@ func computeStatus(u *unstructured.Unstructured) (ready Readiness, message strin
 	if err != nil {
 		return InProgress, "invalid status: " + err.Error()
 	}
-	switch res.Status {
-	case status.CurrentStatus:
-		ready = Current
-	case status.FailedStatus:
-		ready = Failed
-	case status.InProgressStatus:
-		ready = InProgress
-	case status.TerminatingStatus:
-		ready = Terminating
-	default:
-		ready = Unknown
-	}
-	return ready, res.Message
+	return readinessOf[res.Status], res.Message
 }
 
 func jobReadiness(object map[string]any, ready Readiness, message string) (Readiness, string) {

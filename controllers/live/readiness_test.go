@@ -51,10 +51,10 @@ func TestReadiness(t *testing.T) {
 		{"a pending claim", "v1", "PersistentVolumeClaim", `"status": {"phase": "Pending"}`, Current, "first consumer", false},
 		{"a bound claim", "v1", "PersistentVolumeClaim", `"status": {"phase": "Bound"}`, Current, "", false},
 		{"a claim with a lost volume", "v1", "PersistentVolumeClaim", `"status": {"phase": "Lost"}`, InProgress, "Lost", false},
-		{"an established CRD", crdVersion, kindCRD, `"status": {` + conditions("NamesAccepted", "True", "Established", "True") + `}`, Current, "", false},
-		{"a CRD without conditions", crdVersion, kindCRD, `"spec": {}`, InProgress, "", false},
-		{"a CRD with a name conflict", crdVersion, kindCRD, `"status": {` + conditions("NamesAccepted", "False", "Established", "False") + `}`, Failed, "", false},
-		{"a CRD without NamesAccepted", crdVersion, kindCRD, `"status": {` + conditions("Established", "True") + `}`, InProgress, "names", false},
+		{"an established CRD", crdVersion, crdKind.Kind, `"status": {` + conditions("NamesAccepted", "True", "Established", "True") + `}`, Current, "", false},
+		{"a CRD without conditions", crdVersion, crdKind.Kind, `"spec": {}`, InProgress, "", false},
+		{"a CRD with a name conflict", crdVersion, crdKind.Kind, `"status": {` + conditions("NamesAccepted", "False", "Established", "False") + `}`, Failed, "", false},
+		{"a CRD without NamesAccepted", crdVersion, crdKind.Kind, `"status": {` + conditions("Established", "True") + `}`, InProgress, "names", false},
 		{"an unschedulable Pod", "v1", "Pod", `"metadata": {"name": "x", "creationTimestamp": "2000-01-01T00:00:00Z"}, "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}]}`, InProgress, "no room", false},
 		{"a Pod that failed", "v1", "Pod", `"status": {"phase": "Failed"}`, Failed, "", true},
 		{"a Pod that succeeded", "v1", "Pod", `"status": {"phase": "Succeeded"}`, Current, "", true},
@@ -97,7 +97,7 @@ func TestReadinessWithReadyExpr(t *testing.T) {
 		{"Gateway API is not a built-in group", "gateway.networking.k8s.io/v1", "Gateway", annotated("false"), InProgress, "false"},
 		{"not evaluated for built-in kinds", "networking.k8s.io/v1", "Ingress", annotated("false"), Current, ""},
 		{"not evaluated for Secrets", "v1", "Secret", annotated("false"), Current, ""},
-		{"not evaluated for CRDs", crdVersion, kindCRD, annotated("true"), InProgress, ""},
+		{"not evaluated for CRDs", crdVersion, crdKind.Kind, annotated("true"), InProgress, ""},
 		{"not evaluated for terminating objects", "x.io/v1", "Thing", fmt.Sprintf(`"metadata": {"name": "x", "deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": {%q: "true"}}`, ReadyExprAnnotation), Terminating, ""},
 	} {
 		o, err := Project(object(t, tc.apiVersion, tc.kind, tc.rest))

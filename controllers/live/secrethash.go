@@ -8,8 +8,6 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-func isSecret(r stacks.Ref) bool { return r.Group == "" && r.Kind == "Secret" }
-
 // secretData hashes the data of a Secret. Hashes of owned fields are published in statuses. With a
 // key, an HMAC of each value enters the hash, so that nobody can guess values by trying them.
 // Without a key, only the owner of each value enters the hash; it changes when another manager
@@ -21,7 +19,7 @@ type secretData struct {
 
 // newSecretData returns nil if the object is not a Secret.
 func newSecretData(ref stacks.Ref, object map[string]any, key []byte) *secretData {
-	if !isSecret(ref) {
+	if ref.GroupKind() != secretKind {
 		return nil
 	}
 	data, _ := object["data"].(map[string]any)

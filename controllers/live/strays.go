@@ -25,8 +25,7 @@ func (ix *Index) removeStray(g *group, n objectKey, owner string) {
 	if i < 0 {
 		return
 	}
-	list[i] = list[len(list)-1]
-	ix.setStrays(owner, list[:len(list)-1])
+	ix.setStrays(owner, slices.Delete(list, i, i+1))
 }
 
 func (ix *Index) setStrays(owner string, list []objectLocation) {
@@ -44,9 +43,6 @@ func (ix *Index) Strays(owner string, known func(stacks.Ref) bool) []stacks.Ref 
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	list := ix.strays[owner]
-	if len(list) == 0 {
-		return nil
-	}
 	var refs []stacks.Ref
 	remaining := list[:0]
 	for _, l := range list {
@@ -66,7 +62,6 @@ func (ix *Index) Strays(owner string, known func(stacks.Ref) bool) []stacks.Ref 
 func (ix *Index) DropStray(owner string, ref stacks.Ref) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	if g := ix.groups[ref.GroupKind()]; g != nil {
-		ix.removeStray(g, objectKey{ref.Namespace, ref.Name}, owner)
-	}
+	g, n, _ := ix.find(ref)
+	ix.removeStray(g, n, owner)
 }

@@ -29,21 +29,17 @@ var trackingFields = TrackingFields()
 
 // trackedByTool reports whether a manager other than FieldManager owns a tracking label or
 // annotation of the object. Ignored ones do not count.
-func (m *managedFields) trackedByTool(object map[string]any, ignored []string) bool {
+func (m *managedFields) trackedByTool(object map[string]any, ignored []ignoredPath) bool {
 	return slices.ContainsFunc(trackingFields, func(path []string) bool {
-		if _, present := lookup(object, path); !present || slices.ContainsFunc(ignored, func(p string) bool { return overlaps(p, path) }) {
-			return false
-		}
-		return slices.ContainsFunc(m.others, func(o map[string]any) bool { return owns(o, object, path) })
+		_, present := lookup(object, path)
+		return present && m.othersOwn(object, path) &&
+			!slices.ContainsFunc(ignored, func(p ignoredPath) bool { return overlaps(p.tokens, path) })
 	})
 }
 
-// overlaps reports whether a pointer refers to a field, to a part of it or to an ancestor of it.
-func overlaps(pointer string, field []string) bool {
-	tokens, err := parsePointer(pointer)
-	if err != nil {
-		return false
-	}
+// overlaps reports whether the tokens of a pointer refer to a field, to a part of it or to an
+// ancestor of it.
+func overlaps(tokens, field []string) bool {
 	n := min(len(tokens), len(field))
 	return slices.Equal(tokens[:n], field[:n])
 }

@@ -48,7 +48,7 @@ func TestIgnoredTrackingFieldDoesNotCount(t *testing.T) {
 		"/metadata": false, "/metadata/labels": false, "/metadata/labels/kustomize.toolkit.fluxcd.io~1name": false,
 		"/metadata/annotations": true, "/metadata/labels/kustomize.toolkit.fluxcd.io": true, "/spec": true,
 	} {
-		if got := m.trackedByTool(object, []string{ignored}); got != want {
+		if got := m.trackedByTool(object, parseIgnored(`["`+ignored+`"]`)); got != want {
 			t.Errorf("with %s ignored: %v", ignored, got)
 		}
 	}

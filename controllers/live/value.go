@@ -17,7 +17,7 @@ const AdoptedAnnotation = "ksctl.com/adopted"
 // ValueAt returns the JSON of the field at a JSON pointer; nil when the field is absent. It fails
 // if the pointer is invalid.
 func ValueAt(u *unstructured.Unstructured, pointer string) (json.RawMessage, error) {
-	tokens, err := parsePointer(pointer)
+	tokens, err := ParsePointer(pointer)
 	if err != nil {
 		return nil, err
 	}
@@ -27,6 +27,3 @@ func ValueAt(u *unstructured.Unstructured, pointer string) (json.RawMessage, err
 	}
 	return json.Marshal(v)
 }
-
-// ParsePointer splits a JSON pointer to a field into its unescaped tokens.
-func ParsePointer(pointer string) ([]string, error) { return parsePointer(pointer) }

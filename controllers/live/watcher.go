@@ -125,7 +125,8 @@ func (w *watcher) run(ctx context.Context) {
 			rv = ""
 		}
 		w.recordFailure(err)
-		if w.wait(ctx, max(b.next(), suggestedDelay(err))) {
+		seconds, _ := apierrors.SuggestsClientDelay(err)
+		if w.wait(ctx, max(b.next(), time.Duration(seconds)*time.Second)) {
 			b.reset() // earlier failures are no longer relevant after a wake
 		}
 	}
@@ -190,14 +191,6 @@ func detailName(err error) string {
 		return s.Status().Details.Name
 	}
 	return ""
-}
-
-func suggestedDelay(err error) time.Duration {
-	seconds, ok := apierrors.SuggestsClientDelay(err)
-	if !ok {
-		return 0
-	}
-	return time.Duration(seconds) * time.Second
 }
 
 // backoff is a wait that doubles from min to max, with a jitter of ±50 %.

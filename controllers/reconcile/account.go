@@ -4,8 +4,6 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,9 +17,7 @@ func AccountClient(ctx context.Context, cache client.Reader, t *engine.Target, a
 	if account.Name == "" {
 		return nil, NewTerminalError(AccountNotFoundReason, "no service account: set spec.serviceAccountName, or run the controller with --default-service-account")
 	}
-	var meta metav1.PartialObjectMetadata
-	meta.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"})
-	if err := cache.Get(ctx, account, &meta); apierrors.IsNotFound(err) {
+	if err := cache.Get(ctx, account, PartialMetadata("", "ServiceAccount")); apierrors.IsNotFound(err) {
 		return nil, NewTransientError(AccountNotFoundReason, "ServiceAccount %s does not exist: create it, or change spec.serviceAccountName", account)
 	} else if err != nil {
 		return nil, err

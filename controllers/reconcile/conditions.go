@@ -15,20 +15,20 @@ const maxMessageBytes = 4096
 func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, now metav1.Time) {
 	message := Truncate(v.message, maxMessageBytes)
 	set := func(kind, status, reason string) {
+		if reason == "" {
+			apimeta.RemoveStatusCondition(&st.Conditions, kind)
+			return
+		}
 		apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status),
 			Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: now})
 	}
 	set(appsv1.ReadyCondition, v.ready, v.reason)
-	if v.reconciling != "" {
-		set(appsv1.ReconcilingCondition, "True", v.reconciling)
-	} else {
-		apimeta.RemoveStatusCondition(&st.Conditions, appsv1.ReconcilingCondition)
-	}
+	set(appsv1.ReconcilingCondition, "True", v.reconciling)
+	stalled := ""
 	if v.stalled {
-		set(appsv1.StalledCondition, "True", v.reason)
-	} else {
-		apimeta.RemoveStatusCondition(&st.Conditions, appsv1.StalledCondition)
+		stalled = v.reason
 	}
+	set(appsv1.StalledCondition, "True", stalled)
 	st.ObservedGeneration = generation
 }
 

@@ -34,10 +34,7 @@ func (k *ObjectCache[V]) Get(key types.NamespacedName, uid types.UID, load func(
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.byKey == nil {
-		k.byKey = map[types.NamespacedName]cachedValue[V]{}
-	}
-	k.byKey[key] = cachedValue[V]{uid: uid, value: v}
+	put(&k.byKey, key, cachedValue[V]{uid: uid, value: v})
 	return v, nil
 }
 

@@ -16,8 +16,8 @@ const minStatusInterval = time.Second
 // progressDelay returns how long a status write has to wait if it only reports progress; at most 0
 // if it is due or reports more than progress.
 func (r *Reconciler[T]) progressDelay(key types.NamespacedName, before, after T, requested bool) time.Duration {
-	if requested || readyCondition(after.CommonStatus()).Status != metav1.ConditionUnknown || !sameConditions(before.CommonStatus(), after.CommonStatus()) ||
-		before.CommonStatus().ObservedGeneration != after.CommonStatus().ObservedGeneration {
+	b, a := before.CommonStatus(), after.CommonStatus()
+	if requested || readyCondition(a).Status != metav1.ConditionUnknown || !sameConditions(b, a) || b.ObservedGeneration != a.ObservedGeneration {
 		return 0
 	}
 	since := r.Clock.Since(r.recent.lastWrite(key))

@@ -1,11 +1,11 @@
 package reconcile
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,13 +22,18 @@ type recentWrites[T Object] struct {
 	finalized map[types.NamespacedName]types.UID
 }
 
+// put sets a value in a map, which may be nil.
+func put[V any](m *map[types.NamespacedName]V, key types.NamespacedName, v V) {
+	if *m == nil {
+		*m = map[types.NamespacedName]V{}
+	}
+	(*m)[key] = v
+}
+
 func (m *recentWrites[T]) markFinalized(key types.NamespacedName, uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.finalized == nil {
-		m.finalized = map[types.NamespacedName]types.UID{}
-	}
-	m.finalized[key] = uid
+	put(&m.finalized, key, uid)
 }
 
 func (m *recentWrites[T]) isFinalized(key types.NamespacedName, uid types.UID) bool {
@@ -41,10 +46,7 @@ func (m *recentWrites[T]) isFinalized(key types.NamespacedName, uid types.UID) b
 func (m *recentWrites[T]) keep(key types.NamespacedName, o T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.objects == nil {
-		m.objects = map[types.NamespacedName]T{}
-	}
-	m.objects[key] = o
+	put(&m.objects, key, o)
 }
 
 // dropIfCached drops the written version of an object if the cache has that version or a newer one.
@@ -65,26 +67,19 @@ func (m *recentWrites[T]) get(key types.NamespacedName) (T, bool) {
 	return lastWritten, ok
 }
 
-// isNewer reports whether the written version is a newer version of the same object.
+// isNewer reports whether the written version is a newer version of the same object. The
+// resourceVersions of one resource are comparable (KEP-5504).
 func isNewer(ours, cached client.Object) bool {
-	return ours.GetUID() == cached.GetUID() && newerVersion(ours.GetResourceVersion(), cached.GetResourceVersion())
+	order, err := resourceversion.CompareResourceVersion(ours.GetResourceVersion(), cached.GetResourceVersion())
+	return err == nil && order > 0 && ours.GetUID() == cached.GetUID()
 }
 
-// newerVersion compares resourceVersions of one resource. They are comparable as numbers
-// (KEP-5504).
-func newerVersion(a, b string) bool {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
-	return errX == nil && errY == nil && x > y
-}
-
-func (m *recentWrites[T]) recordWrite(key types.NamespacedName, at time.Time) {
+// recordWrite keeps the version that a status write has returned.
+func (m *recentWrites[T]) recordWrite(key types.NamespacedName, o T, at time.Time) {
+	m.keep(key, o)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.lastWrites == nil {
-		m.lastWrites = map[types.NamespacedName]time.Time{}
-	}
-	m.lastWrites[key] = at
+	put(&m.lastWrites, key, at)
 }
 
 // yield reports whether an object has to defer its status write. It returns true once until
@@ -95,10 +90,7 @@ func (m *recentWrites[T]) yield(key types.NamespacedName) bool {
 	if m.yielded[key] {
 		return false
 	}
-	if m.yielded == nil {
-		m.yielded = map[types.NamespacedName]bool{}
-	}
-	m.yielded[key] = true
+	put(&m.yielded, key, true)
 	return true
 }
 

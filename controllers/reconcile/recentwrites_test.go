@@ -80,8 +80,7 @@ func TestRecentWritesDrop(t *testing.T) {
 	var m recentWrites[*appsv1.KsctlInstall]
 	one, two := types.NamespacedName{Name: "one"}, types.NamespacedName{Name: "two"}
 	for _, k := range []types.NamespacedName{one, two} {
-		m.keep(k, installVersion("a", "10"))
-		m.recordWrite(k, noon)
+		m.recordWrite(k, installVersion("a", "10"), noon)
 	}
 	m.drop(one)
 	if _, kept := m.get(one); kept {

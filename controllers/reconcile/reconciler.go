@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -75,14 +76,18 @@ type Reconciler[T Object] struct {
 	// from the API server.
 	Client client.Client
 	Reader client.Reader
-	// New returns an empty object of the kind.
-	New   func() T
-	Kind  string
-	Steps Steps[T]
+	// New returns an empty object of the kind, NewList an empty list. Only Requests and ByIndex
+	// need NewList.
+	New     func() T
+	NewList func() client.ObjectList
+	Kind    string
+	Steps   Steps[T]
 	// Events and Metrics of the controller.
 	Events  record.EventRecorder
 	Metrics Metrics
 	Clock   clock.PassiveClock
+	// Options of the controller.
+	Options controller.Options
 	// FieldOwner is the field manager of status and finalizer writes.
 	FieldOwner string
 	// Selector restricts the objects that are reconciled; nil: all objects in the cache.
@@ -128,36 +133,37 @@ func durationOr(d *metav1.Duration, fallback time.Duration) time.Duration {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, ctrlReq ctrl.Request) (ctrl.Result, error) {
+	key := ctrlReq.NamespacedName
 	// Before the read: when the cache gets our write, the in-memory copy is dropped.
-	lastWritten, written := r.recent.get(ctrlReq.NamespacedName)
+	lastWritten, written := r.recent.get(key)
 	obj := r.New()
 	// The object is shared with the cache. runSteps makes a copy before it changes anything.
-	if err := r.Client.Get(ctx, ctrlReq.NamespacedName, obj, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.Get(ctx, key, obj, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(ctrlReq.NamespacedName)
+			r.forget(key)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, err
 	}
-	if r.recent.isFinalized(ctrlReq.NamespacedName, obj.GetUID()) {
+	if r.recent.isFinalized(key, obj.GetUID()) {
 		return ctrl.Result{}, nil
 	}
 	if !r.selects(obj) { // its labels changed; requests from before the change are still queued
-		r.forget(ctrlReq.NamespacedName)
+		r.forget(key)
 		return ctrl.Result{}, nil
 	}
-	if r.recent.dropIfCached(ctrlReq.NamespacedName, obj); written && isNewer(lastWritten, obj) {
+	if r.recent.dropIfCached(key, obj); written && isNewer(lastWritten, obj) {
 		obj = lastWritten
 	}
 	deleting := !obj.GetDeletionTimestamp().IsZero()
 	if deleting && !controllerutil.ContainsFinalizer(obj, appsv1.Finalizer) {
-		r.Metrics.Forget(r.Kind, ctrlReq.NamespacedName) // only finalizers of others remain
+		r.Metrics.Forget(r.Kind, key) // only finalizers of others remain
 		return ctrl.Result{}, nil
 	}
 	start := r.Clock.Now()
 	defer func() {
-		if !r.recent.isFinalized(ctrlReq.NamespacedName, obj.GetUID()) {
-			r.Metrics.RecordDuration(r.Kind, ctrlReq.NamespacedName, start)
+		if !r.recent.isFinalized(key, obj.GetUID()) {
+			r.Metrics.RecordDuration(r.Kind, key, start)
 		}
 	}()
 	// Also without a status write later: a new process has no metrics yet.
@@ -171,9 +177,9 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, ctrlReq ctrl.Request) (ct
 		if obj, err = r.setFinalizers(ctx, obj, slices.Concat(obj.GetFinalizers(), []string{appsv1.Finalizer})); err != nil {
 			return resultForError(err)
 		}
-		r.recent.keep(ctrlReq.NamespacedName, obj)
+		r.recent.keep(key, obj)
 	}
-	return r.runSteps(ctx, ctrlReq.NamespacedName, obj, deleting)
+	return r.runSteps(ctx, key, obj, deleting)
 }
 
 // runSteps calls the steps of the kind and writes their outcome.
@@ -224,8 +230,7 @@ func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, 
 	}
 	r.Metrics.RecordStatus(r.Kind, stored)
 	if wrote {
-		r.recent.keep(key, stored)
-		r.recent.recordWrite(key, r.Clock.Now())
+		r.recent.recordWrite(key, stored, r.Clock.Now())
 		r.emitEvent(before, stored, effects)
 	}
 	r.recent.resetYield(key)
@@ -233,8 +238,7 @@ func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, 
 }
 
 func (r *Reconciler[T]) handleStatusError(key types.NamespacedName, err error) (ctrl.Result, error) {
-	var conflict *ConflictError
-	if errors.As(err, &conflict) || apierrors.IsNotFound(err) {
+	if _, conflict := errors.AsType[*ConflictError](err); conflict || apierrors.IsNotFound(err) {
 		// The in-memory state is based on an outdated status.
 		r.recent.drop(key)
 		r.Steps.Forget(key)
@@ -245,8 +249,7 @@ func (r *Reconciler[T]) handleStatusError(key types.NamespacedName, err error) (
 // resultForError returns a short requeue without an error for a conflict, nothing for an object
 // that is gone, and the error otherwise.
 func resultForError(err error) (ctrl.Result, error) {
-	var conflict *ConflictError
-	if errors.As(err, &conflict) || apierrors.IsConflict(err) {
+	if _, conflict := errors.AsType[*ConflictError](err); conflict || apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -132,8 +132,7 @@ func (r *Reconciler[T]) persist(ctx context.Context, key types.NamespacedName, b
 	// Not stored: its spec may be newer than the spec of this reconcile.
 	r.Metrics.RecordStatus(r.Kind, after)
 	after.SetResourceVersion(stored.GetResourceVersion())
-	r.recent.keep(key, stored)
-	r.recent.recordWrite(key, r.Clock.Now())
+	r.recent.recordWrite(key, stored, r.Clock.Now())
 	return stored, nil
 }
 

@@ -48,6 +48,14 @@ func (e *StepError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
+// FailureOutcome returns Stalled for a terminal error, which a user must fix, and Retry for another.
+func FailureOutcome(err error, reason string, terminal bool, revision string) Outcome {
+	if terminal {
+		return Stalled{Err: err, Reason: reason, Revision: revision}
+	}
+	return Retry{Err: err, Reason: reason, Revision: revision}
+}
+
 // OutcomeOf returns the outcome of an error at a revision of the source: Stalled, Retry or Waiting by
 // the class of a StepError, and Retry for any other error.
 func OutcomeOf(err error, revision string) Outcome {
@@ -55,12 +63,8 @@ func OutcomeOf(err error, revision string) Outcome {
 	if !errors.As(err, &step) {
 		return Retry{Err: err, Revision: revision}
 	}
-	switch step.Class {
-	case WaitingClass:
+	if step.Class == WaitingClass {
 		return Waiting{On: err.Error(), Reason: step.Reason, Revision: revision}
-	case TransientClass:
-		return Retry{Err: err, Reason: step.Reason, Revision: revision}
-	default:
-		return Stalled{Err: err, Reason: step.Reason, Revision: revision}
 	}
+	return FailureOutcome(err, step.Reason, step.Class == TerminalClass, revision)
 }

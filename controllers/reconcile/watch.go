@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -10,8 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,6 +37,26 @@ func (r *Reconciler[T]) SpecChanged() predicate.Predicate {
 
 func (r *Reconciler[T]) selects(o client.Object) bool {
 	return r.Selector == nil || r.Selector.Generic(event.GenericEvent{Object: o})
+}
+
+// NewBuilder returns a builder of the controller of the kind. It has no watches besides that of the
+// kind.
+func (r *Reconciler[T]) NewBuilder(mgr ctrl.Manager) *builder.Builder {
+	return ctrl.NewControllerManagedBy(mgr).Named(strings.ToLower(r.Kind)).
+		For(r.New(), builder.WithPredicates(r.SpecChanged())).WithOptions(r.Options)
+}
+
+// Requests returns the requests of RequestsFor for the objects of the kind.
+func (r *Reconciler[T]) Requests(ctx context.Context, opts ...client.ListOption) []crreconcile.Request {
+	return RequestsFor(ctx, r.Client, r.NewList(), r.Selector, opts...)
+}
+
+// ByIndex returns a handler for objects of another kind, which enqueues the objects that refer to
+// them according to a field index with values of IndexValue.
+func (r *Reconciler[T]) ByIndex(field, kind string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+		return r.Requests(ctx, client.MatchingFields{field: IndexValue(kind, o.GetNamespace(), o.GetName())})
+	})
 }
 
 // PartialMetadata returns an empty PartialObjectMetadata of a kind in version v1, for watches that

@@ -88,7 +88,7 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 	}
 	reportProgress(&rm.Status, left, accepted.Kept)
 	if len(left) == 0 {
-		b.forget(client.ObjectKeyFromObject(rm))
+		b.Forget(client.ObjectKeyFromObject(rm))
 		return reconcile.Done{Message: doneMessage(rm, accepted.Kept)}
 	}
 	return b.orUnreachable(a, b.waitingOutcome(rm, in, progressMessage(rm, in, left)))
@@ -135,7 +135,7 @@ func componentsOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries 
 		return nil
 	}
 	if final {
-		return reconcile.Stalled{Err: err, Reason: match.NoSuchComponentReason}
+		return reconcile.OutcomeOf(err, "")
 	}
 	newest, sourceErr := newestRevision()
 	switch {
@@ -144,7 +144,7 @@ func componentsOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries 
 	case newest != in.Status.LastAttemptedRevision || !reportsCurrentComponents(in):
 		return waitForInstall(in, fmt.Sprintf("%v; revision %s is not rendered yet", err, newest))
 	}
-	return reconcile.Stalled{Err: err, Reason: match.NoSuchComponentReason}
+	return reconcile.OutcomeOf(err, "")
 }
 
 // reportsCurrentComponents reports whether the components in the status of an install are those of
@@ -170,15 +170,15 @@ func waitForInstall(in *appsv1.KsctlInstall, message string) reconcile.Outcome {
 // disables, and those that left the stack, but still have objects.
 func installComponents(in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry) []string {
 	var out []string
-	for i := range in.Status.Components {
-		out = append(out, in.Status.Components[i].Name)
+	for _, c := range in.Status.Components {
+		out = append(out, c.Name)
 	}
-	for i := range in.Spec.Components {
-		out = append(out, in.Spec.Components[i].Name)
+	for _, c := range in.Spec.Components {
+		out = append(out, c.Name)
 	}
-	for i := range entries {
-		if name := entries[i].Component; name != "" {
-			out = append(out, name)
+	for _, e := range entries {
+		if e.Component != "" {
+			out = append(out, e.Component)
 		}
 	}
 	slices.Sort(out)
@@ -188,11 +188,6 @@ func installComponents(in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry)
 // Finalize implements reconcile.Steps. The install creates the removed objects again.
 func (b *ByInstall) Finalize(context.Context, *reconcile.Request[*appsv1.KsctlRemove]) reconcile.Outcome {
 	return reconcile.Done{Message: "the install may create the removed objects again"}
-}
-
-// Forget implements reconcile.Steps.
-func (b *ByInstall) Forget(key types.NamespacedName) {
-	b.forget(key)
 }
 
 // install returns the install of spec.installRef; nil if it does not exist.
@@ -245,7 +240,7 @@ func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1
 // installNotFound returns the outcome if the install does not exist, or not any more: only kept
 // objects are left.
 func (b *ByInstall) installNotFound(rm *appsv1.KsctlRemove) reconcile.Outcome {
-	b.forget(client.ObjectKeyFromObject(rm))
+	b.Forget(client.ObjectKeyFromObject(rm))
 	name := rm.Namespace + "/" + rm.Spec.InstallRef.Name
 	if rehearsal := rm.Status.Removal; rehearsal == nil || rehearsal.Generation != rm.Generation {
 		rm.Status.Removal = &appsv1.Removal{Generation: rm.Generation, Digest: plan.Digest(nil), MadeAt: metav1.NewTime(b.Clock.Now())}

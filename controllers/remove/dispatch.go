@@ -2,7 +2,6 @@ package remove
 
 import (
 	"context"
-	"errors"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -10,24 +9,20 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// Reasons of a KsctlRemove's conditions, in addition to those of package reconcile.
-const (
-	// FormNotSupportedReason: this controller does not support the form of the spec.
-	FormNotSupportedReason = "FormNotSupported"
-)
+// FormNotSupportedReason means that this controller does not support the form of the spec.
+const FormNotSupportedReason = "FormNotSupported"
 
 // Form reconciles KsctlRemoves with one form of the spec.
 type Form = reconcile.Steps[*appsv1.KsctlRemove]
 
 // Steps dispatches KsctlRemoves by the form of their spec.
 type Steps struct {
-	// ByInstall handles spec.installRef, BySource spec.sourceRef; nil if the form is not supported.
-	ByInstall, BySource Form
+	// ByInstall handles spec.installRef, BySource spec.sourceRef.
+	ByInstall *ByInstall
+	BySource  Form
 }
 
 var _ Form = (*Steps)(nil)
-
-var errUnsupportedForm = errors.New("this controller does not support this removal: set spec.installRef, or a supported spec.sourceRef")
 
 func (s *Steps) form(rm *appsv1.KsctlRemove) Form {
 	if rm.Spec.InstallRef != nil {
@@ -38,25 +33,16 @@ func (s *Steps) form(rm *appsv1.KsctlRemove) Form {
 
 // Reconcile implements reconcile.Steps.
 func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlRemove]) reconcile.Outcome {
-	if f := s.form(req.Object); f != nil {
-		return f.Reconcile(ctx, req)
-	}
-	return reconcile.Stalled{Err: errUnsupportedForm, Reason: FormNotSupportedReason}
+	return s.form(req.Object).Reconcile(ctx, req)
 }
 
 // Finalize implements reconcile.Steps.
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlRemove]) reconcile.Outcome {
-	if f := s.form(req.Object); f != nil {
-		return f.Finalize(ctx, req)
-	}
-	return reconcile.Done{Message: "the removal was not started"}
+	return s.form(req.Object).Finalize(ctx, req)
 }
 
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
-	for _, f := range []Form{s.ByInstall, s.BySource} {
-		if f != nil {
-			f.Forget(key)
-		}
-	}
+	s.ByInstall.Forget(key)
+	s.BySource.Forget(key)
 }

@@ -27,21 +27,21 @@ type installTarget struct {
 func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, requested bool) (*installTarget, error) {
 	key := plan.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlRemoveKind, Namespace: rm.Namespace, Name: rm.Name}
 	name := client.ObjectKeyFromObject(rm)
-	a, err := b.installTargets.Get(name, rm.UID, func() (*installTarget, error) { return &installTarget{key: key}, nil })
+	load := func() (*installTarget, error) { return &installTarget{key: key}, nil }
+	a, err := b.installTargets.Get(name, rm.UID, load)
+	if err == nil && a.key != key { // the install has moved to another cluster
+		b.Forget(name)
+		a, err = b.installTargets.Get(name, rm.UID, load)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if a.key != key { // the install has moved to another cluster
-		b.forget(name)
-		if a, err = b.installTargets.Get(name, rm.UID, func() (*installTarget, error) { return &installTarget{key: key}, nil }); err != nil {
-			return nil, err
-		}
-	}
-	account, here, err := b.localClient(ctx, in)
+	account := cmp.Or(in.Spec.ServiceAccountName, b.DefaultServiceAccount)
+	localClient, err := reconcile.AccountClient(ctx, b.Client, b.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: account})
 	if err != nil && key.Cluster != plan.LocalCluster {
 		return nil, err // the account is needed to read the kubeconfig
 	}
-	located, err := b.Targets.Resolve(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account, LocalClient: here,
+	located, err := b.Targets.Resolve(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account, LocalClient: localClient,
 		UID: in.Status.ClusterUID, Requested: requested})
 	if err != nil {
 		return nil, err
@@ -50,19 +50,8 @@ func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *
 	return a, nil
 }
 
-// localClient returns the install's account, and a client of the local cluster with its
-// permissions; nil with an error if the account does not exist.
-func (b *ByInstall) localClient(ctx context.Context, in *appsv1.KsctlInstall) (string, *engine.Client, error) {
-	name := cmp.Or(in.Spec.ServiceAccountName, b.DefaultServiceAccount)
-	c, err := reconcile.AccountClient(ctx, b.Client, b.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: name})
-	if err != nil {
-		return name, nil, err
-	}
-	return name, c, nil
-}
-
-// forget drops the in-memory state of a KsctlRemove.
-func (b *ByInstall) forget(rm types.NamespacedName) {
+// Forget implements reconcile.Steps. It drops the in-memory state of a KsctlRemove.
+func (b *ByInstall) Forget(rm types.NamespacedName) {
 	if a, kept := b.installTargets.Drop(rm); kept {
 		b.Engine.Forget(a.target, a.key)
 		b.Targets.Forget(a.key)

@@ -54,9 +54,7 @@ func progressMessage(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, left []eng
 			messages = append(messages, r.Message)
 		}
 	}
-	if len(messages) > maxNamed {
-		messages = append(messages[:maxNamed], fmt.Sprintf("and %d more", len(messages)-maxNamed))
-	}
+	messages = firstOf(messages, maxNamed)
 	if message := installMessage(in); message != "" && len(messages) == 0 {
 		messages = append(messages, message)
 	}
@@ -86,15 +84,20 @@ func doneMessage(rm *appsv1.KsctlRemove, kept []appsv1.RemovalObject) string {
 		return out
 	}
 	var names []string
-	for i := range min(len(kept), maxNamed) {
-		name := kept[i].ID
+	for _, k := range kept {
+		name := k.ID
 		if ref, err := stacks.ParseID(name); err == nil {
 			name = ref.String()
 		}
-		names = append(names, fmt.Sprintf("%s (%s)", name, kept[i].Message))
+		names = append(names, fmt.Sprintf("%s (%s)", name, k.Message))
 	}
-	if more := len(kept) - maxNamed; more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
+	return fmt.Sprintf("%s removed, %d kept: %s", plural(int(*rm.Status.Removed), "object"), len(kept), strings.Join(firstOf(names, maxNamed), ", "))
+}
+
+// firstOf returns the first items of a list for a message, followed by the number of the others.
+func firstOf(list []string, limit int) []string {
+	if len(list) > limit {
+		return append(list[:limit], fmt.Sprintf("and %d more", len(list)-limit))
 	}
-	return fmt.Sprintf("%s removed, %d kept: %s", plural(int(*rm.Status.Removed), "object"), len(kept), strings.Join(names, ", "))
+	return list
 }

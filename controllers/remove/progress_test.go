@@ -1,7 +1,6 @@
 package remove
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
-	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -144,17 +142,5 @@ func TestAcceptedRemoval(t *testing.T) {
 		if got := acceptedRemoval(in, rm) != nil; got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
-	}
-}
-
-// An unsupported form is reported, and does not block the deletion of the object.
-func TestUnsupportedForm(t *testing.T) {
-	s := &Steps{}
-	req := &reconcile.Request[*appsv1.KsctlRemove]{Object: &appsv1.KsctlRemove{Spec: appsv1.KsctlRemoveSpec{SourceRef: &appsv1.SourceRef{}}}}
-	if out, ok := s.Reconcile(t.Context(), req).(reconcile.Stalled); !ok || out.Reason != FormNotSupportedReason || !errors.Is(out.Err, errUnsupportedForm) {
-		t.Errorf("%+v", out)
-	}
-	if _, ok := s.Finalize(t.Context(), req).(reconcile.Done); !ok {
-		t.Error("the finalizer is not removed")
 	}
 }

@@ -58,13 +58,13 @@ func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *ap
 		if a.key.Cluster != plan.LocalCluster {
 			removed = func(string) bool { return false } // dependencies are on objects of the local cluster
 		}
-		dependents, err := b.dependents(ctx, rm, in, removed)
-		if err != nil {
+		var installs appsv1.KsctlInstallList
+		if err := b.Client.List(ctx, &installs, client.UnsafeDisableDeepCopy); err != nil {
 			return reconcile.Retry{Err: err}
 		}
 		rm.Status.Removal = removalStatus(r, rm.Generation, digest, len(entries))
 		rm.Status.Removal.MadeAt = metav1.NewTime(b.Clock.Now())
-		rm.Status.Removal.Dependents = dependents
+		rm.Status.Removal.Dependents = firstOf(dependentMessages(&rm.Spec, in, installs.Items, removed), maxRemarks)
 	}
 	rm.Status.Removed, rm.Status.Left = ptr.To[int32](0), ptr.To(int32(len(entries)))
 	rm.Status.Remaining = nil
@@ -87,8 +87,8 @@ func removalStatus(r *engine.RemovalPreview, generation int64, digest string, co
 			continue
 		}
 		s := appsv1.RemovalStep{Wave: step[0].Entry.Wave, Count: int32(len(step))}
-		for j := range min(len(step), maxObjects) {
-			s.Objects = append(s.Objects, step[j].Entry.ID)
+		for _, item := range step[:min(len(step), maxObjects)] {
+			s.Objects = append(s.Objects, item.Entry.ID)
 		}
 		out.Order = append(out.Order, s)
 	}
@@ -100,8 +100,8 @@ const maxMessageBytes = 512
 
 func removalObjects(in []engine.RemovalItem) []appsv1.RemovalObject {
 	var out []appsv1.RemovalObject
-	for i := range min(len(in), maxRemarks) {
-		out = append(out, appsv1.RemovalObject{ID: in[i].Entry.ID, Reason: string(in[i].Reason), Message: reconcile.Truncate(in[i].Message, maxMessageBytes)})
+	for _, item := range in[:min(len(in), maxRemarks)] {
+		out = append(out, appsv1.RemovalObject{ID: item.Entry.ID, Reason: string(item.Reason), Message: reconcile.Truncate(item.Message, maxMessageBytes)})
 	}
 	return out
 }
@@ -112,27 +112,15 @@ func removalObjects(in []engine.RemovalItem) []appsv1.RemovalObject {
 func isRemoved(r *engine.RemovalPreview) func(id string) bool {
 	ids := map[string]bool{}
 	for _, step := range r.Steps {
-		for i := range step {
-			ids[step[i].Entry.ID] = step[i].Entry.State != appsv1.EntryShared
+		for _, item := range step {
+			ids[item.Entry.ID] = item.Entry.State != appsv1.EntryShared
 		}
 	}
 	return func(id string) bool { return ids[id] }
 }
 
-// dependents returns messages about the dependents of the objects to remove: components of the
-// stack that stay, and other installs.
-func (b *ByInstall) dependents(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, removed func(id string) bool) ([]string, error) {
-	var list appsv1.KsctlInstallList
-	if err := b.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	out := dependentMessages(&rm.Spec, in, list.Items, removed)
-	if len(out) > maxRemarks {
-		out = append(out[:maxRemarks], fmt.Sprintf("and %d more", len(out)-maxRemarks))
-	}
-	return out, nil
-}
-
+// dependentMessages returns messages about the dependents of the objects to remove: components of
+// the stack that stay, and other installs.
 func dependentMessages(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, installs []appsv1.KsctlInstall, removed func(id string) bool) []string {
 	var out []string
 	for _, c := range in.Status.Components {
@@ -145,39 +133,31 @@ func dependentMessages(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, in
 			}
 		}
 	}
+	key := client.ObjectKeyFromObject(in)
 	for i := range installs {
 		other := &installs[i]
-		self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: other.Namespace, Name: other.Name}
-		if (other.Namespace == in.Namespace && other.Name == in.Name) || removed(self.ID()) { // the KsctlInstall is removed, too
+		name := client.ObjectKeyFromObject(other)
+		self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
+		if name == key || removed(self.ID()) { // the KsctlInstall is removed, too
 			continue
 		}
-		name := other.Namespace + "/" + other.Name
-		if on := dependency.ObjectRefsIn(other, removed); dependsOn(other, in) {
-			name += " depends on the install"
-		} else if len(on) > 0 {
-			name += fmt.Sprintf(" depends on %s", on[0])
-		} else {
-			continue
+		on := "the install"
+		if !slices.Contains(dependency.Installs(other), key) {
+			objects := dependency.ObjectRefsIn(other, removed)
+			if len(objects) == 0 {
+				continue
+			}
+			on = objects[0].String()
 		}
+		effect := "must be removed first"
 		switch {
 		case len(spec.Components) > 0:
-			out = append(out, fmt.Sprintf("KsctlInstall %s and is not waited for, because only components are removed", name))
+			effect = "is not waited for, because only components are removed"
 		case other.DeletionTimestamp != nil:
-			out = append(out, fmt.Sprintf("KsctlInstall %s and is being removed first", name))
-		default:
-			out = append(out, fmt.Sprintf("KsctlInstall %s and must be removed first", name))
+			effect = "is being removed first"
 		}
+		out = append(out, fmt.Sprintf("KsctlInstall %s depends on %s and %s", name, on, effect))
 	}
 	slices.Sort(out)
 	return out
-}
-
-func dependsOn(x, on *appsv1.KsctlInstall) bool {
-	return slices.ContainsFunc(x.Spec.DependsOn, func(d appsv1.Dependency) bool {
-		ns := d.Namespace
-		if ns == "" {
-			ns = x.Namespace
-		}
-		return d.OfInstall() && d.Name == on.Name && ns == on.Namespace
-	})
 }

@@ -4,19 +4,17 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/stacks/chart"
@@ -25,15 +23,9 @@ import (
 // Setup registers the controller of KsctlRemoves with a manager.
 type Setup struct {
 	Reconciler *reconcile.Reconciler[*appsv1.KsctlRemove]
-	// Index is the index of the local cluster. It calls back with the key of an owner whose objects
-	// changed. Clusters does the same for the other clusters.
-	Index interface {
-		Subscribe(f func(ownerKey string)) (unsubscribe func())
-	}
+	// Index is the index of the local cluster, Clusters has the other clusters.
+	Index    *live.Index
 	Clusters *target.Clusters
-	// Installation is the value of the flag --owner-id.
-	Installation string
-	Options      controller.Options
 }
 
 // Names of the field indexes of KsctlRemoves within a namespace: by install, and by Secrets that
@@ -78,15 +70,13 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &appsv1.KsctlRemove{}, indexers); err != nil {
 		return err
 	}
-	err := ctrl.NewControllerManagedBy(mgr).Named("ksctlremove").
-		For(&appsv1.KsctlRemove{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
-		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(s.referencing(mgr.GetClient(), byInstall))).
+	err := s.Reconciler.NewBuilder(mgr).
+		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(s.referencing(byInstall))).
 		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return s.forCluster(ctx, mgr.GetClient(), target.ClusterID(o.GetNamespace(), o.GetName()))
+			return s.forCluster(ctx, target.ClusterID(o.GetNamespace(), o.GetName()))
 		}), builder.WithPredicates(target.AccessChanged)).
-		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret(mgr.GetClient()))).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
 		WatchesRawSource(source.Func(s.watchLiveObjects)).
-		WithOptions(s.Options).
 		Complete(s.Reconciler)
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", appsv1.KsctlRemoveKind, err)
@@ -96,40 +86,30 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 
 // referencing returns a function that finds the KsctlRemoves that refer to an object, by a field
 // index.
-func (s *Setup) referencing(reader client.Reader, field string) handler.MapFunc {
+func (s *Setup) referencing(field string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return reconcile.RequestsFor(ctx, reader, &appsv1.KsctlRemoveList{}, s.Reconciler.Selector, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()})
+		return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()})
 	}
 }
 
 // forCluster returns requests for the KsctlRemoves on a cluster.
-func (s *Setup) forCluster(ctx context.Context, reader client.Reader, id string) []crreconcile.Request {
-	return reconcile.RequestsFor(ctx, reader, &appsv1.KsctlRemoveList{}, s.Reconciler.Selector, client.MatchingFields{byCluster: id})
+func (s *Setup) forCluster(ctx context.Context, id string) []crreconcile.Request {
+	return s.Reconciler.Requests(ctx, client.MatchingFields{byCluster: id})
 }
 
-// forSecret returns a function that finds the KsctlRemoves that read a Secret, and those on a
-// cluster whose kubeconfig is in the Secret.
-func (s *Setup) forSecret(reader client.Reader) handler.MapFunc {
-	named := s.referencing(reader, bySecret)
-	return func(ctx context.Context, o client.Object) []crreconcile.Request {
-		out := named(ctx, o)
-		for _, id := range target.ClustersWithSecret(ctx, reader, o) {
-			out = append(out, s.forCluster(ctx, reader, id)...)
-		}
-		return out
+// forSecret returns requests for the KsctlRemoves that read a Secret, and for those on a cluster
+// whose kubeconfig is in the Secret.
+func (s *Setup) forSecret(ctx context.Context, o client.Object) []crreconcile.Request {
+	out := s.referencing(bySecret)(ctx, o)
+	for _, id := range target.ClustersWithSecret(ctx, s.Reconciler.Client, o) {
+		out = append(out, s.forCluster(ctx, id)...)
 	}
+	return out
 }
 
 // watchLiveObjects enqueues a KsctlRemove when one of its objects changes, or when the index has
 // synced its kinds.
 func (s *Setup) watchLiveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
-	changed := func(ownerKey string) {
-		k, ok := plan.ParseOwnerKey(ownerKey)
-		if ok && k.Kind == appsv1.KsctlRemoveKind && k.Installation == s.Installation {
-			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
-		}
-	}
-	context.AfterFunc(ctx, s.Index.Subscribe(changed))
-	s.Clusters.Subscribe(changed)
+	s.Clusters.EnqueueOwners(ctx, s.Index, appsv1.KsctlRemoveKind, queue)
 	return nil
 }

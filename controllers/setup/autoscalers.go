@@ -3,8 +3,6 @@ package setup
 import (
 	"context"
 
-	"k8s.io/utils/clock"
-
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/autoscaler"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
@@ -24,25 +22,23 @@ func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalerOptions) e
 		return err
 	}
 	published := nodegroup.NewClusters()
-	provider := &autoscaler.Certificates{Client: c.direct, Namespace: c.opts.Namespace, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("nodegroup")}
+	provider := &autoscaler.Certificates{Client: c.direct, Namespace: c.opts.Namespace, Clock: realClock, Log: c.mgr.GetLogger().WithName("nodegroup")}
 	if o.Addr != "" {
 		provider.Address = o.AdvAddr
 	}
 	steps := &autoscaler.Steps{Client: c.mgr.GetClient(), Targets: c.targets, Local: c.localTarget, Installation: c.opts.OwnerID,
-		DefaultServiceAccount: c.opts.DefaultServiceAccount, FieldOwner: FieldOwner, Clock: clock.RealClock{},
-		NodeWatches: &autoscaler.NodeWatches{}, AgentSessions: &autoscaler.AgentSessions{Clock: clock.RealClock{}}, Published: published, Certificates: provider, Selector: c.opts.Selector, OperationEnded: c.metrics.RecordOperation}
-	ledger := &autoscaler.ChangeRecorder{Steps: steps}
+		DefaultServiceAccount: c.opts.DefaultServiceAccount, FieldOwner: FieldOwner, Clock: realClock,
+		NodeWatches: &autoscaler.NodeWatches{}, AgentSessions: &autoscaler.AgentSessions{Clock: realClock}, Published: published, Certificates: provider, Selector: c.opts.Selector, OperationEnded: c.metrics.RecordOperation}
 	setup := &autoscaler.Setup{
-		Reconciler: newReconciler(c, clusterv1.KsctlAutoScalerKind, steps, func() *clusterv1.KsctlAutoScaler { return &clusterv1.KsctlAutoScaler{} }),
-		Steps:      steps, ChangeRecorder: ledger, DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
+		Reconciler: newReconciler[clusterv1.KsctlAutoScaler, clusterv1.KsctlAutoScalerList](c, clusterv1.KsctlAutoScalerKind, steps),
+		Steps:      steps,
 	}
-	setup.Reconciler.Selector = c.selectorPredicate()
 	if err := setup.Register(ctx, c.mgr); err != nil {
 		return err
 	}
 	if provider.Address == "" {
 		return nil
 	}
-	return c.mgr.Add(&nodegroup.Listener{Addr: o.Addr, Server: nodegroup.NewServer(published, ledger, clock.RealClock{}, nodegroup.Caller),
-		Certificate: provider.Certificate, ClientCAs: provider.ClientCAs, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("nodegroup"), Metrics: c.metrics})
+	return c.mgr.Add(&nodegroup.Listener{Addr: o.Addr, Server: nodegroup.NewServer(published, steps, realClock, nodegroup.Caller),
+		Certificate: provider.Certificate, ClientCAs: provider.ClientCAs, Clock: realClock, Log: c.mgr.GetLogger().WithName("nodegroup"), Metrics: c.metrics})
 }

@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"k8s.io/utils/clock"
-
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/exportstate"
 	"github.com/ksctl/gitops/stacks/artifact/git"
@@ -27,11 +25,10 @@ func (c *Controllers) AddExports(ctx context.Context, o ExportOptions) error {
 	limits := o.GitLimits
 	limits.Tree = c.opts.ArtifactLimits
 	steps := &exportstate.Steps{Client: c.mgr.GetClient(), Git: git.NewClient(git.Options{Limits: limits, TempDir: work}),
-		Encrypt: c.opts.Encrypt, Target: c.localTarget, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: clock.RealClock{}}
+		Encrypt: c.opts.Encrypt, Target: c.localTarget, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: realClock}
 	setup := &exportstate.Setup{
-		Reconciler:            newReconciler(c, v1alpha1.ExportStateKind, steps, func() *v1alpha1.ExportState { return &v1alpha1.ExportState{} }),
-		DefaultServiceAccount: c.opts.DefaultServiceAccount, Options: c.controllerOptions(),
+		Reconciler:            newReconciler[v1alpha1.ExportState, v1alpha1.ExportStateList](c, v1alpha1.ExportStateKind, steps),
+		DefaultServiceAccount: c.opts.DefaultServiceAccount,
 	}
-	setup.Reconciler.Selector = c.selectorPredicate()
 	return setup.Register(ctx, c.mgr)
 }

@@ -3,8 +3,6 @@ package setup
 import (
 	"context"
 
-	"k8s.io/utils/clock"
-
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/remove"
@@ -19,17 +17,14 @@ func (c *Controllers) AddRemovals(ctx context.Context) error {
 	cache := c.mgr.GetClient()
 	steps := &remove.Steps{
 		ByInstall: &remove.ByInstall{Client: cache, Direct: c.mgr.GetAPIReader(), Engine: c.engine, Targets: c.targets, Content: c.content,
-			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, Clock: clock.RealClock{}},
+			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, Clock: realClock},
 		BySource: &bysource.Steps{Client: cache, Direct: c.mgr.GetAPIReader(), Content: c.content, Engine: c.engine, Targets: c.targets,
 			Chunks:       &engine.ChunkStore{Client: cache, Reader: cache, APIReader: c.mgr.GetAPIReader()},
-			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: clock.RealClock{}},
+			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: realClock},
 	}
 	setup := &remove.Setup{
-		Reconciler: newReconciler(c, appsv1.KsctlRemoveKind, steps, func() *appsv1.KsctlRemove { return &appsv1.KsctlRemove{} }),
-		Index:      c.index, Clusters: c.targets.Clusters, Installation: c.opts.OwnerID,
-		Options: c.controllerOptions(),
+		Reconciler: newReconciler[appsv1.KsctlRemove, appsv1.KsctlRemoveList](c, appsv1.KsctlRemoveKind, steps),
+		Index:      c.index, Clusters: c.targets.Clusters,
 	}
-	// Not restricted by the cache: an install reacts to each KsctlRemove that references it.
-	setup.Reconciler.Selector = c.selectorPredicate()
 	return setup.Register(ctx, c.mgr)
 }

@@ -9,6 +9,7 @@ import (
 
 	fluxevents "github.com/fluxcd/pkg/runtime/events"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
@@ -16,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
@@ -36,14 +38,12 @@ import (
 // EventsDrainTimeout bounds the time to send the remaining events at shutdown.
 const EventsDrainTimeout = 5 * time.Second
 
+var realClock clock.RealClock
+
 // AddToScheme adds the types of all kinds that the reconcilers read or write.
 func AddToScheme(s *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sourcev1.AddToScheme, appsv1.AddToScheme, storagev1alpha1.AddToScheme, clusterv1.AddToScheme} {
-		if err := add(s); err != nil {
-			return err
-		}
-	}
-	return nil
+	all := runtime.SchemeBuilder{clientgoscheme.AddToScheme, sourcev1.AddToScheme, appsv1.AddToScheme, storagev1alpha1.AddToScheme, clusterv1.AddToScheme}
+	return all.AddToScheme(s)
 }
 
 // Controllers adds reconcilers to one manager and holds their shared dependencies.
@@ -114,7 +114,7 @@ func (c *Controllers) addEvents() error {
 	if err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
-	q := &events.Queue{Recorder: recorder, Scheme: c.mgr.GetScheme(), Clock: clock.RealClock{}, DrainTimeout: EventsDrainTimeout,
+	q := &events.Queue{Recorder: recorder, Scheme: c.mgr.GetScheme(), DrainTimeout: EventsDrainTimeout,
 		OnDrop: func() { c.metrics.EventDropped("kubernetes") }, OnLength: func(n int) { c.metrics.EventsWaiting("kubernetes", n) }}
 	c.opts.Events = q
 	return c.mgr.Add(q)
@@ -130,11 +130,11 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 		Client: c.mgr.GetClient(), Content: c.content,
 		Engine: c.engine, Targets: c.targets,
 		Chunks:       &engine.ChunkStore{Client: c.mgr.GetClient(), Reader: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader()},
-		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, ConfigsSelected: c.opts.ConfigCacheFiltered, SecretKey: c.key, Clock: clock.RealClock{},
+		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, ConfigsSelected: c.opts.ConfigCacheFiltered, SecretKey: c.key, Clock: realClock,
 	}
 	if c.artifactStorage != nil {
 		steps.Publisher = &publish.Publisher{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Serves: c.discovery.Serves, Storage: c.artifactStorage.Space(install.StorageSpace),
-			Limits: c.opts.ArtifactLimits, FieldOwner: FieldOwner, Clock: clock.RealClock{}}
+			Limits: c.opts.ArtifactLimits, FieldOwner: FieldOwner, Clock: realClock}
 	}
 	depends, err := dependency.New(c.mgr.GetConfig())
 	if err != nil {
@@ -144,16 +144,12 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 		return err
 	}
 	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, install.NewPlans(), c.metrics.RecordDriftCorrections
-	dispatcher := &install.Dispatcher{Single: steps, Fleet: &install.FleetSteps{Client: c.mgr.GetClient(), Content: c.content, Single: steps, FieldOwner: FieldOwner, Clock: clock.RealClock{}}}
+	dispatcher := &install.Dispatcher{Single: steps, Fleet: &install.FleetSteps{Client: c.mgr.GetClient(), Single: steps, FieldOwner: FieldOwner}}
 	setup := &install.Setup{
-		Reconciler: newReconciler(c, appsv1.KsctlInstallKind, dispatcher, func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} }),
-		Index:      c.index, Clusters: c.targets.Clusters, Dependencies: depends, Plans: steps.Plans, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Invalidate,
-		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
-		Options: c.controllerOptions(),
+		Reconciler: newReconciler[appsv1.KsctlInstall, appsv1.KsctlInstallList](c, appsv1.KsctlInstallKind, dispatcher),
+		Steps:      steps, Index: c.index, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Invalidate,
 	}
-	if c.artifactStorage != nil {
-		setup.Storage = steps.Publisher.Storage
-	}
+	setup.Reconciler.Selector = nil // the cache restricts the installs
 	return setup.Register(ctx, c.mgr)
 }
 
@@ -163,12 +159,31 @@ func (c *Controllers) controllerOptions() controller.Options {
 	return controller.Options{MaxConcurrentReconciles: c.opts.Concurrent, SkipNameValidation: ptr.To(true)}
 }
 
-func newReconciler[T reconcile.Object](c *Controllers, kind string, steps reconcile.Steps[T], empty func() T) *reconcile.Reconciler[T] {
-	return &reconcile.Reconciler[T]{
-		Client: c.mgr.GetClient(), Reader: c.mgr.GetAPIReader(), New: empty, Kind: kind, Steps: steps,
-		Events: c.opts.Events, Metrics: c.metrics, Clock: clock.RealClock{}, FieldOwner: FieldOwner,
-		Jitter: func(d time.Duration) time.Duration { return jitter(d, c.opts.Jitter) },
+// objectOf and listOf are the pointers to the struct types of a kind and of its list.
+type (
+	objectOf[T any] interface {
+		*T
+		reconcile.Object
 	}
+	listOf[L any] interface {
+		*L
+		client.ObjectList
+	}
+)
+
+// newReconciler returns a reconciler of the objects that Options.Selector selects. The cache does
+// not restrict them: an install may refer to a source of another shard, and reacts to each
+// KsctlRemove that references it.
+func newReconciler[T, L any, O objectOf[T], OL listOf[L]](c *Controllers, kind string, steps reconcile.Steps[O]) *reconcile.Reconciler[O] {
+	r := &reconcile.Reconciler[O]{
+		Client: c.mgr.GetClient(), Reader: c.mgr.GetAPIReader(), New: func() O { return new(T) }, NewList: func() client.ObjectList { return OL(new(L)) },
+		Kind: kind, Steps: steps, Events: c.opts.Events, Metrics: c.metrics, Clock: realClock, FieldOwner: FieldOwner,
+		Jitter: func(d time.Duration) time.Duration { return jitter(d, c.opts.Jitter) }, Options: c.controllerOptions(),
+	}
+	if selector := c.opts.Selector; selector != nil {
+		r.Selector = predicate.NewPredicateFuncs(func(o client.Object) bool { return selector.Matches(labels.Set(o.GetLabels())) })
+	}
+	return r
 }
 
 // jitter changes a duration randomly by up to percent in both directions.

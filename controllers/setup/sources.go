@@ -5,11 +5,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/source"
 	"github.com/ksctl/gitops/internal/sources/storage"
@@ -53,31 +48,21 @@ func (c *Controllers) AddSources(ctx context.Context, o SourceOptions) error {
 	limits.Tree = c.opts.ArtifactLimits
 	steps := &source.Steps{Git: git.NewClient(git.Options{Limits: limits, TempDir: work}),
 		OCI:     oci.NewClient(oci.Options{Limits: c.opts.ArtifactLimits, TempDir: work}),
-		Secrets: c.mgr.GetAPIReader(), Storage: served.Space(source.Space), Webhooks: o.WebhookAddr != "", Limits: c.opts.ArtifactLimits, Clock: clock.RealClock{}}
+		Secrets: c.mgr.GetAPIReader(), Storage: served.Space(source.Space), Webhooks: o.WebhookAddr != "", Limits: c.opts.ArtifactLimits, Clock: realClock}
 	setup := &source.Setup{
-		Reconciler: newReconciler(c, appsv1.KsctlSourceKind, steps, func() *appsv1.KsctlSource { return &appsv1.KsctlSource{} }),
+		Reconciler: newReconciler[appsv1.KsctlSource, appsv1.KsctlSourceList](c, appsv1.KsctlSourceKind, steps),
 		Storage:    steps.Storage,
-		Options:    c.controllerOptions(),
 	}
-	// Not restricted by the cache: an install may reference a source of another shard.
-	setup.Reconciler.Selector = c.selectorPredicate()
 	if err := setup.Register(ctx, c.mgr); err != nil {
 		return err
 	}
-	notifier := source.NewNotifier(c.mgr.GetClient(), steps, c.opts.Events, c.opts.CheckLeadership, c.metrics.CommitStatus, clock.RealClock{})
+	notifier := &source.Notifier{Client: c.mgr.GetClient(), Steps: steps, Events: c.opts.Events, CheckLeader: c.opts.CheckLeadership,
+		Count: c.metrics.CommitStatus, Clock: realClock}
 	if err := notifier.Register(ctx, c.mgr, c.controllerOptions()); err != nil || o.WebhookAddr == "" {
 		return err
 	}
 	return webhook.New(webhook.Options{
 		Client: c.mgr.GetClient(), Secrets: c.mgr.GetAPIReader(), Addr: o.WebhookAddr, MaxBytes: o.WebhookBytes,
-		FieldOwner: FieldOwner, Clock: clock.RealClock{}, Log: c.mgr.GetLogger().WithName("webhook"), Count: c.metrics.WebhookRequest,
+		FieldOwner: FieldOwner, Clock: realClock, Log: c.mgr.GetLogger().WithName("webhook"), Count: c.metrics.WebhookRequest,
 	}).Register(ctx, c.mgr)
-}
-
-// selectorPredicate returns a predicate for Options.Selector; nil if all objects are selected.
-func (c *Controllers) selectorPredicate() predicate.Predicate {
-	if c.opts.Selector == nil {
-		return nil
-	}
-	return predicate.NewPredicateFuncs(func(o client.Object) bool { return c.opts.Selector.Matches(labels.Set(o.GetLabels())) })
 }

@@ -21,19 +21,18 @@ func newTarget(cfg *rest.Config, index *live.Index) (*engine.Target, *engine.Ser
 		return nil, nil, err
 	}
 	d := engine.NewServerDiscovery(dc)
-	c := &clients{cfg: cfg, byAccount: map[types.NamespacedName]*engine.Client{}}
+	c := &clients{cfg: cfg, byUser: map[string]*engine.Client{}}
 	return &engine.Target{ClusterID: plan.LocalCluster, Discovery: d, Index: index,
 		Capabilities: d.Capabilities, ClientFor: c.clientFor}, d, nil
 }
 
-// clients caches one client per account. The clients share connections, because client-go caches
+// clients caches one client per user. The clients share connections, because client-go caches
 // transports below the impersonation.
 type clients struct {
 	cfg *rest.Config
 
-	mu        sync.Mutex
-	own       *engine.Client
-	byAccount map[types.NamespacedName]*engine.Client
+	mu     sync.Mutex
+	byUser map[string]*engine.Client // by user name; "" is the controller
 }
 
 // clientFor returns a client with the permissions of a service account; nil: those of the
@@ -41,27 +40,22 @@ type clients struct {
 func (c *clients) clientFor(account *types.NamespacedName) (*engine.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if account == nil {
-		if c.own == nil {
-			own, err := engine.NewClient(c.cfg)
-			if err != nil {
-				return nil, err
-			}
-			c.own = own
-		}
-		return c.own, nil
+	user := ""
+	if account != nil {
+		user = "system:serviceaccount:" + account.Namespace + ":" + account.Name
 	}
-	if client, ok := c.byAccount[*account]; ok {
+	if client, ok := c.byUser[user]; ok {
 		return client, nil
 	}
 	cfg := rest.CopyConfig(c.cfg)
-	// The API server adds the groups of the service account.
-	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + account.Namespace + ":" + account.Name}
+	if account != nil { // the API server adds the groups of the service account
+		cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
+	}
 	client, err := engine.NewClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	c.byAccount[*account] = client
+	c.byUser[user] = client
 	return client, nil
 }
 

@@ -3,15 +3,11 @@ package source
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/commitstatus"
 	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact"
@@ -49,14 +46,14 @@ type Notifier struct {
 	Count func(server, result string)
 	Clock clock.PassiveClock
 
-	httpClient func() *http.Client
-	mu         sync.Mutex
-	states     map[types.NamespacedName]*sourceState
+	states reconcile.ObjectCache[*sourceState]
 }
+
+// httpClient returns the client for servers without a certificate authority or a proxy of their own.
+var httpClient = sync.OnceValue(artifact.NewHTTPClient)
 
 // sourceState is the in-memory state of one source.
 type sourceState struct {
-	uid types.UID
 	// spec is spec.commitStatus when the commit statuses were written.
 	spec appsv1.SourceCommitStatus
 	url  string
@@ -64,12 +61,6 @@ type sourceState struct {
 	secretVersions string
 	tracker        commitstatus.Tracker
 	backoff        commitstatus.Backoff
-}
-
-// NewNotifier returns a Notifier.
-func NewNotifier(c client.Reader, steps *Steps, events record.EventRecorder, checkLeader func() error, count func(server, result string), clock clock.PassiveClock) *Notifier {
-	return &Notifier{Client: c, Steps: steps, Events: events, CheckLeader: checkLeader, Count: count, Clock: clock,
-		httpClient: sync.OnceValue(artifact.NewHTTPClient), states: map[types.NamespacedName]*sourceState{}}
 }
 
 // Reconcile implements reconcile.Reconciler. It writes the next due commit status of a source, if
@@ -80,7 +71,7 @@ func (t *Notifier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	if src.Spec.CommitStatus == nil || src.Spec.Git == nil || !src.DeletionTimestamp.IsZero() {
-		t.forget(req.NamespacedName)
+		t.states.Drop(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if src.Spec.Suspend {
@@ -140,16 +131,10 @@ func (t *Notifier) recordResult(ctx context.Context, src *appsv1.KsctlSource, st
 // secretReadError returns errors about the Secret unchanged, because a user has to fix them. It
 // converts errors of the API server to transient errors.
 func secretReadError(err error) error {
-	if _, ok := errors.AsType[*secretError](err); ok {
+	if _, ok := errors.AsType[*gitsecret.Error](err); ok {
 		return err
 	}
 	return &commitstatus.Error{Result: commitstatus.Failed, Message: err.Error()}
-}
-
-func (t *Notifier) forget(key types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.states, key)
 }
 
 // stateOf returns the in-memory state of a source. It resets the state if the repository or
@@ -157,8 +142,7 @@ func (t *Notifier) forget(key types.NamespacedName) {
 func (t *Notifier) stateOf(ctx context.Context, src *appsv1.KsctlSource) (*sourceState, error) {
 	var versions strings.Builder
 	for _, name := range []string{src.Spec.CommitStatus.SecretRef.Name, refName(src.Spec.Git.SecretRef), refName(src.Spec.Git.ProxySecretRef)} {
-		meta := &metav1.PartialObjectMetadata{}
-		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		meta := reconcile.PartialMetadata("", "Secret")
 		if name != "" { // not found: the Secret does not exist, or is not watched
 			if err := client.IgnoreNotFound(t.Client.Get(ctx, client.ObjectKey{Namespace: src.Namespace, Name: name}, meta)); err != nil {
 				return nil, err
@@ -166,13 +150,9 @@ func (t *Notifier) stateOf(ctx context.Context, src *appsv1.KsctlSource) (*sourc
 		}
 		versions.WriteString(name + "=" + string(meta.UID) + "/" + meta.ResourceVersion + ";")
 	}
-	key := client.ObjectKeyFromObject(src)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	state := t.states[key]
-	if state == nil || state.uid != src.UID || state.spec != *src.Spec.CommitStatus || state.url != src.Spec.Git.URL {
-		state = &sourceState{uid: src.UID, spec: *src.Spec.CommitStatus, url: src.Spec.Git.URL, secretVersions: versions.String()}
-		t.states[key] = state
+	state, _ := t.states.Get(client.ObjectKeyFromObject(src), src.UID, func() (*sourceState, error) { return &sourceState{}, nil }) // never fails
+	if state.spec != *src.Spec.CommitStatus || state.url != src.Spec.Git.URL {
+		*state = sourceState{spec: *src.Spec.CommitStatus, url: src.Spec.Git.URL, secretVersions: versions.String()}
 	}
 	if state.secretVersions != versions.String() {
 		state.secretVersions = versions.String()
@@ -184,8 +164,7 @@ func (t *Notifier) stateOf(ctx context.Context, src *appsv1.KsctlSource) (*sourc
 // desiredStatuses returns the desired commit statuses of the installs of a source.
 func (t *Notifier) desiredStatuses(ctx context.Context, src *appsv1.KsctlSource) ([]commitstatus.Desired, error) {
 	var found appsv1.KsctlInstallList
-	key := client.ObjectKeyFromObject(src)
-	if err := t.Client.List(ctx, &found, client.MatchingFields{bySource: key.String()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := t.Client.List(ctx, &found, client.MatchingFields{bySource: client.ObjectKeyFromObject(src).String()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	offered := offeredCommit(src)
@@ -217,7 +196,7 @@ func (t *Notifier) post(ctx context.Context, src *appsv1.KsctlSource, next commi
 	}
 	token := gitsecret.TrimmedValue(secret, tokenKey)
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return newSecretError(SecretInvalidReason, fmt.Sprintf("Secret %s/%s of %s needs a %s of one line of printable ASCII characters without spaces: correct the Secret", secret.Namespace, secret.Name, field, tokenKey))
+		return gitsecret.NewInvalid("Secret %s/%s of %s needs a %s of one line of printable ASCII characters without spaces: correct the Secret", secret.Namespace, secret.Name, field, tokenKey)
 	}
 	gitAccess, err := t.Steps.gitAccess(ctx, src.Namespace, src.Spec.Git)
 	if err != nil {
@@ -230,7 +209,7 @@ func (t *Notifier) post(ctx context.Context, src *appsv1.KsctlSource, next commi
 	if err != nil {
 		return err
 	}
-	a := commitstatus.Access{HTTP: t.httpClient(), Token: token, TokenSource: "the Secret " + src.Namespace + "/" + secret.Name}
+	a := commitstatus.Access{HTTP: httpClient(), Token: token, TokenSource: "the Secret " + src.Namespace + "/" + secret.Name}
 	if config != nil || gitAccess.Proxy != nil {
 		a.HTTP = artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: config, Proxy: gitAccess.Proxy})
 		defer a.HTTP.CloseIdleConnections()

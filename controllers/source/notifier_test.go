@@ -60,7 +60,8 @@ func newNotifierRig(t *testing.T) *notifierRig {
 			key, _ := sourceOf(o)
 			return []string{key.String()}
 		}).Build()
-	r.Notifier = NewNotifier(r.api, &Steps{Secrets: r.api}, r.events, func() error { return r.leaderErr }, func(string, string) {}, r.clock)
+	r.Notifier = &Notifier{Client: r.api, Steps: &Steps{Secrets: r.api}, Events: r.events, CheckLeader: func() error { return r.leaderErr },
+		Count: func(string, string) {}, Clock: r.clock}
 	server := httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(server.Close)
 	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name, UID: "0c9c2e41-1"}}
@@ -268,7 +269,7 @@ func TestChangesOfCommitStatusSpec(t *testing.T) {
 	}
 	change(func(s *appsv1.KsctlSource) { s.Spec.CommitStatus = nil })
 	r.expect("no commit status", nil, 0)
-	if len(r.Notifier.states) != 0 {
+	if _, kept := r.states.Drop(fleet); kept {
 		t.Error("state of a source without commit status is kept")
 	}
 }

@@ -1,11 +1,10 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -35,12 +34,10 @@ func (t *Notifier) Register(ctx context.Context, mgr ctrl.Manager, options contr
 	if err != nil {
 		return fmt.Errorf("index of commit statuses: %w", err)
 	}
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err = ctrl.NewControllerManagedBy(mgr).Named("commitstatus").
 		For(&appsv1.KsctlSource{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: statusesChanged})).
 		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(sourceRequests), builder.WithPredicates(predicate.Funcs{UpdateFunc: installStateChanged})).
-		WatchesMetadata(secret, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
 			return reconcile.RequestsFor(ctx, mgr.GetClient(), &appsv1.KsctlSourceList{}, nil, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
 		})).
 		WithOptions(options).
@@ -57,11 +54,7 @@ func sourceOf(o client.Object) (types.NamespacedName, bool) {
 	if !ok || in.Spec.SourceRef.Kind != appsv1.KsctlSourceKind {
 		return types.NamespacedName{}, false
 	}
-	key := types.NamespacedName{Namespace: in.Spec.SourceRef.Namespace, Name: in.Spec.SourceRef.Name}
-	if key.Namespace == "" {
-		key.Namespace = in.Namespace
-	}
-	return key, true
+	return types.NamespacedName{Namespace: cmp.Or(in.Spec.SourceRef.Namespace, in.Namespace), Name: in.Spec.SourceRef.Name}, true
 }
 
 func sourceRequests(_ context.Context, o client.Object) []crreconcile.Request {

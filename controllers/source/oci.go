@@ -3,11 +3,13 @@ package source
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 	"github.com/ksctl/gitops/stacks/artifact/verify"
 )
@@ -28,11 +30,11 @@ func ociRefOf(o *appsv1.OCISource) oci.Ref {
 	return oci.Ref{Tag: o.Ref.Tag, SemVer: o.Ref.SemVer, Digest: o.Ref.Digest}
 }
 
-func layerSelectorOf(o *appsv1.OCISource) oci.LayerSelector {
+func layerTypeOf(o *appsv1.OCISource) string {
 	if o.LayerSelector == nil {
-		return oci.LayerSelector{}
+		return ""
 	}
-	return oci.LayerSelector{MediaType: o.LayerSelector.MediaType}
+	return o.LayerSelector.MediaType
 }
 
 // digestOf returns the digest at the end of a revision.
@@ -40,7 +42,8 @@ func digestOf(revision string) string { return revision[strings.LastIndex(revisi
 
 // refreshOCI updates the artifact in the status. It does not fetch an artifact whose digest is
 // stored, and sends no request if the reference is such a digest.
-func (s *Steps) refreshOCI(ctx context.Context, obj *appsv1.KsctlSource) (revision string, err error) {
+func (s *Steps) refreshOCI(ctx context.Context, req *reconcile.Request[*appsv1.KsctlSource]) (revision string, err error) {
+	obj := req.Object
 	o := obj.Spec.OCI
 	stored, err := s.storedArtifact(obj)
 	if err != nil {
@@ -78,15 +81,11 @@ func (s *Steps) fetchOCI(ctx context.Context, obj *appsv1.KsctlSource, repo *oci
 			return err
 		}
 	}
-	tree, err := repo.Fetch(ctx, target.Digest, layerSelectorOf(obj.Spec.OCI))
+	tree, err := repo.Fetch(ctx, target.Digest, layerTypeOf(obj.Spec.OCI))
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if cerr := tree.Close(); cerr != nil && err == nil {
-			err = &storageError{cerr}
-		}
-	}()
+	defer closeFiles(tree, &err)
 	next, err := s.store(ctx, obj, tree.FS())
 	if err != nil {
 		return err
@@ -103,15 +102,13 @@ func addMetadata(a *fluxmeta.Artifact, metadata, annotations map[string]string) 
 			metadata[name] = value
 		}
 	}
-	for name, value := range a.Metadata {
-		metadata[name] = value
-	}
+	maps.Copy(metadata, a.Metadata)
 	if len(metadata) > 0 {
 		a.Metadata = metadata
 	}
 }
 
-// withdrawOCI does the same as withdraw for an artifact of a registry.
+// withdrawOCI does the same as withdrawGit for an artifact of a registry.
 func (s *Steps) withdrawOCI(obj *appsv1.KsctlSource, revision string, cause error) error {
 	a, v := obj.Status.Artifact, obj.Spec.OCI.Verify
 	if a == nil || v == nil {
@@ -119,19 +116,5 @@ func (s *Steps) withdrawOCI(obj *appsv1.KsctlSource, revision string, cause erro
 	}
 	e, ok := errors.AsType[*verify.Error](cause)
 	unverified := ok && e.Reason != verify.MaterialInvalid && revision != "" && digestOf(a.Revision) == digestOf(revision)
-	if obj.Status.SourceVerificationMode == appsv1.GitVerificationMode(v.Provider) && !unverified {
-		return cause
-	}
-	return s.retract(obj, cause)
-}
-
-// reasonOfOCI returns the reason of an error of a registry or of a verification.
-func reasonOfOCI(err error) (string, bool) {
-	if e, ok := errors.AsType[*verify.Error](err); ok {
-		return string(e.Reason), true
-	}
-	if e, ok := errors.AsType[*oci.Error](err); ok {
-		return string(e.Reason), true
-	}
-	return "", false
+	return s.withdrawUnverified(obj, appsv1.GitVerificationMode(v.Provider), unverified, cause)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/cluster/registry"
 	"github.com/ksctl/gitops/e2e/cluster/signatures"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
 	"github.com/ksctl/gitops/stacks/artifact/verify"
@@ -187,7 +188,7 @@ func TestOCICredentials(t *testing.T) {
 	r.failed(string(oci.AuthenticationRequired))
 
 	r.obj.Spec.OCI.SecretRef = named("login")
-	if message := r.failed(SecretNotFoundReason); !strings.Contains(message, "team/login") || !strings.Contains(message, "spec.oci.secretRef") {
+	if message := r.failed(gitsecret.NotFoundReason); !strings.Contains(message, "team/login") || !strings.Contains(message, "spec.oci.secretRef") {
 		t.Errorf("got %s", message)
 	}
 	r.pullSecret("login", "wrong")
@@ -215,26 +216,26 @@ func TestInvalidOCISecrets(t *testing.T) {
 		says   string
 	}{
 		"other type": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeOpaque,
-			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"a":{"auth":"eDp5"}}}`)}, SecretInvalidReason, "docker-registry"},
+			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"a":{"auth":"eDp5"}}}`)}, gitsecret.InvalidReason, "docker-registry"},
 		"not JSON": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
-			map[string][]byte{corev1.DockerConfigJsonKey: []byte(registryPassword)}, SecretInvalidReason, "spec.oci.secretRef"},
+			map[string][]byte{corev1.DockerConfigJsonKey: []byte(registryPassword)}, gitsecret.InvalidReason, "spec.oci.secretRef"},
 		"credential helper": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
-			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"credsStore":"evil"}`)}, SecretInvalidReason, "spec.oci.secretRef"},
+			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"credsStore":"evil"}`)}, gitsecret.InvalidReason, "spec.oci.secretRef"},
 		"invalid registry": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
-			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"%zz` + registryPassword + `":{"auth":"eDp5"}}}`)}, SecretInvalidReason, "registry"},
-		"no CA": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque, nil, SecretInvalidReason, "ca.crt"},
+			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"%zz` + registryPassword + `":{"auth":"eDp5"}}}`)}, gitsecret.InvalidReason, "registry"},
+		"no CA": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque, nil, gitsecret.InvalidReason, "ca.crt"},
 		"invalid CA": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque,
-			map[string][]byte{"ca.crt": []byte(registryPassword)}, SecretInvalidReason, "ca.crt"},
+			map[string][]byte{"ca.crt": []byte(registryPassword)}, gitsecret.InvalidReason, "ca.crt"},
 		"certificate without a key": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeTLS,
-			map[string][]byte{"tls.crt": []byte(registryPassword)}, SecretInvalidReason, "tls.key"},
-		"proxy without an address": {func(o *appsv1.OCISource) { o.ProxySecretRef = named("x") }, corev1.SecretTypeOpaque, nil, SecretInvalidReason, "spec.oci.proxySecretRef"},
+			map[string][]byte{"tls.crt": []byte(registryPassword)}, gitsecret.InvalidReason, "tls.key"},
+		"proxy without an address": {func(o *appsv1.OCISource) { o.ProxySecretRef = named("x") }, corev1.SecretTypeOpaque, nil, gitsecret.InvalidReason, "spec.oci.proxySecretRef"},
 		"no keys": {func(o *appsv1.OCISource) {
 			o.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, SecretRef: named("x")}
 		}, corev1.SecretTypeOpaque,
 			nil, string(verify.MaterialInvalid), "spec.oci.verify.secretRef"},
 		"no root": {func(o *appsv1.OCISource) {
 			o.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, TrustedRootSecretRef: named("x"), MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "a", Subject: "b"}}}
-		}, corev1.SecretTypeOpaque, nil, SecretInvalidReason, "trusted_root.json"},
+		}, corev1.SecretTypeOpaque, nil, gitsecret.InvalidReason, "trusted_root.json"},
 		"no policy": {func(o *appsv1.OCISource) {
 			o.Verify = &appsv1.OCIVerification{Provider: appsv1.Notation, SecretRef: named("x")}
 		}, corev1.SecretTypeOpaque,

@@ -31,15 +31,6 @@ const (
 
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get
 
-// ociSecrets returns the names of the Secrets that an OCI source refers to directly.
-func ociSecrets(o *appsv1.OCISource) []string {
-	names := []string{refName(o.SecretRef), refName(o.CertSecretRef), refName(o.ProxySecretRef)}
-	if v := o.Verify; v != nil {
-		names = append(names, refName(v.SecretRef), refName(v.TrustedRootSecretRef))
-	}
-	return names
-}
-
 // ociTrust is the required signature of an OCI source.
 type ociTrust struct {
 	provider appsv1.OCIVerificationProvider // empty: no verification
@@ -54,7 +45,7 @@ func (t ociTrust) content(obj *appsv1.KsctlSource) string {
 	recipe := struct {
 		Ignore, MediaType, Provider, Trusted, URL string
 		Identities                                []appsv1.OIDCIdentityMatch
-	}{Ignore: obj.Spec.Ignore, MediaType: layerSelectorOf(o).MediaType}
+	}{Ignore: obj.Spec.Ignore, MediaType: layerTypeOf(o)}
 	if t.provider != "" {
 		// The signatures are in the repository of the artifact, so the URL is an input, too.
 		recipe.Provider, recipe.Trusted, recipe.URL, recipe.Identities = string(t.provider), t.version, o.URL, o.Verify.MatchOIDCIdentity
@@ -134,7 +125,7 @@ func (s *Steps) keychain(ctx context.Context, namespace string, o *appsv1.OCISou
 		account := &corev1.ServiceAccount{}
 		err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.ServiceAccountName}, account)
 		if apierrors.IsNotFound(err) {
-			return nil, newSecretError(ServiceAccountNotFoundReason, fmt.Sprintf("ServiceAccount %s/%s does not exist: create it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName))
+			return nil, &gitsecret.Error{Reason: ServiceAccountNotFoundReason, Message: fmt.Sprintf("ServiceAccount %s/%s does not exist: create it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName)}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading ServiceAccount %s/%s of spec.oci.serviceAccountName: %w", namespace, o.ServiceAccountName, err)
@@ -156,7 +147,7 @@ func (s *Steps) keychain(ctx context.Context, namespace string, o *appsv1.OCISou
 	}
 	chain, err := kauth.NewFromPullSecrets(ctx, secrets)
 	if err != nil { // the error is omitted because it may quote the Secret
-		return nil, newSecretError(SecretInvalidReason, fmt.Sprintf("a Secret of %s contains an invalid name of a registry", refs[0].field))
+		return nil, gitsecret.NewInvalid("a Secret of %s contains an invalid name of a registry", refs[0].field)
 	}
 	return chain, nil
 }
@@ -171,8 +162,8 @@ func checkPullSecret(secret *corev1.Secret, field string) error {
 			return nil
 		}
 	}
-	return newSecretError(SecretInvalidReason, fmt.Sprintf("Secret %s/%s of %s contains no registry credentials: expected type %s, create it with kubectl create secret docker-registry",
-		secret.Namespace, secret.Name, field, corev1.SecretTypeDockerConfigJson))
+	return gitsecret.NewInvalid("Secret %s/%s of %s contains no registry credentials: expected type %s, create it with kubectl create secret docker-registry",
+		secret.Namespace, secret.Name, field, corev1.SecretTypeDockerConfigJson)
 }
 
 // tlsConfig returns the CA certificates for the registry and the client certificate.
@@ -188,18 +179,18 @@ func (s *Steps) tlsConfig(ctx context.Context, namespace, name string) (*tls.Con
 			config.RootCAs = x509.NewCertPool()
 		}
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, newSecretError(SecretInvalidReason, fmt.Sprintf("key %s of Secret %s/%s of %s contains no PEM certificate", gitsecret.CAKey, namespace, name, field))
+			return nil, gitsecret.NewInvalid("key %s of Secret %s/%s of %s contains no PEM certificate", gitsecret.CAKey, namespace, name, field)
 		}
 	}
 	if len(secret.Data[certificateKey]) > 0 || len(secret.Data[privateKeyKey]) > 0 {
 		pair, err := tls.X509KeyPair(secret.Data[certificateKey], secret.Data[privateKeyKey])
 		if err != nil {
-			return nil, newSecretError(SecretInvalidReason, fmt.Sprintf("keys %s and %s of Secret %s/%s of %s are not a PEM certificate and its private key", certificateKey, privateKeyKey, namespace, name, field))
+			return nil, gitsecret.NewInvalid("keys %s and %s of Secret %s/%s of %s are not a PEM certificate and its private key", certificateKey, privateKeyKey, namespace, name, field)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	if config.RootCAs == nil && config.Certificates == nil {
-		return nil, newSecretError(SecretInvalidReason, fmt.Sprintf("Secret %s/%s of %s has neither %s, nor %s and %s: add the keys that the registry requires", namespace, name, field, gitsecret.CAKey, certificateKey, privateKeyKey))
+		return nil, gitsecret.NewInvalid("Secret %s/%s of %s has neither %s, nor %s and %s: add the keys that the registry requires", namespace, name, field, gitsecret.CAKey, certificateKey, privateKeyKey)
 	}
 	return config, nil
 }

@@ -15,21 +15,6 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
-// Reasons of errors about a Secret that a source refers to.
-const (
-	// SecretNotFoundReason: the Secret does not exist.
-	SecretNotFoundReason = gitsecret.NotFoundReason
-	// SecretInvalidReason: a key of the Secret is missing or invalid.
-	SecretInvalidReason = gitsecret.InvalidReason
-)
-
-// secretError reports a missing or invalid Secret.
-type secretError = gitsecret.Error
-
-func newSecretError(reason, message string) error {
-	return &secretError{Reason: reason, Message: message}
-}
-
 // secretNames returns the sorted names of all Secrets that a source refers to.
 func secretNames(obj *appsv1.KsctlSource) []string {
 	var names []string
@@ -39,8 +24,11 @@ func secretNames(obj *appsv1.KsctlSource) []string {
 			names = append(names, g.Verify.SecretRef.Name)
 		}
 	}
-	if obj.Spec.OCI != nil {
-		names = append(names, ociSecrets(obj.Spec.OCI)...)
+	if o := obj.Spec.OCI; o != nil {
+		names = append(names, refName(o.SecretRef), refName(o.CertSecretRef), refName(o.ProxySecretRef))
+		if v := o.Verify; v != nil {
+			names = append(names, refName(v.SecretRef), refName(v.TrustedRootSecretRef))
+		}
 	}
 	if obj.Spec.Webhook != nil {
 		names = append(names, obj.Spec.Webhook.SecretRef.Name)

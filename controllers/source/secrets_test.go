@@ -11,6 +11,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
@@ -23,7 +24,7 @@ func TestGitCredentials(t *testing.T) {
 	r.commit(map[string]string{"a": "a"})
 	r.failed(string(git.AuthenticationRequired))
 	r.obj.Spec.Git.SecretRef = ref("login")
-	if message := r.failed(SecretNotFoundReason); !strings.Contains(message, "team/login") {
+	if message := r.failed(gitsecret.NotFoundReason); !strings.Contains(message, "team/login") {
 		t.Errorf("the error does not name the Secret: %s", message)
 	}
 	for name, c := range map[string]struct {
@@ -31,11 +32,11 @@ func TestGitCredentials(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"empty":           {nil, SecretInvalidReason, "neither username"},
-		"no password":     {map[string]string{"username": "user"}, SecretInvalidReason, "has no password"},
-		"no username":     {map[string]string{"password": "hunter2-hunter2"}, SecretInvalidReason, "has no username"},
-		"invalid CA":      {map[string]string{"ca.crt": "x"}, SecretInvalidReason, "ca.crt"},
-		"login and token": {map[string]string{"username": "u", "password": "hunter2-hunter2", "bearerToken": "x"}, SecretInvalidReason, "bearerToken"},
+		"empty":           {nil, gitsecret.InvalidReason, "neither username"},
+		"no password":     {map[string]string{"username": "user"}, gitsecret.InvalidReason, "has no password"},
+		"no username":     {map[string]string{"password": "hunter2-hunter2"}, gitsecret.InvalidReason, "has no username"},
+		"invalid CA":      {map[string]string{"ca.crt": "x"}, gitsecret.InvalidReason, "ca.crt"},
+		"login and token": {map[string]string{"username": "u", "password": "hunter2-hunter2", "bearerToken": "x"}, gitsecret.InvalidReason, "bearerToken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.secret("login", c.data)
@@ -84,7 +85,7 @@ func TestGitOverSSH(t *testing.T) {
 			}
 		}
 		r.secret("key", data)
-		if message := r.stalledMessage(SecretInvalidReason); !strings.Contains(message, missing) {
+		if message := r.stalledMessage(gitsecret.InvalidReason); !strings.Contains(message, missing) {
 			t.Errorf("without %s: %s", missing, message)
 		}
 	}
@@ -111,10 +112,10 @@ func TestGitProxy(t *testing.T) {
 	}))
 	defer proxy.Close()
 	r.obj.Spec.Git.ProxySecretRef = ref("proxy")
-	r.failed(SecretNotFoundReason)
+	r.failed(gitsecret.NotFoundReason)
 	for _, address := range []string{"", "proxy:3128", "ftp://proxy", "::"} {
 		r.secret("proxy", map[string]string{"address": address})
-		if message := r.stalledMessage(SecretInvalidReason); !strings.Contains(message, "address") {
+		if message := r.stalledMessage(gitsecret.InvalidReason); !strings.Contains(message, "address") {
 			t.Errorf("%q: %s", address, message)
 		}
 	}

@@ -6,9 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -25,7 +23,6 @@ type Setup struct {
 	Reconciler *reconcile.Reconciler[*appsv1.KsctlSource]
 	// Storage is swept periodically: the artifacts of deleted sources are removed.
 	Storage *storage.Space
-	Options controller.Options
 }
 
 // bySecret indexes the sources by the Secrets that they refer to.
@@ -33,7 +30,7 @@ const bySecret = "secrets"
 
 // Register adds the controller to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: listSources(mgr.GetClient()), Interval: storage.SweepInterval}); err != nil {
+	if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: s.listSources}); err != nil {
 		return fmt.Errorf("sweeper of %s: %w", appsv1.KsctlSourceKind, err)
 	}
 	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, bySecret, func(o client.Object) []string {
@@ -42,10 +39,10 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("index of %s: %w", appsv1.KsctlSourceKind, err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("ksctlsource").
-		For(&appsv1.KsctlSource{}, builder.WithPredicates(s.Reconciler.SpecChanged())).
-		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret(mgr.GetClient()))).
-		WithOptions(s.Options).
+	err = s.Reconciler.NewBuilder(mgr).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+			return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
+		})).
 		Complete(s.Reconciler)
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", appsv1.KsctlSourceKind, err)
@@ -53,21 +50,12 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// listSources returns a function that lists the keys of all sources.
-func listSources(reader client.Reader) func(context.Context) ([]types.NamespacedName, error) {
-	return func(ctx context.Context) (all []types.NamespacedName, err error) {
-		var list appsv1.KsctlSourceList
-		err = reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
-		for i := range list.Items {
-			all = append(all, client.ObjectKeyFromObject(&list.Items[i]))
-		}
-		return all, err
+// listSources returns the keys of all sources.
+func (s *Setup) listSources(ctx context.Context) (all []types.NamespacedName, err error) {
+	var list appsv1.KsctlSourceList
+	err = s.Reconciler.Client.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	for i := range list.Items {
+		all = append(all, client.ObjectKeyFromObject(&list.Items[i]))
 	}
-}
-
-// forSecret returns a function that finds the sources that refer to a Secret.
-func (s *Setup) forSecret(reader client.Reader) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return reconcile.RequestsFor(ctx, reader, &appsv1.KsctlSourceList{}, s.Reconciler.Selector, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
-	}
+	return all, err
 }

@@ -3,8 +3,10 @@ package source
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"path"
+	"slices"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,10 +16,12 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/internal/sources/storage"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
+	"github.com/ksctl/gitops/stacks/artifact/verify"
 )
 
 // Reasons of a KsctlSource's conditions, in addition to those of stacks/artifact and its
@@ -65,12 +69,12 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if (obj.Spec.Git == nil) == (obj.Spec.OCI == nil) { // the CRD schema rejects these
 		return reconcile.Stalled{Err: errors.New("set exactly one of spec.git and spec.oci"), Reason: string(git.URLInvalid)}
 	}
-	refresh, withdraw := s.refreshWithEvents(req), s.withdraw
+	refresh, withdraw := s.refreshGit, s.withdrawGit
 	if obj.Spec.OCI != nil {
 		refresh, withdraw = s.refreshOCI, s.withdrawOCI
 	}
 	webhookErr := s.updateWebhookPath(ctx, obj)
-	revision, err := refresh(ctx, obj)
+	revision, err := refresh(ctx, req)
 	if err != nil {
 		return failureOutcome(withdraw(obj, revision, err), revision)
 	}
@@ -82,43 +86,45 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 
 // refreshGit updates the artifact in the status. It does not fetch a commit whose files are stored,
 // and sends no request if the reference is such a commit.
-func (s *Steps) refreshGit(ctx context.Context, obj *appsv1.KsctlSource) (revision string, moved *refChange, err error) {
+func (s *Steps) refreshGit(ctx context.Context, req *reconcile.Request[*appsv1.KsctlSource]) (revision string, err error) {
+	obj := req.Object
 	desired := desiredRefOf(obj.Spec.Git.Ref)
 	stored, err := s.storedArtifact(obj)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	trusted, err := s.gitTrustOf(ctx, obj.Namespace, obj.Spec.Git)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	isStored := func(c resolvedRef) bool {
 		return isOfCommit(stored, c.commit) && obj.Status.ObservedContent == contentOf(obj, trusted, c)
 	}
 	if chosen := (resolvedRef{commit: desired.commit}); isStored(chosen) {
-		return s.reuseArtifact(obj, stored, chosen.revision()), nil, nil
+		return s.reuseArtifact(obj, stored, chosen.revision()), nil
 	}
 	access, err := s.gitAccess(ctx, obj.Namespace, obj.Spec.Git)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	repo := git.Repository{URL: obj.Spec.Git.URL, Access: access}
 	remote, err := s.Git.List(ctx, repo)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	chosen, err := desired.resolve(remote)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	if isStored(chosen) {
-		return s.reuseArtifact(obj, stored, chosen.revision()), nil, nil
+		return s.reuseArtifact(obj, stored, chosen.revision()), nil
 	}
 	before, f := obj.Status.Artifact, remoteCommit{repo, remote, chosen}
 	if err := s.fetchGit(ctx, obj, f, trusted); err != nil {
-		return chosen.revision(), nil, err
+		return chosen.revision(), err
 	}
-	return chosen.revision(), f.refChange(ctx, before), nil
+	f.emitRefChange(ctx, req, before)
+	return chosen.revision(), nil
 }
 
 // remoteCommit is a resolved commit in a repository.
@@ -166,11 +172,7 @@ func (s *Steps) fetchGit(ctx context.Context, obj *appsv1.KsctlSource, f remoteC
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if cerr := checkout.Close(); cerr != nil && err == nil {
-			err = &storageError{cerr}
-		}
-	}()
+	defer closeFiles(checkout, &err)
 	if err := s.verify(checkout, trusted); err != nil {
 		return err
 	}
@@ -185,6 +187,13 @@ func (s *Steps) fetchGit(ctx context.Context, obj *appsv1.KsctlSource, f remoteC
 	}
 	next.Revision = chosen.revision()
 	return s.publish(obj, next, trusted.mode, contentOf(obj, trusted, chosen))
+}
+
+// closeFiles closes fetched files. It sets err if that fails, and nothing failed before.
+func closeFiles(files io.Closer, err *error) {
+	if cerr := files.Close(); cerr != nil && *err == nil {
+		*err = &storageError{cerr}
+	}
 }
 
 // publish sets a stored artifact in the status, and removes older artifacts except the previous
@@ -217,7 +226,7 @@ func (s *Steps) store(ctx context.Context, obj *appsv1.KsctlSource, fsys fs.FS) 
 	if err != nil {
 		return nil, err
 	}
-	skip := func(name string, d fs.DirEntry) bool { return isGitMetadata(name, d) || ignore.Skips(name, d) }
+	skip := func(name string, d fs.DirEntry) bool { return isGitMetadata(name) || ignore.Skips(name, d) }
 	name, packed, err := s.Storage.Store(ctx, client.ObjectKeyFromObject(obj), fsys, artifact.PackOptions{Skip: skip, Limits: s.Limits})
 	if err != nil {
 		return nil, &storageError{err}
@@ -231,12 +240,8 @@ func (s *Steps) store(ctx context.Context, obj *appsv1.KsctlSource, fsys fs.FS) 
 }
 
 // isGitMetadata reports whether a file configures Git. Such files are left out, as by Flux.
-func isGitMetadata(name string, _ fs.DirEntry) bool {
-	switch path.Base(name) {
-	case ".gitignore", ".gitmodules", ".gitattributes":
-		return true
-	}
-	return false
+func isGitMetadata(name string) bool {
+	return slices.Contains([]string{".gitignore", ".gitmodules", ".gitattributes"}, path.Base(name))
 }
 
 // Finalize implements reconcile.Steps.
@@ -265,30 +270,34 @@ func failureOutcome(err error, revision string) reconcile.Outcome {
 		error
 		Terminal() bool
 	}
-	reason := reasonOf(err)
-	if errors.As(err, &terminal) && terminal.Terminal() {
-		return reconcile.Stalled{Err: err, Reason: reason, Revision: revision}
-	}
-	return reconcile.Retry{Err: err, Reason: reason, Revision: revision}
+	isTerminal := errors.As(err, &terminal) && terminal.Terminal()
+	return reconcile.FailureOutcome(err, reasonOf(err), isTerminal, revision)
 }
 
 func reasonOf(err error) string {
-	if reason, ok := reasonOfOCI(err); ok {
-		return reason
-	}
-	if e, ok := errors.AsType[*git.Error](err); ok {
-		return string(e.Reason)
-	}
-	if e, ok := errors.AsType[*artifact.Error](err); ok {
-		return string(e.Reason)
-	}
-	if e, ok := errors.AsType[*secretError](err); ok {
-		return e.Reason
-	}
-	if _, ok := errors.AsType[*storage.FullError](err); ok {
+	var (
+		verifyErr   *verify.Error
+		ociErr      *oci.Error
+		gitErr      *git.Error
+		artifactErr *artifact.Error
+		secretErr   *gitsecret.Error
+		full        *storage.FullError
+		storageErr  *storageError
+	)
+	switch {
+	case errors.As(err, &verifyErr):
+		return string(verifyErr.Reason)
+	case errors.As(err, &ociErr):
+		return string(ociErr.Reason)
+	case errors.As(err, &gitErr):
+		return string(gitErr.Reason)
+	case errors.As(err, &artifactErr):
+		return string(artifactErr.Reason)
+	case errors.As(err, &secretErr):
+		return secretErr.Reason
+	case errors.As(err, &full):
 		return storage.FullReason
-	}
-	if _, ok := errors.AsType[*storageError](err); ok {
+	case errors.As(err, &storageErr):
 		return StorageOperationFailedReason
 	}
 	return fluxmeta.ReconciliationFailedReason

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,13 +32,10 @@ func (t gitTrust) verifiesTag() bool {
 
 // modeOf returns the verification mode of a source; empty if nothing is verified.
 func modeOf(g *appsv1.GitSource) appsv1.GitVerificationMode {
-	switch {
-	case g.Verify == nil:
+	if g.Verify == nil {
 		return ""
-	case g.Verify.Mode == "":
-		return appsv1.VerifyHEAD
 	}
-	return g.Verify.Mode
+	return cmp.Or(g.Verify.Mode, appsv1.VerifyHEAD)
 }
 
 // gitTrustOf reads the trusted keys of a source.
@@ -96,25 +94,24 @@ func fingerprint(recipe any) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// withdraw removes the artifact if it is not verified as required: it was created before
+// withdrawGit removes the artifact if it is not verified as required: it was created before
 // verification was required, or the verification of its own commit failed. A verified artifact
 // stays if the verification of another commit or the check itself fails. It returns cause.
-func (s *Steps) withdraw(obj *appsv1.KsctlSource, revision string, cause error) error {
+func (s *Steps) withdrawGit(obj *appsv1.KsctlSource, revision string, cause error) error {
 	a, mode := obj.Status.Artifact, modeOf(obj.Spec.Git)
 	if a == nil || mode == "" {
 		return cause
 	}
 	e, ok := errors.AsType[*git.Error](cause)
-	unverified := ok && e.Unverified() && isOfCommit(a, commitOf(revision))
+	return s.withdrawUnverified(obj, mode, ok && e.Unverified() && isOfCommit(a, commitOf(revision)), cause)
+}
+
+// withdrawUnverified removes the artifact from the status and the storage if it was verified in
+// another mode than required, or is unverified. It returns cause, or an error of the storage.
+func (s *Steps) withdrawUnverified(obj *appsv1.KsctlSource, mode appsv1.GitVerificationMode, unverified bool, cause error) error {
 	if obj.Status.SourceVerificationMode == mode && !unverified {
 		return cause
 	}
-	return s.retract(obj, cause)
-}
-
-// retract removes the artifact from the status and the storage. It returns cause, or an error of
-// the storage.
-func (s *Steps) retract(obj *appsv1.KsctlSource, cause error) error {
 	obj.Status.Artifact, obj.Status.SourceVerificationMode, obj.Status.ObservedContent = nil, "", ""
 	if err := s.Storage.RemoveExcept(client.ObjectKeyFromObject(obj)); err != nil {
 		return &storageError{errors.Join(cause, err)}

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
@@ -40,9 +41,9 @@ func TestOnlySignedCommitsAreUsed(t *testing.T) {
 	unsigned := func([]byte) ([]byte, error) { return nil, nil }
 	first := push("1", sign)
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
-	r.failed(SecretNotFoundReason)
+	r.failed(gitsecret.NotFoundReason)
 	r.secret("keys", nil)
-	r.stalled(SecretInvalidReason)
+	r.stalled(gitsecret.InvalidReason)
 	r.secret("keys", map[string]string{"dev.pub": public})
 	d := r.done()
 	if r.obj.Status.SourceVerificationMode != appsv1.VerifyHEAD || !strings.Contains(d.Message, "verified") {
@@ -95,7 +96,7 @@ func TestUnverifiedArtifactIsWithdrawn(t *testing.T) {
 
 	// Also if the keys are missing.
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("nothing")}
-	r.failed(SecretNotFoundReason)
+	r.failed(gitsecret.NotFoundReason)
 	if r.obj.Status.Artifact != nil {
 		t.Error("an unverified artifact stays")
 	}
@@ -111,7 +112,7 @@ func TestOutageKeepsVerifiedArtifact(t *testing.T) {
 	r.obj.Spec.Git.URL = "http://127.0.0.1:1/x.git"
 	r.failed(string(git.OperationFailed))
 	r.obj.Spec.Git.Verify.SecretRef.Name = "nothing"
-	r.failed(SecretNotFoundReason)
+	r.failed(gitsecret.NotFoundReason)
 	if r.obj.Status.Artifact == nil || r.content("a") != "1" {
 		t.Error("the verified artifact is lost")
 	}

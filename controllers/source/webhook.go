@@ -3,11 +3,11 @@ package source
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/internal/sources/webhook"
 )
 
@@ -22,7 +22,7 @@ func (s *Steps) updateWebhookPath(ctx context.Context, obj *appsv1.KsctlSource) 
 	const field = "spec.webhook.secretRef"
 	secret, err := s.readSecret(ctx, obj.Namespace, h.SecretRef.Name, field)
 	if err != nil {
-		if _, invalid := errors.AsType[*secretError](err); invalid {
+		if _, invalid := errors.AsType[*gitsecret.Error](err); invalid {
 			obj.Status.WebhookPath = ""
 		}
 		return err
@@ -30,8 +30,8 @@ func (s *Steps) updateWebhookPath(ctx context.Context, obj *appsv1.KsctlSource) 
 	token := webhook.Token(secret)
 	if token == "" {
 		obj.Status.WebhookPath = ""
-		return newSecretError(SecretInvalidReason, fmt.Sprintf("Secret %s/%s of %s has no %s with at least %d bytes: add one, for example with `openssl rand -hex 32`",
-			secret.Namespace, secret.Name, field, webhook.TokenKey, webhook.MinTokenBytes))
+		return gitsecret.NewInvalid("Secret %s/%s of %s has no %s with at least %d bytes: add one, for example with `openssl rand -hex 32`",
+			secret.Namespace, secret.Name, field, webhook.TokenKey, webhook.MinTokenBytes)
 	}
 	obj.Status.WebhookPath = webhook.Path(client.ObjectKeyFromObject(obj), token)
 	return nil

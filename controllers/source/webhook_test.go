@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/internal/sources/webhook"
 )
 
@@ -20,7 +21,7 @@ func TestWebhookPathInStatus(t *testing.T) {
 	r.Webhooks = true
 	commit := r.commit(map[string]string{"a": "a"})
 	addWebhook(r)
-	if message := r.failed(SecretNotFoundReason); !strings.Contains(message, "spec.webhook.secretRef") {
+	if message := r.failed(gitsecret.NotFoundReason); !strings.Contains(message, "spec.webhook.secretRef") {
 		t.Errorf("the error does not name the field: %s", message)
 	}
 	if a := r.obj.Status.Artifact; a == nil || commitOf(a.Revision) != commit {
@@ -39,7 +40,7 @@ func TestWebhookPathInStatus(t *testing.T) {
 	}
 	for _, data := range []map[string]string{{"token": "short"}, {"password": token}} {
 		r.secret("hook", data)
-		if message := r.stalledMessage(SecretInvalidReason); !strings.Contains(message, "16 bytes") || strings.Contains(message, "short") || r.obj.Status.WebhookPath != "" {
+		if message := r.stalledMessage(gitsecret.InvalidReason); !strings.Contains(message, "16 bytes") || strings.Contains(message, "short") || r.obj.Status.WebhookPath != "" {
 			t.Errorf("%s, path %q", message, r.obj.Status.WebhookPath)
 		}
 	}

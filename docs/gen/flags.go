@@ -28,12 +28,9 @@ func flagsPage() []byte {
 		"[config/manager/deployment.yaml](../config/manager/deployment.yaml).\n\n" +
 		"| Flag | Default | What it does |\n|---|---|---|\n")
 	flags.VisitAll(func(f *pflag.Flag) {
-		def := "`" + f.DefValue + "`"
-		if f.DefValue == "" {
-			def = ""
-		}
-		if text, ok := defaultTexts[f.Name]; ok {
-			def = text
+		def := defaultTexts[f.Name]
+		if def == "" && f.DefValue != "" {
+			def = "`" + f.DefValue + "`"
 		}
 		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, def, cell(f.Usage))
 	})

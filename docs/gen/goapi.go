@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"go/constant"
+	"go/token"
 	"go/types"
 	"os"
 	"path/filepath"
@@ -27,7 +27,7 @@ func goAPI(root string) ([]byte, error) {
 	}
 	var patterns []string
 	for _, row := range promisedRow.FindAllStringSubmatch(string(page), -1) {
-		for _, name := range strings.Split(row[1], ", ") {
+		for name := range strings.SplitSeq(row[1], ", ") {
 			if name = strings.Trim(name, "`"); name != "api/client" {
 				patterns = append(patterns, "./"+name)
 			}
@@ -39,8 +39,8 @@ func goAPI(root string) ([]byte, error) {
 	}
 	var lines []string
 	for _, p := range loaded {
-		for _, e := range p.Errors {
-			return nil, e
+		if len(p.Errors) > 0 {
+			return nil, p.Errors[0]
 		}
 		lines = append(lines, declarations(p.Types)...)
 	}
@@ -61,29 +61,22 @@ func declarations(p *types.Package) (out []string) {
 	text := func(t types.Type) string { return types.TypeString(t, qualifier) }
 	signature := func(f *types.Func) string { return strings.TrimPrefix(text(f.Type()), "func") }
 	for _, n := range p.Scope().Names() {
+		if !token.IsExported(n) {
+			continue
+		}
 		switch o := p.Scope().Lookup(n).(type) {
 		case *types.Const:
-			if o.Exported() {
-				add("const %s %s = %s", n, text(o.Type()), constantText(o.Val()))
-			}
+			add("const %s %s = %s", n, text(o.Type()), o.Val().ExactString())
 		case *types.Var:
-			if o.Exported() {
-				add("var %s %s", n, text(o.Type()))
-			}
+			add("var %s %s", n, text(o.Type()))
 		case *types.Func:
-			if o.Exported() {
-				add("func %s%s", n, signature(o))
-			}
+			add("func %s%s", n, signature(o))
 		case *types.TypeName:
-			if !o.Exported() {
-				continue
-			}
-			named, ok := o.Type().(*types.Named)
-			if !ok {
+			if named, ok := o.Type().(*types.Named); ok {
+				addType(add, text, signature, named)
+			} else {
 				add("type %s = %s", n, text(types.Unalias(o.Type())))
-				continue
 			}
-			addType(add, text, signature, named)
 		}
 	}
 	return out
@@ -113,13 +106,6 @@ func addType(add func(string, ...any), text func(types.Type) string, signature f
 			add("method (%s) %s%s", text(m.Signature().Recv().Type()), m.Name(), signature(m))
 		}
 	}
-}
-
-func constantText(v constant.Value) string {
-	if v.Kind() == constant.String {
-		return v.ExactString()
-	}
-	return v.String()
 }
 
 // incompatible returns the declarations that the stored API has and the current one has not: they

@@ -78,8 +78,7 @@ var _ = Describe("With Argo CD", func() {
 			GinkgoHelper()
 			p, err := h.StartProcess(ctx, h.Config, append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + controllerLabel + "=" + w.ns}, harness.LeaderElectionFlags...)...)
 			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(p.Kill)
-			programs[name+" replica"] = p
+			register(name+" replica", p)
 			return p
 		}
 		first := replica("first")

@@ -4,19 +4,16 @@
 package argocd_test
 
 import (
-	"io"
 	"os/exec"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/argo"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
@@ -50,32 +47,12 @@ var scanner = &leakscan.Scanner{}
 // aSecret is the value of a Secret in a stack.
 var aSecret = scanner.AddSecret("told-to-nobody-at-all")
 
-// expectNoLeaks fails if the output of our controllers or of Argo CD contains the secret.
-func expectNoLeaks(ctx SpecContext) {
-	for _, p := range programs {
-		scanner.Record(leakscan.Log, p.Log())
-	}
-	Expect(scanner.RecordProcessMetrics()).To(Succeed())
-	Expect(scanner.Check(ctx)).To(Succeed())
-}
-
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	definitions, err := argo.CRDPaths(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	h, err = harness.Start(ctx, cluster.Options{Audit: true, CRDPaths: definitions})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(expectNoLeaks)
-	c, err := h.StartController("--no-cross-namespace-refs=true", "--watch-label-selector=!"+controllerLabel)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(c.Stop)
-	git, err = gitserver.New(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(git.Close)
+	h = framework.StartScanned(ctx, cluster.Options{Audit: true, CRDPaths: definitions}, scanner)
+	framework.StartController(h, "--no-cross-namespace-refs=true", "--watch-label-selector=!"+controllerLabel)
+	git = framework.GitServer()
 
 	Expect(argo.PrepareNamespace(ctx, h.ControlPlane, argoNamespace, nil)).To(Succeed())
 	kubectl(ctx, "apply", "--server-side", "--field-manager", "ksctl-gitops", "--namespace", argoNamespace, "-k", "../../config/argocd")
@@ -128,8 +105,12 @@ func startApplicationController(ctx SpecContext, namespace string) {
 	register("argocd-application-controller of "+namespace, p)
 }
 
-// register registers a program, so that it is stopped at the end and its log is printed on failure.
+// register registers a program, so that it is stopped at the end, and its log is printed on failure
+// and searched for secrets.
 func register(name string, p *harness.Process) {
-	DeferCleanup(func() { _ = p.Stop() }) // its exit status may report the signal
+	DeferCleanup(func() {
+		_ = p.Stop() // its exit status may report the signal
+		scanner.Record(leakscan.Log, p.Log())
+	})
 	programs[name] = p
 }

@@ -99,7 +99,7 @@ var _ = Describe("The certificates of Cluster Autoscaler", func() {
 		before, hash := s.secret(ctx), s.rolloutHash(ctx)
 		Expect(controller.Stop()).To(Succeed())
 		deleted := h.ControlPlane.Client().Delete(ctx, authority())
-		startController()
+		controller.Start()
 		Expect(deleted).To(Succeed())
 		s.awaitRollout(ctx, before, hash)
 		Expect(s.secret(ctx).Data["ca.crt"]).NotTo(Equal(before.Data["ca.crt"]))

@@ -22,6 +22,7 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/tools"
 )
@@ -62,9 +63,7 @@ var _ = Describe("A KsctlAutoScaler in a Git repository", Ordered, func() {
 			Expect(h.ControlPlane.Apply(ctx, path)).To(Succeed())
 		}
 		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(fluxSettings))).To(Succeed())
-		git, err = gitserver.New(GinkgoT().TempDir())
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(git.Close)
+		git = framework.GitServer()
 		storage, err := cluster.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
 		start := func(account string, flags ...string) {

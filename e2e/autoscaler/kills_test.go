@@ -31,7 +31,7 @@ var _ = Describe("A controller and an agent that are killed", suite.Safety, func
 			if p != nil {
 				p.Kill()
 			}
-			startController()
+			controller.Start()
 		})
 		s := newTestCluster(ctx)
 		p = startControllerProcess(ctx)

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
@@ -39,7 +38,7 @@ var _ = Describe("ksctl's own agent", func() {
 		Expect(s.machines(ctx)()).To(Equal(int32(4)))
 		By("a restarted controller, which reads the number from the status")
 		Expect(controller.Stop()).To(Succeed())
-		startController()
+		controller.Start()
 		s.request(ctx)
 		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
 		Expect(s.poolCounts(ctx, "small")()).To(Equal("3/3/3/0/0"))
@@ -144,7 +143,7 @@ func newKsctlAgentCluster(ctx context.Context) (*testCluster, *ksctlAgent) {
 	s := newBareTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
 	nodes, err := kubernetes.NewForConfig(remote.Config())
 	Expect(err).NotTo(HaveOccurred())
-	a := &ksctlAgent{cluster: provisioner.Cluster{Name: s.name}, kwok: &kwok.Provisioner{Client: nodes, Clock: clock.RealClock{}, ConfigFile: s.config, ProviderID: kwok.NoProviderID, InstanceType: "k3s"}}
+	a := &ksctlAgent{cluster: provisioner.Cluster{Name: s.name}, kwok: &kwok.Provisioner{Client: nodes, ConfigFile: s.config, ProviderID: kwok.NoProviderID, InstanceType: "k3s"}}
 	listening, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	server := grpc.NewServer()

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,16 +25,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/e2e/autoscaler/fakeautoscaler"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
+	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/internal/scaling/pki"
 )
@@ -49,7 +48,7 @@ var (
 	remote *cluster.Cluster
 	// provider is the address of the node group server, which Cluster Autoscaler calls.
 	provider   string
-	controller *harness.Controller
+	controller *framework.Controller
 	scanner    = &leakscan.Scanner{}
 )
 
@@ -58,38 +57,17 @@ func TestAutoscaler(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{Nodes: 1})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	remote, err = cluster.Start(ctx, cluster.Options{Nodes: 1})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return remote.Stop() })
+	h = framework.StartScanned(ctx, cluster.Options{Nodes: 1}, scanner)
+	remote = framework.StartCluster(ctx, cluster.Options{Nodes: 1})
 	scanner.AddSecret(base64.StdEncoding.EncodeToString(remote.Config().KeyData))
-	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(scanner.RecordProcessMetrics()).To(Succeed())
-		Expect(scanner.Check(ctx)).To(Succeed())
-	})
+	var err error
 	provider, err = cluster.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	startController()
-	DeferCleanup(func() error { return controller.Stop() })
+	controller = framework.StartController(h, providerFlags()...)
 }, NodeTimeout(20*time.Minute))
 
 func providerFlags() []string {
 	return []string{"--nodegroup-addr=" + provider, "--nodegroup-adv-addr=" + provider}
-}
-
-// startController runs the controller in this process.
-func startController() {
-	GinkgoHelper()
-	var err error
-	controller, err = h.StartController(providerFlags()...)
-	Expect(err).NotTo(HaveOccurred())
 }
 
 // testCluster is a cluster that scales: the workers of the remote control plane whose names start
@@ -124,8 +102,7 @@ func (s *testCluster) start(ctx context.Context) {
 // newBareTestCluster creates a namespace with a kubeconfig, and prepares the KsctlAutoScaler.
 func newBareTestCluster(ctx context.Context, change ...func(*clusterv1.KsctlAutoScalerSpec)) *testCluster {
 	GinkgoHelper()
-	ns, err := h.Namespace(ctx, "scale")
-	Expect(err).NotTo(HaveOccurred())
+	ns := framework.Namespace(ctx, h, "scale")
 	s := &testCluster{ns: ns, name: ns, config: filepath.Join(GinkgoT().TempDir(), "knobs.json")}
 	s.configure(provisionerConfig{})
 	kubeconfig, err := os.ReadFile(remote.Kubeconfig())
@@ -222,7 +199,7 @@ func (s *testCluster) startAgent(ctx context.Context) (address string) {
 // runAgent starts the agent, also after it has ended.
 func (s *testCluster) runAgent(ctx context.Context) {
 	GinkgoHelper()
-	binary, err := h.BuildAgent(ctx)
+	binary, err := h.Build(ctx, programs.Agent)
 	Expect(err).NotTo(HaveOccurred())
 	p, err := h.RunProgram(binary, remote.Config(), nil, s.flags...)
 	Expect(err).NotTo(HaveOccurred())

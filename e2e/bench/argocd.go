@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/e2e/cluster"
@@ -138,7 +137,7 @@ func (a *argoCD) publish(ctx context.Context, src source) (string, error) {
 // onCommitted refreshes the Applications as Argo CD's webhook does after a push. Without it, Argo
 // CD would poll the repository minutes later.
 func (a *argoCD) onCommitted(ctx context.Context, specs []installSpec, _ source) error {
-	return forEachInstall(ctx, specs, func(ctx context.Context, s installSpec) error {
+	return forEach(ctx, parallel, specs, func(ctx context.Context, s installSpec) error {
 		return a.testbed.ControlPlane.Client().Patch(ctx, a.installObject(s, 0), argo.RefreshPatch)
 	})
 }
@@ -161,7 +160,7 @@ func (a *argoCD) reconcileRequest() (client.Patch, objectPredicate) {
 // and have no pending refresh request.
 func (a *argoCD) refreshedSince(since time.Time) objectPredicate {
 	since = since.Truncate(time.Second) // the precision of status.reconciledAt
-	return func(_ types.NamespacedName, o *unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
 		}

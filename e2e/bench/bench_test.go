@@ -151,7 +151,6 @@ func TestPredicates(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	fresh := (&argoCD{}).refreshedSince(since)
 	synced := "metadata: {annotations: {x: y}}\nstatus:\n  reconciledAt: \"2026-01-02T03:04:05Z\"\n  sync: {status: Synced, revision: r1}\n  health: {status: Healthy}\n"
-	key := types.NamespacedName{Name: "x"}
 	for _, c := range []struct {
 		name  string
 		check objectPredicate
@@ -176,10 +175,10 @@ func TestPredicates(t *testing.T) {
 		{"refresh pending", fresh, strings.Replace(synced, "x: y", "argocd.argoproj.io/refresh: normal", 1), false},
 		{"refreshed, and no longer healthy", fresh, strings.Replace(synced, "Healthy", "Degraded", 1), false},
 	} {
-		if got := c.check(key, status(t, c.text)); got != c.want {
+		if got := c.check(status(t, c.text)); got != c.want {
 			t.Errorf("%s: got %v", c.name, got)
 		}
-		if c.check(key, nil) != (c.name == "exists") {
+		if c.check(nil) != (c.name == "exists") {
 			t.Errorf("%s: wrong result for a deleted object", c.name)
 		}
 	}
@@ -188,7 +187,7 @@ func TestPredicates(t *testing.T) {
 		value string
 		want  bool
 	}{{"1", false}, {editedValue, false}, {"1", true}} {
-		if got := fixed(key, status(t, "data: {value: "+c.value+"}")); got != c.want {
+		if got := fixed(status(t, "data: {value: "+c.value+"}")); got != c.want {
 			t.Errorf("correction, step %d: got %v", i, got)
 		}
 	}

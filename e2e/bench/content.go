@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/ksctl/gitops/e2e/cluster"
@@ -36,7 +37,7 @@ type source map[string]content
 func (s source) withValue(value string, folders ...string) source {
 	out := source{}
 	for folder, c := range s {
-		if len(folders) == 0 || strings.Contains(" "+strings.Join(folders, " ")+" ", " "+folder+" ") {
+		if len(folders) == 0 || slices.Contains(folders, folder) {
 			c.value = value
 		}
 		out[folder] = c

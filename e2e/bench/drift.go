@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -37,16 +37,12 @@ func drift(ctx context.Context, s *session) error {
 			keys[i] = types.NamespacedName{Namespace: at.Namespace, Name: s.source[at.Folder].name}
 		}
 		w := objects.expect(keys, reverted())
-		g, edits := errgroup.WithContext(ctx)
-		g.SetLimit(parallel)
-		for _, key := range keys {
-			g.Go(func() error {
-				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-				patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"value":"`+editedValue+`"}}`))
-				return s.ControlPlane.Client().Patch(edits, o, patch, client.FieldOwner("kubectl-edit"))
-			})
-		}
-		if err := g.Wait(); err != nil {
+		err := forEach(ctx, parallel, keys, func(ctx context.Context, key types.NamespacedName) error {
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"value":"`+editedValue+`"}}`))
+			return s.ControlPlane.Client().Patch(ctx, o, patch, client.FieldOwner("kubectl-edit"))
+		})
+		if err != nil {
 			return nil, err
 		}
 		return objects.await(ctx, w)
@@ -56,10 +52,11 @@ func drift(ctx context.Context, s *session) error {
 // reverted matches ConfigMaps whose value was edited and then reverted.
 func reverted() objectPredicate {
 	seen := map[types.NamespacedName]bool{}
-	return func(key types.NamespacedName, o *unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
 		}
+		key := client.ObjectKeyFromObject(o)
 		value, _, _ := unstructured.NestedString(o.Object, "data", "value")
 		if value == editedValue {
 			seen[key] = true
@@ -76,7 +73,7 @@ func (s *session) removeAll(ctx context.Context) (timestamps, error) {
 		return nil, err
 	}
 	lists := []client.ObjectList{&corev1.ConfigMapList{}, &corev1.ServiceAccountList{}, &corev1.ServiceList{}, &appsv1.DeploymentList{}}
-	return deletedAt, poll(ctx, func() (bool, error) {
+	return deletedAt, wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, list := range lists {
 			if err := s.ControlPlane.Client().List(ctx, list, client.HasLabels{objectLabel}, client.Limit(1)); err != nil {
 				return false, err

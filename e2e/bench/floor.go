@@ -6,10 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,7 +33,7 @@ const (
 // the Ready status when they are ready. It does not watch, render or plan; the benchmark calls it
 // directly.
 type floor struct {
-	toolkitPeer
+	ksctlPeer
 	client          client.Client
 	deploymentWatch *objectWatch
 }
@@ -61,11 +60,7 @@ func (f *floor) stop() error {
 	return nil
 }
 
-func (*floor) user() string                          { return floorUser }
-func (*floor) resource() schema.GroupVersionResource { return installResource }
-func (*floor) installObject(s installSpec, interval time.Duration) client.Object {
-	return install(s, interval)
-}
+func (*floor) user() string                  { return floorUser }
 func (*floor) processes() []*harness.Process { return nil }
 func (*floor) pprofAddress() string          { return "" }
 
@@ -99,27 +94,23 @@ func (f *floor) onCreated(ctx context.Context, specs []installSpec) error {
 		objects[s], ready[s] = o, f.expectAvailable(o)
 	}
 	slots := make(chan struct{}, floorConcurrency)
-	g, ctx := errgroup.WithContext(ctx)
-	for _, s := range specs {
-		g.Go(func() error {
-			slots <- struct{}{}
-			err := f.startInstall(ctx, s, objects[s])
-			<-slots
-			if err != nil {
-				return err
-			}
-			if _, err := f.deploymentWatch.await(ctx, ready[s]); err != nil {
-				return err
-			}
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if err := f.writeInventories(ctx, s, objects[s], appsv1.EntryApplied); err != nil {
-				return err
-			}
-			return f.writeReady(ctx, s, objects[s])
-		})
-	}
-	return g.Wait()
+	return forEach(ctx, -1, specs, func(ctx context.Context, s installSpec) error {
+		slots <- struct{}{}
+		err := f.startInstall(ctx, s, objects[s])
+		<-slots
+		if err != nil {
+			return err
+		}
+		if _, err := f.deploymentWatch.await(ctx, ready[s]); err != nil {
+			return err
+		}
+		slots <- struct{}{}
+		defer func() { <-slots }()
+		if err := f.writeInventories(ctx, s, objects[s], appsv1.EntryApplied); err != nil {
+			return err
+		}
+		return f.writeReady(ctx, s, objects[s])
+	})
 }
 
 // expectAvailable registers an expectation that the Deployments among the objects are available.
@@ -138,7 +129,7 @@ func (f *floor) expectAvailable(objects []*unstructured.Unstructured) *expectati
 }
 
 // deploymentAvailable matches Deployments whose rollout is complete.
-func deploymentAvailable(_ types.NamespacedName, o *unstructured.Unstructured) bool {
+func deploymentAvailable(o *unstructured.Unstructured) bool {
 	if o == nil {
 		return false
 	}
@@ -149,9 +140,8 @@ func deploymentAvailable(_ types.NamespacedName, o *unstructured.Unstructured) b
 }
 
 func (f *floor) startInstall(ctx context.Context, s installSpec, objects []*unstructured.Unstructured) error {
-	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 	finalizer := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, appsv1.Finalizer))
-	if err := f.client.Patch(ctx, in, finalizer, floorFieldOwner); err != nil {
+	if err := f.client.Patch(ctx, install(s, 0), finalizer, floorFieldOwner); err != nil {
 		return err
 	}
 	if err := f.writeInventories(ctx, s, objects, appsv1.EntryIntended); err != nil {
@@ -165,17 +155,13 @@ func (f *floor) startInstall(ctx context.Context, s installSpec, objects []*unst
 
 // applyObjects applies objects sequentially, or concurrently if there are more than 100.
 func (f *floor) applyObjects(ctx context.Context, objects []*unstructured.Unstructured) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(1)
+	limit := 1
 	if len(objects) > 100 {
-		g.SetLimit(floorConcurrency)
+		limit = floorConcurrency
 	}
-	for _, o := range objects {
-		g.Go(func() error {
-			return f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), floorFieldOwner, client.ForceOwnership)
-		})
-	}
-	return g.Wait()
+	return forEach(ctx, limit, objects, func(ctx context.Context, o *unstructured.Unstructured) error {
+		return f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), floorFieldOwner, client.ForceOwnership)
+	})
 }
 
 func (f *floor) writeReady(ctx context.Context, s installSpec, objects []*unstructured.Unstructured) error {
@@ -197,69 +183,53 @@ func (f *floor) writeStatus(ctx context.Context, s installSpec, objects []*unstr
 	if err != nil {
 		return err
 	}
-	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
-	return f.client.Status().Patch(ctx, in, client.RawPatch(types.MergePatchType, body), floorFieldOwner)
+	return f.client.Status().Patch(ctx, install(s, 0), client.RawPatch(types.MergePatchType, body), floorFieldOwner)
 }
 
 // onCommitted applies the changed objects and then writes the status.
 func (f *floor) onCommitted(ctx context.Context, specs []installSpec, from source) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(floorConcurrency)
-	for _, s := range specs {
-		g.Go(func() error {
-			before, err := from[s.Folder].objects(s.Namespace)
-			if err != nil {
-				return err
-			}
-			after, err := f.testbed.source[s.Folder].objects(s.Namespace)
-			if err != nil {
-				return err
-			}
-			if err := f.applyObjects(ctx, changedObjects(before, after)); err != nil {
-				return err
-			}
-			return f.writeReady(ctx, s, after)
-		})
-	}
-	return g.Wait()
+	return forEach(ctx, floorConcurrency, specs, func(ctx context.Context, s installSpec) error {
+		before, err := from[s.Folder].objects(s.Namespace)
+		if err != nil {
+			return err
+		}
+		after, err := f.testbed.source[s.Folder].objects(s.Namespace)
+		if err != nil {
+			return err
+		}
+		if err := f.applyObjects(ctx, changedObjects(before, after)); err != nil {
+			return err
+		}
+		return f.writeReady(ctx, s, after)
+	})
 }
 
 // changedObjects returns the objects that differ from the object at the same index before.
 func changedObjects(before, after []*unstructured.Unstructured) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for i, o := range after {
-		a, _ := json.Marshal(o)
-		if i < len(before) {
-			if b, _ := json.Marshal(before[i]); bytes.Equal(a, b) {
-				continue
-			}
+		if i >= len(before) || !reflect.DeepEqual(before[i], o) {
+			out = append(out, o)
 		}
-		out = append(out, o)
 	}
 	return out
 }
 
 // onRemoved deletes the objects and removes the finalizer.
 func (f *floor) onRemoved(ctx context.Context, specs []installSpec) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(floorConcurrency)
-	for _, s := range specs {
-		g.Go(func() error {
-			objects, err := f.testbed.source[s.Folder].objects(s.Namespace)
-			if err != nil {
+	return forEach(ctx, floorConcurrency, specs, func(ctx context.Context, s installSpec) error {
+		objects, err := f.testbed.source[s.Folder].objects(s.Namespace)
+		if err != nil {
+			return err
+		}
+		for _, o := range slices.Backward(objects) {
+			if err := f.client.Delete(ctx, o); err != nil {
 				return err
 			}
-			for _, o := range slices.Backward(objects) {
-				if err := f.client.Delete(ctx, o); err != nil {
-					return err
-				}
-			}
-			if err := f.writeInventories(ctx, s, objects, ""); err != nil {
-				return err
-			}
-			in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
-			return f.client.Patch(ctx, in, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), floorFieldOwner)
-		})
-	}
-	return g.Wait()
+		}
+		if err := f.writeInventories(ctx, s, objects, ""); err != nil {
+			return err
+		}
+		return f.client.Patch(ctx, install(s, 0), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), floorFieldOwner)
+	})
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -49,17 +47,23 @@ func (f *flux) prepare(ctx context.Context, w *testbed) error {
 	if err := w.ControlPlane.Apply(ctx, filepath.Join(module, "config", "crd", "bases")); err != nil {
 		return err
 	}
-	meta := metav1.ObjectMeta{Namespace: fluxNamespace, Name: fluxAccount}
-	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fluxNamespace}},
-		&corev1.ServiceAccount{ObjectMeta: meta},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "cluster-reconciler"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: fluxNamespace, Name: fluxAccount}}},
-	} {
-		if err := w.ControlPlane.Client().Create(ctx, o); err != nil {
-			return err
-		}
+	err = w.ControlPlane.ApplyYAML(ctx, fmt.Appendf(nil, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[2]s, namespace: %[1]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: cluster-reconciler}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
+`, fluxNamespace, fluxAccount))
+	if err != nil {
+		return err
 	}
 	f.config, err = w.ControlPlane.ConfigFor(ctx, fluxNamespace, fluxAccount)
 	return err
@@ -90,4 +94,4 @@ func (*flux) installObject(s installSpec, interval time.Duration) client.Object 
 }
 
 // pprofAddress returns the metrics address, where the controller also serves profiles.
-func (f *flux) pprofAddress() string { return f.processes()[0].MetricsAddress() }
+func (f *flux) pprofAddress() string { return f.processes()[0].MetricsAddress }

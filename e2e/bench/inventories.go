@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,26 +33,23 @@ func (f *floor) writeInventories(ctx context.Context, s installSpec, objects []*
 	if len(objects) <= plan.MaxStatusEntries {
 		return nil
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(floorConcurrency)
-	i := 0
+	var inventories []*appsv1.KsctlInventory
 	for part := range slices.Chunk(objects, plan.MaxStatusEntries) {
-		c := &appsv1.KsctlInventory{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: fmt.Sprintf("%s-%d", s.Name, i)},
-			Owner: appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: "KsctlInstall", Name: s.Name}, Entries: inventoryEntries(part, state)}
-		i++
-		g.Go(func() error {
-			switch state {
-			case appsv1.EntryIntended:
-				return f.client.Create(ctx, c, floorFieldOwner)
-			case "":
-				return client.IgnoreNotFound(f.client.Delete(ctx, c))
-			}
-			body, err := json.Marshal(map[string]any{"entries": c.Entries})
-			if err != nil {
-				return err
-			}
-			return f.client.Patch(ctx, c, client.RawPatch(types.MergePatchType, body), floorFieldOwner)
-		})
+		name := fmt.Sprintf("%s-%d", s.Name, len(inventories))
+		inventories = append(inventories, &appsv1.KsctlInventory{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
+			Owner: appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: "KsctlInstall", Name: s.Name}, Entries: inventoryEntries(part, state)})
 	}
-	return g.Wait()
+	return forEach(ctx, floorConcurrency, inventories, func(ctx context.Context, c *appsv1.KsctlInventory) error {
+		switch state {
+		case appsv1.EntryIntended:
+			return f.client.Create(ctx, c, floorFieldOwner)
+		case "":
+			return client.IgnoreNotFound(f.client.Delete(ctx, c))
+		}
+		body, err := json.Marshal(map[string]any{"entries": c.Entries})
+		if err != nil {
+			return err
+		}
+		return f.client.Patch(ctx, c, client.RawPatch(types.MergePatchType, body), floorFieldOwner)
+	})
 }

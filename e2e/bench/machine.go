@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -8,36 +9,22 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ksctl/gitops/e2e/bench/report"
+	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/procstat"
 	"github.com/ksctl/gitops/e2e/tools"
 )
 
 // describeMachine returns a description of this machine.
 func describeMachine() report.Machine {
-	m := report.Machine{Processor: "unknown processor", Processors: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH}
-	if name := procField("/proc/cpuinfo", "model name"); name != "" {
-		m.Processor = name
-	}
-	kib, _ := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
-	m.MemoryMiB = kib >> 10
+	m := report.Machine{Processor: cmp.Or(procstat.Field("/proc/cpuinfo", "model name"), "unknown processor"), Processors: runtime.NumCPU(),
+		MemoryMiB: procstat.Bytes("/proc/meminfo", "MemTotal") >> 20, System: runtime.GOOS + "/" + runtime.GOARCH}
 	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		m.System += ", kernel " + strings.TrimSpace(string(kernel))
 	}
 	return m
-}
-
-// procField returns a value from a file of lines "name : value".
-func procField(file, name string) string {
-	data, _ := os.ReadFile(file) // exists on Linux only
-	for line := range strings.Lines(string(data)) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
 }
 
 // commitID returns the commit of the checkout, with a suffix if it has uncommitted changes. Changes
@@ -45,7 +32,7 @@ func procField(file, name string) string {
 func commitID(ctx context.Context) string {
 	git := func(args ...string) string {
 		cmd := exec.CommandContext(ctx, "git", args...)
-		cmd.Dir = pathFromHere(".")
+		cmd.Dir = harness.RepoPath(".")
 		out, _ := cmd.Output() // fails in a copy without Git history
 		return strings.TrimSpace(string(out))
 	}
@@ -86,9 +73,9 @@ func writeResults(dir string, r report.Report) error {
 	}
 	files := map[string]string{"results.json": string(data), "results.md": r.Table(titles())}
 	medians := report.Medians(r.Results)
-	for name, m := range map[string]report.Metric{"wall": report.Wall, "cpu": report.CPU, "rss": report.RSS} {
-		files[name+".svg"] = report.Chart(chartTitles[name], m, medians)
-	}
+	files["wall.svg"] = report.Chart("Time until all installs are in the expected state", report.Wall, medians)
+	files["cpu.svg"] = report.Chart("CPU time of the controller", report.CPU, medians)
+	files["rss.svg"] = report.Chart("Peak resident memory of the controller", report.RSS, medians)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
@@ -98,10 +85,4 @@ func writeResults(dir string, r report.Report) error {
 		}
 	}
 	return nil
-}
-
-var chartTitles = map[string]string{
-	"wall": "Time until all installs are in the expected state",
-	"cpu":  "CPU time of the controller",
-	"rss":  "Peak resident memory of the controller",
 }

@@ -124,9 +124,8 @@ func run(ctx context.Context, o options) error {
 		for _, j := range jobs(o) {
 			for _, name := range o.peers {
 				err := runAndRecord(ctx, &r, o, j, name, i+1)
-				var timeout *timeoutError
 				switch {
-				case errors.As(err, &timeout): // a peer that hangs must not end the measurement of the others
+				case errors.Is(err, errTimeout): // a peer that hangs must not end the measurement of the others
 					fmt.Fprintln(os.Stderr, "bench: timed out:", err)
 					timeouts = errors.Join(timeouts, err)
 				case err != nil:
@@ -139,10 +138,8 @@ func run(ctx context.Context, o options) error {
 	return timeouts
 }
 
-// timeoutError is the error of a job that exceeded -timeout.
-type timeoutError struct{ within time.Duration }
-
-func (e *timeoutError) Error() string { return fmt.Sprintf("timed out after %s (-timeout)", e.within) }
+// errTimeout is the error of a job that exceeded -timeout.
+var errTimeout = errors.New("timed out")
 
 // runAndRecord runs a job with one peer and adds the results to the report, unless the report has
 // them already.
@@ -204,7 +201,7 @@ func runJob(ctx context.Context, j job, o options, peer string) (_ []report.Resu
 	if len(j.scenarios) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, &timeoutError{o.timeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("%w after %s (-timeout)", errTimeout, o.timeout))
 	defer cancel()
 	defer func() {
 		if timeout := context.Cause(ctx); err != nil && timeout != nil && !errors.Is(err, timeout) {

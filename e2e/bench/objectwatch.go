@@ -30,13 +30,13 @@ type objectWatch struct {
 
 // objectPredicate returns true if an object is in the expected state. The object is nil after its
 // deletion.
-type objectPredicate func(key types.NamespacedName, object *unstructured.Unstructured) bool
+type objectPredicate func(object *unstructured.Unstructured) bool
 
 // expectation is a predicate that some objects have to match.
 type expectation struct {
 	matches   objectPredicate
 	pending   map[types.NamespacedName]*unstructured.Unstructured // last version of the objects that do not match yet
-	matchedAt map[types.NamespacedName]time.Time                  // when the other objects first matched
+	matchedAt timestamps                                          // when the other objects first matched
 	done      chan struct{}                                       // closed when all objects have matched
 }
 
@@ -93,7 +93,7 @@ func (w *expectation) update(key types.NamespacedName, object *unstructured.Unst
 		return
 	}
 	w.pending[key] = object
-	if !w.matches(key, object) {
+	if !w.matches(object) {
 		return
 	}
 	delete(w.pending, key)
@@ -106,7 +106,7 @@ func (w *expectation) update(key types.NamespacedName, object *unstructured.Unst
 // expect registers an expectation. The caller registers it before it triggers the change: the
 // current state of the objects does not count.
 func (b *objectWatch) expect(keys []types.NamespacedName, matches objectPredicate) *expectation {
-	w := &expectation{matches: matches, pending: map[types.NamespacedName]*unstructured.Unstructured{}, matchedAt: map[types.NamespacedName]time.Time{}, done: make(chan struct{})}
+	w := &expectation{matches: matches, pending: map[types.NamespacedName]*unstructured.Unstructured{}, matchedAt: timestamps{}, done: make(chan struct{})}
 	for _, k := range keys {
 		w.pending[k] = nil
 	}
@@ -117,7 +117,7 @@ func (b *objectWatch) expect(keys []types.NamespacedName, matches objectPredicat
 }
 
 // await waits until each object has matched, and returns the times of the matches.
-func (b *objectWatch) await(ctx context.Context, w *expectation) (map[types.NamespacedName]time.Time, error) {
+func (b *objectWatch) await(ctx context.Context, w *expectation) (timestamps, error) {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -160,7 +160,7 @@ func condition(object *unstructured.Unstructured, kind string) (status, message 
 
 // ready matches installs of a peer that are ready at an acceptable revision.
 func ready(p peer, acceptable func(revision string) bool) objectPredicate {
-	return func(_ types.NamespacedName, o *unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
 		}
@@ -171,7 +171,7 @@ func ready(p peer, acceptable func(revision string) bool) objectPredicate {
 
 // reconcileHandled matches installs, of ours or of Flux, that have handled a reconcile request.
 func reconcileHandled(token string) objectPredicate {
-	return func(_ types.NamespacedName, o *unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
 		}
@@ -182,4 +182,4 @@ func reconcileHandled(token string) objectPredicate {
 }
 
 // deleted matches deleted objects.
-func deleted(_ types.NamespacedName, o *unstructured.Unstructured) bool { return o == nil }
+func deleted(o *unstructured.Unstructured) bool { return o == nil }

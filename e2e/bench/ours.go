@@ -6,25 +6,24 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/programs"
 )
 
 // ours runs the controller of this repository, built as a release.
 type ours struct {
 	processPeer
-	toolkitPeer
+	ksctlPeer
 	options options
 	pprof   string
 }
 
 func (o *ours) prepare(ctx context.Context, w *testbed) error {
 	o.testbed = w
-	_, err := w.BuildController(ctx) // so that start does not include the build
+	_, err := w.Build(ctx, programs.Controller) // so that start does not include the build
 	return err
 }
 
@@ -49,20 +48,14 @@ func (*ours) user() string {
 	return cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)
 }
 
-func (*ours) resource() schema.GroupVersionResource { return installResource }
-
-func (*ours) installObject(s installSpec, interval time.Duration) client.Object {
-	return install(s, interval)
-}
-
 func (o *ours) pprofAddress() string { return o.pprof }
 
 // install returns a KsctlInstall.
 func install(s installSpec, interval time.Duration) *appsv1.KsctlInstall {
-	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name},
-		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: interval}},
-			SourceRef: appsv1.SourceRef{Kind: "GitRepository", Namespace: sourceNamespace, Name: sourceName},
-			Path:      "stacks/" + s.Folder, Stack: "app", ServiceAccountName: harness.Deployer}}
+	in := harness.NewInstall(s.Namespace, s.Name)
+	in.Spec.Schedule = appsv1.Schedule{Interval: &metav1.Duration{Duration: interval}}
+	in.Spec.SourceRef = appsv1.SourceRef{Kind: "GitRepository", Namespace: sourceNamespace, Name: sourceName}
+	in.Spec.Path = "stacks/" + s.Folder
 	if s.DependsOn != nil {
 		in.Spec.DependsOn = []appsv1.Dependency{{Namespace: s.DependsOn.Namespace, Name: s.DependsOn.Name}}
 	}

@@ -130,4 +130,13 @@ func (*toolkitPeer) reconcileRequest() (client.Patch, objectPredicate) {
 	return client.RawPatch(types.MergePatchType, body), reconcileHandled(token)
 }
 
-var installResource = appsv1.GroupVersion.WithResource("ksctlinstalls")
+// ksctlPeer is a base type for peers whose installs are KsctlInstalls.
+type ksctlPeer struct{ toolkitPeer }
+
+func (*ksctlPeer) resource() schema.GroupVersionResource {
+	return appsv1.GroupVersion.WithResource("ksctlinstalls")
+}
+
+func (*ksctlPeer) installObject(s installSpec, interval time.Duration) client.Object {
+	return install(s, interval)
+}

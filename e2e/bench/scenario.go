@@ -15,7 +15,7 @@ import (
 // scenario is one kind of operation on many installs.
 type scenario struct {
 	name, title string
-	// installResource are the default numbers of installs.
+	// installs are the default numbers of installs.
 	installs []int
 	// peers are the peers that run the scenario; nil means all.
 	peers []string
@@ -39,17 +39,17 @@ var (
 // scenarios are all scenarios, in the order in which they run.
 var scenarios = []scenario{
 	{name: "a", title: "first install, one namespace each", installs: []int{100, 500, 1000}, layout: onePerNamespace, sharesControlPlane: true, run: firstInstall("a")},
-	{name: "b", title: "one commit that changes one object of every install", installs: []int{500}, layout: onePerNamespace, sharesControlPlane: true, run: changeEach},
-	{name: "c", title: "one commit that changes one object of one install", installs: []int{500}, peers: withFloor, layout: onePerNamespace, sharesControlPlane: true, run: changeOne},
-	{name: "d1", title: "idle, all installed", installs: []int{500}, peers: ourAndFlux, layout: onePerNamespace, sharesControlPlane: true, run: idle},
-	{name: "d2", title: "forced reconcile of all, no changes", installs: []int{500}, peers: withArgoCD, layout: onePerNamespace, sharesControlPlane: true, run: forcedReconcile},
+	{name: "b", title: "one commit that changes one object of every install", installs: []int{500}, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(changeEach)},
+	{name: "c", title: "one commit that changes one object of one install", installs: []int{500}, peers: withFloor, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(changeOne)},
+	{name: "d1", title: "idle, all installed", installs: []int{500}, peers: ourAndFlux, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(idle)},
+	{name: "d2", title: "forced reconcile of all, no changes", installs: []int{500}, peers: withArgoCD, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(forcedReconcile)},
 	{name: "e", title: "manual edit of one object of every install, all at once", installs: []int{200}, peers: ourAndFlux, layout: onePerNamespace, run: drift},
 	{name: "f0", title: "the healthy installs of f alone", installs: []int{200}, peers: ourAndFlux, layout: healthyLayout, run: firstInstall("f0")},
 	{name: "f", title: "one install in twenty never becomes ready", installs: []int{200}, peers: ourAndFlux, layout: partlyUnready, run: installWithUnready},
 	{name: "g", title: "one install of many objects", installs: []int{1}, peers: withFloor, layout: largeLayout, run: largeInstall},
 	{name: "h", title: fmt.Sprintf("a Helm chart with %d templates, one namespace each", templates), installs: []int{200}, peers: []string{report.Ours}, layout: helmLayout, run: firstInstall("h")},
-	{name: "i", title: "removal of all, every second install depends on the previous one", installs: []int{500}, peers: withArgoCD, layout: dependencyPairs, run: removal},
-	{name: "j", title: "controller start with all installed, until each install has handled a reconcile request", installs: []int{500}, peers: ourAndFlux, layout: onePerNamespace, sharesControlPlane: true, run: controllerStart},
+	{name: "i", title: "removal of all, every second install depends on the previous one", installs: []int{500}, peers: withArgoCD, layout: dependencyPairs, run: onInstalled(removal)},
+	{name: "j", title: "controller start with all installed, until each install has handled a reconcile request", installs: []int{500}, peers: ourAndFlux, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(controllerStart)},
 	{name: "k", title: "first install, all in one namespace", installs: []int{100}, peers: withFloor, layout: sharedNamespace, run: firstInstall("k")},
 }
 
@@ -144,19 +144,23 @@ func ensureInstalled(ctx context.Context, s *session, interval time.Duration) er
 	return err
 }
 
-func changeEach(ctx context.Context, s *session) error {
-	if err := ensureInstalled(ctx, s, time.Hour); err != nil {
-		return err
+// onInstalled returns a scenario that begins with all installs.
+func onInstalled(run func(ctx context.Context, s *session) error) func(ctx context.Context, s *session) error {
+	return func(ctx context.Context, s *session) error {
+		if err := ensureInstalled(ctx, s, time.Hour); err != nil {
+			return err
+		}
+		return run(ctx, s)
 	}
+}
+
+func changeEach(ctx context.Context, s *session) error {
 	return s.measure(ctx, "b", func(ctx context.Context) (timestamps, error) { return s.change(ctx, s.source.withValue(s.nextValue())) })
 }
 
 // changeOne measures the latency of the changed install. The wall time ends when the other installs
 // also report the new revision.
 func changeOne(ctx context.Context, s *session) error {
-	if err := ensureInstalled(ctx, s, time.Hour); err != nil {
-		return err
-	}
 	return s.measure(ctx, "c", func(ctx context.Context) (timestamps, error) {
 		all, err := s.change(ctx, s.source.withValue(s.nextValue(), "one"))
 		one := objectKeys(s.peer, s.specs[:1])[0]
@@ -165,9 +169,6 @@ func changeOne(ctx context.Context, s *session) error {
 }
 
 func idle(ctx context.Context, s *session) error {
-	if err := ensureInstalled(ctx, s, time.Hour); err != nil {
-		return err
-	}
 	return s.measure(ctx, "d1", func(ctx context.Context) (timestamps, error) {
 		select {
 		case <-time.After(s.options.idle):
@@ -178,9 +179,6 @@ func idle(ctx context.Context, s *session) error {
 }
 
 func forcedReconcile(ctx context.Context, s *session) error {
-	if err := ensureInstalled(ctx, s, time.Hour); err != nil {
-		return err
-	}
 	return s.measure(ctx, "d2", func(ctx context.Context) (timestamps, error) {
 		w, err := s.request(ctx)
 		if err != nil {
@@ -198,13 +196,10 @@ func largeInstall(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.measure(ctx, "g3", func(ctx context.Context) (timestamps, error) { return s.removeAll(ctx) })
+	return s.measure(ctx, "g3", s.removeAll)
 }
 
 func removal(ctx context.Context, s *session) error {
-	if err := ensureInstalled(ctx, s, time.Hour); err != nil {
-		return err
-	}
 	var deletedAt timestamps
 	err := s.measure(ctx, "i", func(ctx context.Context) (timestamps, error) {
 		var err error
@@ -234,9 +229,6 @@ func removedInOrder(specs []installSpec, deletedAt timestamps) bool {
 }
 
 func controllerStart(ctx context.Context, s *session) error {
-	if err := ensureInstalled(ctx, s, time.Hour); err != nil {
-		return err
-	}
 	if err := s.peer.stop(); err != nil {
 		return err
 	}

@@ -113,26 +113,26 @@ func (s *session) measure(ctx context.Context, scenario string, act func(ctx con
 	if err != nil {
 		return err
 	}
-	profiles, err := s.profile(ctx, scenario)
+	endProfiles, err := s.profile(ctx, scenario)
 	if err != nil {
 		return err
 	}
-	peaks := startSampler(ctx, s.pids)
+	peakRSS := startSampler(ctx, s.pids)
 	s.measureStart = time.Now()
 	times, err := act(ctx)
 	ended := time.Now()
 	if err != nil {
-		peaks.result()
-		return errors.Join(fmt.Errorf("scenario %s with %d installs: %w", scenario, len(s.specs), err), profiles.end(ctx))
+		peakRSS()
+		return errors.Join(fmt.Errorf("scenario %s with %d installs: %w", scenario, len(s.specs), err), endProfiles(ctx))
 	}
 	time.Sleep(settleTime)
 	after := readUsage(s.pids())
 	if !slices.Equal(s.pids(), roots) { // the action started the peer
 		before = usage{}
 	}
-	r := report.Result{Scenario: scenario, Installs: len(s.specs), WallSeconds: ended.Sub(s.measureStart).Seconds(), PeakRSSBytes: peaks.result(),
+	r := report.Result{Scenario: scenario, Installs: len(s.specs), WallSeconds: ended.Sub(s.measureStart).Seconds(), PeakRSSBytes: peakRSS(),
 		CPUSeconds: (after.cpu - before.cpu).Seconds(), WorkerCPUSeconds: (after.workers - before.workers).Seconds()}
-	if err := profiles.end(ctx); err != nil {
+	if err := endProfiles(ctx); err != nil {
 		return err
 	}
 	took := make([]time.Duration, 0, len(times))
@@ -176,7 +176,7 @@ func objectKeys(p peer, specs []installSpec) []types.NamespacedName {
 func (s *session) install(ctx context.Context, interval time.Duration, awaited []installSpec) (timestamps, error) {
 	now := s.revision
 	w := s.installWatch.expect(objectKeys(s.peer, awaited), ready(s.peer, func(revision string) bool { return revision == now }))
-	err := forEachInstall(ctx, s.specs, func(ctx context.Context, at installSpec) error {
+	err := forEach(ctx, parallel, s.specs, func(ctx context.Context, at installSpec) error {
 		return s.ControlPlane.Client().Create(ctx, s.peer.installObject(at, interval))
 	})
 	if err != nil {
@@ -210,7 +210,7 @@ func (s *session) change(ctx context.Context, to source) (timestamps, error) {
 func (s *session) request(ctx context.Context) (*expectation, error) {
 	patch, done := s.peer.reconcileRequest()
 	w := s.installWatch.expect(objectKeys(s.peer, s.specs), done)
-	return w, forEachInstall(ctx, s.specs, func(ctx context.Context, at installSpec) error {
+	return w, forEach(ctx, parallel, s.specs, func(ctx context.Context, at installSpec) error {
 		return s.ControlPlane.Client().Patch(ctx, s.peer.installObject(at, time.Hour), patch)
 	})
 }
@@ -218,7 +218,7 @@ func (s *session) request(ctx context.Context) (*expectation, error) {
 // remove deletes all installs at once, and waits until they are gone.
 func (s *session) remove(ctx context.Context) (timestamps, error) {
 	w := s.installWatch.expect(objectKeys(s.peer, s.specs), deleted)
-	err := forEachInstall(ctx, s.specs, func(ctx context.Context, at installSpec) error {
+	err := forEach(ctx, parallel, s.specs, func(ctx context.Context, at installSpec) error {
 		return s.ControlPlane.Client().Delete(ctx, s.peer.installObject(at, time.Hour))
 	})
 	if err != nil {

@@ -4,17 +4,13 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // the format of a Git commit id; no security use
 	"fmt"
-	"path/filepath"
-	"runtime"
-	"time"
+	"maps"
+	"slices"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
@@ -39,7 +35,7 @@ type testbed struct {
 
 // newTestbed starts a control plane with our CRDs and Flux' source CRDs.
 func newTestbed(ctx context.Context) (*testbed, error) {
-	h, err := harness.Start(ctx, cluster.Options{Nodes: nodes, Audit: true, CRDPaths: []string{pathFromHere("../install/testdata/crds")}})
+	h, err := harness.Start(ctx, cluster.Options{Nodes: nodes, Audit: true, CRDPaths: []string{harness.RepoPath("e2e/install/testdata/crds")}})
 	if err != nil {
 		return nil, err
 	}
@@ -47,68 +43,49 @@ func newTestbed(ctx context.Context) (*testbed, error) {
 	return &testbed{Harness: h}, nil
 }
 
-// pathFromHere returns the absolute path of a path relative to this file's folder.
-func pathFromHere(path string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), path)
-}
-
 // prepare creates the namespace of the source, and the namespaces of the installs, each with an
 // account that has all permissions in it. It waits until pods can be created in them.
 func (w *testbed) prepare(ctx context.Context, specs []installSpec) error {
-	if err := w.ControlPlane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sourceNamespace}}); err != nil {
-		return err
-	}
-	repository := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: sourceNamespace, Name: sourceName},
-		Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/fleet", Interval: metav1.Duration{Duration: time.Hour}}}
-	if err := w.ControlPlane.Client().Create(ctx, repository); err != nil {
+	manifests := fmt.Appendf(nil, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: %[2]s, namespace: %[1]s}
+spec: {url: "https://git.example.com/fleet", interval: 1h}
+`, sourceNamespace, sourceName)
+	if err := w.ControlPlane.ApplyYAML(ctx, manifests); err != nil {
 		return err
 	}
 	namespaces := map[string]bool{}
 	for _, s := range specs {
 		namespaces[s.Namespace] = true
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for ns := range namespaces {
-		g.Go(func() error { return w.prepareNamespace(ctx, ns) })
-	}
-	return g.Wait()
+	return forEach(ctx, parallel, slices.Collect(maps.Keys(namespaces)), w.prepareNamespace)
 }
 
 func (w *testbed) prepareNamespace(ctx context.Context, ns string) error {
-	meta := metav1.ObjectMeta{Namespace: ns, Name: harness.Deployer}
-	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
-		&corev1.ServiceAccount{ObjectMeta: meta},
-		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: harness.Deployer}}},
-	} {
-		if err := w.ControlPlane.Client().Create(ctx, o); err != nil {
-			return err
-		}
+	manifests := fmt.Appendf(nil, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[2]s, namespace: %[1]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: %[2]s, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
+`, ns, harness.Deployer)
+	if err := w.ControlPlane.ApplyYAML(ctx, manifests); err != nil {
+		return err
 	}
-	return poll(ctx, func() (bool, error) {
-		var account corev1.ServiceAccount
-		err := w.ControlPlane.Client().Get(ctx, types.NamespacedName{Namespace: ns, Name: "default"}, &account)
-		return err == nil, client.IgnoreNotFound(err)
-	})
-}
-
-// poll calls ask until it returns true or an error.
-func poll(ctx context.Context, ask func() (bool, error)) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if done, err := ask(); done || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
+	return w.ControlPlane.AwaitServiceAccount(ctx, ns)
 }
 
 // publish publishes a source as a new artifact of the GitRepository: first the archive, then the
@@ -130,12 +107,12 @@ func (w *testbed) publish(ctx context.Context, s source) (string, error) {
 	return revision, w.ControlPlane.Client().Status().Update(ctx, &repository)
 }
 
-// forEachInstall calls do for every install, with limited concurrency.
-func forEachInstall(ctx context.Context, specs []installSpec, do func(ctx context.Context, s installSpec) error) error {
+// forEach calls do for every item, with at most limit calls at a time; -1 means no limit.
+func forEach[T any](ctx context.Context, limit int, items []T, do func(ctx context.Context, item T) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, s := range specs {
-		g.Go(func() error { return do(ctx, s) })
+	g.SetLimit(limit)
+	for _, item := range items {
+		g.Go(func() error { return do(ctx, item) })
 	}
 	return g.Wait()
 }

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-)
 
-// userHZ is USER_HZ of Linux: the clock ticks per second in /proc.
-const userHZ = 100
+	"github.com/ksctl/gitops/e2e/procstat"
+)
 
 // usage is the resource usage of processes and their descendants.
 type usage struct {
@@ -42,44 +41,18 @@ func processTree(roots []int) []int {
 func readUsage(roots []int) usage {
 	var u usage
 	for i, pid := range processTree(roots) {
-		own, waited := cpuTimes(pid)
+		own, waited := procstat.CPUTime(pid)
 		u.cpu += own + waited
 		if i >= len(roots) {
 			u.workers += own
 		}
 		u.workers += waited
-		u.peakRSS += memory(pid, "VmHWM:")
+		u.peakRSS += procstat.Memory(pid, "VmHWM")
 		if i > 0 { // all processes run the same executable, which is in memory once
-			u.peakRSS -= memory(pid, "RssFile:")
+			u.peakRSS -= procstat.Memory(pid, "RssFile")
 		}
 	}
 	return u
-}
-
-// cpuTimes returns the CPU time of a process, and that of its terminated children.
-func cpuTimes(pid int) (own, waited time.Duration) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0
-	}
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	var n [4]int
-	for i := range n {
-		n[i], _ = strconv.Atoi(fields[11+i])
-	}
-	return time.Duration(n[0]+n[1]) * time.Second / userHZ, time.Duration(n[2]+n[3]) * time.Second / userHZ
-}
-
-// memory returns a memory value of a process in bytes, by its name in /proc/<pid>/status.
-func memory(pid int, name string) int64 {
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(data)) {
-		if v, ok := strings.CutPrefix(line, name); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
-			return kib << 10
-		}
-	}
-	return 0
 }
 
 // resetPeak sets the peak resident set of processes to the current one. Without permission to do
@@ -90,26 +63,20 @@ func resetPeak(roots []int) {
 	}
 }
 
-// sampler measures the highest total peak of all processes, including processes that end during the
-// measurement. It resets the peak after each sample, because peaks of two processes at different
-// times must not be added.
-type sampler struct {
-	stop context.CancelFunc
-	wg   sync.WaitGroup
-	peak int64
-}
-
-// startSampler samples processes until result is called. The result of pids may change or be empty
-// in the meantime.
-func startSampler(ctx context.Context, pids func() []int) *sampler {
+// startSampler measures the highest total peak of all processes, including processes that end
+// during the measurement, until result is called. It resets the peak after each sample, because
+// peaks of two processes at different times must not be added. The result of pids may change or be
+// empty in the meantime.
+func startSampler(ctx context.Context, pids func() []int) (result func() int64) {
 	ctx, stop := context.WithCancel(ctx)
-	s := &sampler{stop: stop}
-	s.wg.Go(func() {
+	var wg sync.WaitGroup
+	var peak int64
+	wg.Go(func() {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			roots := pids()
-			s.peak = max(s.peak, readUsage(roots).peakRSS)
+			peak = max(peak, readUsage(roots).peakRSS)
 			resetPeak(roots)
 			select {
 			case <-ctx.Done():
@@ -118,12 +85,9 @@ func startSampler(ctx context.Context, pids func() []int) *sampler {
 			}
 		}
 	})
-	return s
-}
-
-// result stops the sampler and returns the highest total peak.
-func (s *sampler) result() int64 {
-	s.stop()
-	s.wg.Wait()
-	return s.peak
+	return func() int64 {
+		stop()
+		wg.Wait()
+		return peak
+	}
 }

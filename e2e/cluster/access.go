@@ -1,10 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,7 +35,7 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 
 // Client returns the administrator's client. It reads without a cache and discovers new kinds.
-func (c *Cluster) Client() client.Client { return c.client }
+func (c *Cluster) Client() client.WithWatch { return c.client }
 
 // prepareAccess creates the administrator's configuration, kubeconfig file and clients. None of
 // them needs a running API server.
@@ -57,11 +56,8 @@ func (c *Cluster) prepareAccess() error {
 	return nil
 }
 
-func (c *Cluster) newClient() (client.Client, error) {
-	known := runtime.NewScheme()
-	if c.opts.Scheme != nil {
-		known = c.opts.Scheme
-	}
+func (c *Cluster) newClient() (client.WithWatch, error) {
+	known := cmp.Or(c.opts.Scheme, runtime.NewScheme())
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {
 		if err := add(known); err != nil {
 			return nil, err
@@ -75,7 +71,7 @@ func (c *Cluster) newClient() (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(c.config, client.Options{HTTPClient: httpClient, Scheme: known, Mapper: mapper})
+	return client.NewWithWatch(c.config, client.Options{HTTPClient: httpClient, Scheme: known, Mapper: mapper})
 }
 
 // ConfigForUser returns a configuration with a client certificate for any user and groups. RBAC
@@ -124,7 +120,7 @@ func ServiceAccountUser(namespace, name string) string {
 // and bindings a moment after they are stored, and until then denies what they allow.
 func (c *Cluster) AwaitPermission(ctx context.Context, user string, permission authorizationv1.ResourceAttributes) error {
 	what := fmt.Sprintf("permission of %s to %s %s", user, permission.Verb, permission.Resource)
-	return await(ctx, what, startTimeout, func(ctx context.Context) error {
+	return Await(ctx, what, startTimeout, func(ctx context.Context) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &permission}}
 		review, err := c.clientset.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {
@@ -137,7 +133,7 @@ func (c *Cluster) AwaitPermission(ctx context.Context, user string, permission a
 // anonymousConfig returns a configuration that trusts the cluster's CA and has no credentials.
 func (c *Cluster) anonymousConfig() *rest.Config {
 	return &rest.Config{
-		Host:            "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.apiPort.number)),
+		Host:            "https://" + loopback(c.apiPort.number),
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.pki.caPEM},
 		QPS:             -1,
 	}

@@ -24,7 +24,7 @@ const (
 )
 
 func (c *Cluster) etcdURL() string {
-	return "http://127.0.0.1:" + strconv.Itoa(c.etcdPort.number)
+	return "http://" + loopback(c.etcdPort.number)
 }
 
 func (c *Cluster) etcdArgs() []string {
@@ -83,45 +83,51 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	}
 	var err error
 	c.apiServerStarted = time.Now()
-	if c.apiServer, err = c.run.launch(tools.APIServer, c.binaries[tools.APIServer], c.apiServerArgs()); err != nil {
+	if c.apiServer, err = c.launchTool(tools.APIServer, c.apiServerArgs()); err != nil {
 		return err
 	}
-	ready := func(ctx context.Context) error {
-		// /readyz includes etcd and the built-in roles.
-		return c.clientset.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	}
-	return await(ctx, "the API server to become ready", startTimeout, ready, c.apiServer, c.etcd)
+	return Await(ctx, "the API server to become ready", startTimeout, c.readyz, c.apiServer, c.etcd)
+}
+
+// readyz returns nil if the API server is ready, which includes etcd and the built-in roles.
+func (c *Cluster) readyz(ctx context.Context) error {
+	return c.clientset.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+}
+
+// launchTool starts a program of the control plane in the run's folder.
+func (c *Cluster) launchTool(name string, args []string) (*Process, error) {
+	return c.Launch(name, c.binaries[name], c.run.dir, args)
 }
 
 // StopAPIServer stops the API server and leaves all other programs running. Connections are refused
 // until [Cluster.StartAPIServer].
 func (c *Cluster) StopAPIServer() error {
-	if c.apiServer == nil {
-		return errors.New("stopping the API server: it is not running")
-	}
-	p := c.apiServer
-	c.apiServer = nil
-	if err := p.stop(); err != nil {
-		return fmt.Errorf("stopping the API server: %w", err)
-	}
-	return nil
+	return end(&c.apiServer, "stopping the API server", (*Process).stop)
 }
 
-// StopEtcd ends etcd by SIGTERM, or by SIGKILL if kill is set, and leaves all other programs
-// running. The API server can't read or write until [Cluster.StartEtcd]. No data is lost.
-func (c *Cluster) StopEtcd(kill bool) error {
-	if c.etcd == nil {
-		return errors.New("stopping etcd: it is not running")
+// KillAPIServer ends the API server by SIGKILL, as a crash would: requests in flight get no answer.
+// All other programs keep running, as after [Cluster.StopAPIServer].
+func (c *Cluster) KillAPIServer() error {
+	return end(&c.apiServer, "killing the API server", (*Process).kill)
+}
+
+// StopEtcd ends etcd by SIGTERM and leaves all other programs running. The API server can't read or
+// write until [Cluster.StartEtcd]. No data is lost.
+func (c *Cluster) StopEtcd() error { return end(&c.etcd, "stopping etcd", (*Process).stop) }
+
+// KillEtcd is like [Cluster.StopEtcd], by SIGKILL.
+func (c *Cluster) KillEtcd() error { return end(&c.etcd, "killing etcd", (*Process).kill) }
+
+// end ends a program. doing describes that in an error.
+func end(program **Process, doing string, do func(*Process) error) error {
+	p := *program
+	if p == nil {
+		return fmt.Errorf("%s: it is not running", doing)
 	}
-	p := c.etcd
-	c.etcd = nil
-	if !kill {
-		return p.stop()
+	*program = nil
+	if err := do(p); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
 	}
-	if err := p.cmd.Process.Kill(); err != nil {
-		return fmt.Errorf("killing etcd: %w", err)
-	}
-	<-p.done
 	return nil
 }
 
@@ -132,26 +138,8 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 		return errors.New("starting etcd: it is running")
 	}
 	var err error
-	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries[tools.Etcd], c.etcdArgs()); err != nil {
+	if c.etcd, err = c.launchTool(tools.Etcd, c.etcdArgs()); err != nil {
 		return err
 	}
-	ready := func(ctx context.Context) error {
-		return c.clientset.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	}
-	return await(ctx, "the API server to reconnect to etcd", startTimeout, ready, c.etcd, c.apiServer)
-}
-
-// KillAPIServer ends the API server by SIGKILL, as a crash would: requests in flight get no answer.
-// All other programs keep running, as after [Cluster.StopAPIServer].
-func (c *Cluster) KillAPIServer() error {
-	if c.apiServer == nil {
-		return errors.New("killing the API server: it is not running")
-	}
-	p := c.apiServer
-	c.apiServer = nil
-	if err := p.cmd.Process.Kill(); err != nil {
-		return fmt.Errorf("killing the API server: %w", err)
-	}
-	<-p.done
-	return nil
+	return Await(ctx, "the API server to reconnect to etcd", startTimeout, c.readyz, c.etcd, c.apiServer)
 }

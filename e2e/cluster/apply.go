@@ -14,6 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/konfig"
@@ -74,7 +75,7 @@ func (c *Cluster) applyObject(ctx context.Context, object *unstructured.Unstruct
 
 // awaitCRD waits until objects of a CRD can be created.
 func (c *Cluster) awaitCRD(ctx context.Context, name string) error {
-	return await(ctx, "CRD "+name+" to be established", startTimeout, func(ctx context.Context) error {
+	return Await(ctx, "CRD "+name+" to be established", startTimeout, func(ctx context.Context) error {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := c.client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
 			return err
@@ -112,11 +113,10 @@ const (
 )
 
 func rank(object *unstructured.Unstructured) int {
-	gk := object.GroupVersionKind().GroupKind()
-	switch {
-	case gk.Group == "" && gk.Kind == "Namespace":
+	switch object.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "Namespace"}:
 		return rankNamespace
-	case gk.Group == apiextensionsv1.GroupName && gk.Kind == "CustomResourceDefinition":
+	case schema.GroupKind{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition"}:
 		return rankCRD
 	}
 	return rankOther

@@ -91,7 +91,7 @@ func (c *Cluster) readAudit(ctx context.Context, from Mark) (Requests, Mark, err
 	if r.pending == nil {
 		r.pending = map[string]time.Time{}
 	}
-	if err := await(ctx, "the audit log to be complete", auditTimeout, r.advance, c.apiServer); err != nil {
+	if err := Await(ctx, "the audit log to be complete", auditTimeout, r.advance, c.apiServer); err != nil {
 		return nil, Mark{}, err
 	}
 	end := Mark{offset: r.offset, pending: r.pending}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,19 +37,18 @@ type Cluster struct {
 	pki      *pki
 
 	etcdPort, apiPort *port
-	etcd, apiServer   *process
+	etcd, apiServer   *Process
 	apiServerStarted  time.Time
-	components        []*process // controller manager, scheduler and kwok
+	components        []*Process // controller manager, scheduler and kwok
 
 	config     *rest.Config
 	kubeconfig string
 	clientset  *kubernetes.Clientset
-	client     client.Client
+	client     client.WithWatch
 
 	lastMark atomic.Pointer[Mark] // last mark read; where the next read for a mark begins
 
-	stopOnce sync.Once
-	stopErr  error
+	stopOnce func() error
 }
 
 // Start builds missing programs, cleans up after dead runs, and starts a cluster. It returns when
@@ -56,11 +56,7 @@ type Cluster struct {
 // has its ServiceAccount. ctx bounds only the start; the cluster runs until [Cluster.Stop] or the
 // end of this process. After an error nothing is left running.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
-	var progress io.Writer = os.Stderr
-	if opts.Progress != nil {
-		progress = opts.Progress
-	}
-	binaries, err := tools.Build(ctx, progress, opts.Tools()...)
+	binaries, err := tools.Build(ctx, cmp.Or[io.Writer](opts.Progress, os.Stderr), opts.Tools()...)
 	if err != nil {
 		return nil, fmt.Errorf("building the control plane's programs: %w", err)
 	}
@@ -72,6 +68,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{opts: opts, binaries: binaries}
+	c.stopOnce = sync.OnceValue(c.stop)
 	if c.run, err = newRunDir(root); err != nil {
 		return nil, err
 	}
@@ -87,7 +84,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if c.etcd, err = c.run.launch(tools.Etcd, c.binaries[tools.Etcd], c.etcdArgs()); err != nil {
+	if c.etcd, err = c.launchTool(tools.Etcd, c.etcdArgs()); err != nil {
 		return err
 	}
 	// The API server retries until etcd serves, so there is no need to wait here.
@@ -145,10 +142,7 @@ func (c *Cluster) installCRDs() error {
 // Stop ends all programs, first the API server's clients, then the API server, then etcd, and
 // deletes the run's folder. It returns an error if a program ended earlier by itself, or had to be
 // killed because it did not end on SIGTERM. Further calls do nothing and return the same error.
-func (c *Cluster) Stop() error {
-	c.stopOnce.Do(func() { c.stopErr = c.stop() })
-	return c.stopErr
-}
+func (c *Cluster) Stop() error { return c.stopOnce() }
 
 func (c *Cluster) stop() error {
 	errs := make([]error, len(c.components))
@@ -157,7 +151,7 @@ func (c *Cluster) stop() error {
 		wg.Go(func() { errs[i] = p.stop() })
 	}
 	wg.Wait()
-	for _, p := range []*process{c.apiServer, c.etcd} {
+	for _, p := range []*Process{c.apiServer, c.etcd} {
 		if p != nil {
 			errs = append(errs, p.stop())
 		}
@@ -177,10 +171,6 @@ func (c *Cluster) stop() error {
 // Dir returns the run's folder, which contains the programs' logs (<name>.log). Suites may add
 // files to it.
 func (c *Cluster) Dir() string { return c.run.dir }
-
-// LogFile returns the path of a log in the run's folder for a program that the suite starts. The
-// log is kept or deleted together with the control plane's logs.
-func (c *Cluster) LogFile(name string) string { return c.run.path(name + ".log") }
 
 // Kubectl returns the path of a kubectl of the cluster's version. It needs --kubeconfig; see
 // [Cluster.Kubeconfig].

@@ -24,9 +24,9 @@ const fakeNode = "kwok.x-k8s.io/node"
 
 // componentSpec describes a control plane component that is a client of the API server.
 type componentSpec struct {
-	name, binary, user string
-	groups             []string
-	args               []string
+	name, user string
+	groups     []string
+	args       []string
 }
 
 // componentSpecs returns the components that the options enable.
@@ -34,7 +34,7 @@ func (c *Cluster) componentSpecs() []componentSpec {
 	var list []componentSpec
 	if !c.opts.NoControllerManager {
 		list = append(list, componentSpec{
-			name: tools.ControllerManager, binary: c.binaries[tools.ControllerManager], user: "system:kube-controller-manager",
+			name: tools.ControllerManager, user: "system:kube-controller-manager",
 			args: []string{
 				"--leader-elect=false",
 				"--secure-port=0",
@@ -49,13 +49,13 @@ func (c *Cluster) componentSpecs() []componentSpec {
 	}
 	if !c.opts.NoScheduler {
 		list = append(list, componentSpec{
-			name: tools.Scheduler, binary: c.binaries[tools.Scheduler], user: "system:kube-scheduler",
+			name: tools.Scheduler, user: "system:kube-scheduler",
 			args: []string{"--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"},
 		})
 	}
 	if c.opts.nodes() > 0 {
 		list = append(list, componentSpec{
-			name: tools.Kwok, binary: c.binaries[tools.Kwok], user: "kwok", groups: []string{"system:masters"},
+			name: tools.Kwok, user: "kwok", groups: []string{"system:masters"},
 			args: []string{
 				"--config=" + c.run.path(stagesFile),
 				"--manage-all-nodes=false",
@@ -84,7 +84,7 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		child, err := c.run.launch(p.name, p.binary, append(p.args, "--kubeconfig="+kubeconfig))
+		child, err := c.launchTool(p.name, append(p.args, "--kubeconfig="+kubeconfig))
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 		_, err := c.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		return err
 	}
-	if err := await(ctx, "the namespace default", startTimeout, defaultNamespace, c.apiServer); err != nil {
+	if err := Await(ctx, "the namespace default", startTimeout, defaultNamespace, c.apiServer); err != nil {
 		return err
 	}
 	for i := range c.opts.nodes() {
@@ -104,12 +104,14 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 		}
 	}
 	if !c.opts.NoControllerManager {
-		if err := c.awaitServiceAccount(ctx, metav1.NamespaceDefault); err != nil {
+		if err := c.AwaitServiceAccount(ctx, metav1.NamespaceDefault); err != nil {
 			return err
 		}
 	}
 	for i := range c.opts.nodes() {
-		if err := c.awaitNode(ctx, fmt.Sprintf("node-%d", i)); err != nil {
+		name := fmt.Sprintf("node-%d", i)
+		ready := func(ctx context.Context) error { return c.NodeReady(ctx, name) }
+		if err := Await(ctx, "the fake node "+name, startTimeout, ready, c.components...); err != nil {
 			return err
 		}
 	}
@@ -133,30 +135,27 @@ func (c *Cluster) createNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// awaitNode waits until pods can be scheduled to a node: it is Ready and the controller manager has
-// removed its taints.
-func (c *Cluster) awaitNode(ctx context.Context, name string) error {
-	ready := func(ctx context.Context) error {
-		node, err := c.clientset.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, t := range node.Spec.Taints {
-			return fmt.Errorf("node %s has the taint %s", name, t.Key)
-		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("node %s is not Ready", name)
+// NodeReady returns nil if pods can be scheduled to a node: it is Ready and the controller manager
+// has removed its taints.
+func (c *Cluster) NodeReady(ctx context.Context, name string) error {
+	node, err := c.clientset.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
 	}
-	return await(ctx, "the fake node "+name, startTimeout, ready, c.components...)
+	for _, t := range node.Spec.Taints {
+		return fmt.Errorf("node %s has the taint %s", name, t.Key)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("node %s is not Ready", name)
 }
 
-// awaitServiceAccount waits for the default ServiceAccount and the CA ConfigMap that the controller
+// AwaitServiceAccount waits for the default ServiceAccount and the CA ConfigMap that the controller
 // manager creates in each namespace. Without them no pod can be created there.
-func (c *Cluster) awaitServiceAccount(ctx context.Context, namespace string) error {
+func (c *Cluster) AwaitServiceAccount(ctx context.Context, namespace string) error {
 	ready := func(ctx context.Context) error {
 		if _, err := c.clientset.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return err
@@ -164,7 +163,7 @@ func (c *Cluster) awaitServiceAccount(ctx context.Context, namespace string) err
 		_, err := c.clientset.CoreV1().ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		return err
 	}
-	return await(ctx, "the ServiceAccount of namespace "+namespace, startTimeout, ready, c.components...)
+	return Await(ctx, "the ServiceAccount of namespace "+namespace, startTimeout, ready, c.components...)
 }
 
 // Namespace creates a namespace, with a name of the prefix and random letters, and returns the
@@ -179,5 +178,5 @@ func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) 
 	if c.opts.NoControllerManager {
 		return namespace.Name, nil
 	}
-	return namespace.Name, c.awaitServiceAccount(ctx, namespace.Name)
+	return namespace.Name, c.AwaitServiceAccount(ctx, namespace.Name)
 }

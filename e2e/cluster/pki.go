@@ -33,7 +33,7 @@ type pki struct {
 type keyPair struct{ cert, key []byte }
 
 func newPKI() (*pki, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, _, err := newKey()
 	if err != nil {
 		return nil, fmt.Errorf("creating the key of the CA: %w", err)
 	}
@@ -64,7 +64,7 @@ func (p *pki) server(more []net.IP) (keyPair, error) {
 }
 
 func (p *pki) sign(template *x509.Certificate) (keyPair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, keyPEM, err := newKey()
 	if err != nil {
 		return keyPair{}, fmt.Errorf("creating a key for %s: %w", template.Subject.CommonName, err)
 	}
@@ -80,10 +80,6 @@ func (p *pki) sign(template *x509.Certificate) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("signing a certificate for %s: %w", template.Subject.CommonName, err)
 	}
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return keyPair{}, fmt.Errorf("encoding the key of %s: %w", template.Subject.CommonName, err)
-	}
 	return keyPair{cert: encodeCertificate(der), key: keyPEM}, nil
 }
 
@@ -93,13 +89,9 @@ func (p *pki) write(r *runDir, more []net.IP) error {
 	if err != nil {
 		return err
 	}
-	accounts, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	_, accountsPEM, err := newKey()
 	if err != nil {
 		return fmt.Errorf("creating the key that signs service account tokens: %w", err)
-	}
-	accountsPEM, err := keyutil.MarshalPrivateKeyToPEM(accounts)
-	if err != nil {
-		return fmt.Errorf("encoding the key that signs service account tokens: %w", err)
 	}
 	for name, data := range map[string][]byte{
 		caFile:             p.caPEM,
@@ -112,6 +104,15 @@ func (p *pki) write(r *runDir, more []net.IP) error {
 		}
 	}
 	return nil
+}
+
+// newKey creates a private key and encodes it.
+func newKey() (key *ecdsa.PrivateKey, keyPEM []byte, err error) {
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, nil, err
+	}
+	keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
+	return key, keyPEM, err
 }
 
 func encodeCertificate(der []byte) []byte {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,10 +24,7 @@ type Request struct {
 }
 
 // String returns verb, target, user and status in one line, for messages.
-func (r Request) String() string { return fmt.Sprintf("%s → %d", r.summary(), r.Code) }
-
-// summary returns verb, target and user. Requests with the same summary are counted together.
-func (r Request) summary() string {
+func (r Request) String() string {
 	target := r.URI
 	if r.Resource != "" {
 		target = r.Resource
@@ -43,16 +41,11 @@ func (r Request) summary() string {
 			target += " named " + r.Name
 		}
 	}
-	return fmt.Sprintf("%s %s by %s", r.Verb, target, r.EffectiveUser())
+	return fmt.Sprintf("%s %s by %s → %d", r.Verb, target, r.EffectiveUser(), r.Code)
 }
 
 // EffectiveUser returns the user whose permissions applied: the impersonated user, if any.
-func (r Request) EffectiveUser() string {
-	if r.ImpersonatedUser != "" {
-		return r.ImpersonatedUser
-	}
-	return r.User
-}
+func (r Request) EffectiveUser() string { return cmp.Or(r.ImpersonatedUser, r.User) }
 
 // RequestFilter returns true for the requests that it matches.
 type RequestFilter func(Request) bool
@@ -60,26 +53,21 @@ type RequestFilter func(Request) bool
 // Requests are requests in the order of their completion.
 type Requests []Request
 
+// Meets returns true if a request matches all filters.
+func (r Request) Meets(filters ...RequestFilter) bool {
+	return !slices.ContainsFunc(filters, func(f RequestFilter) bool { return !f(r) })
+}
+
 // Where returns the requests that match all filters.
 func (rs Requests) Where(filters ...RequestFilter) Requests {
-	var kept Requests
-	for _, r := range rs {
-		if !slices.ContainsFunc(filters, func(c RequestFilter) bool { return !c(r) }) {
-			kept = append(kept, r)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(rs), func(r Request) bool { return !r.Meets(filters...) })
 }
 
 // Without returns the requests that match none of the filters.
 func (rs Requests) Without(filters ...RequestFilter) Requests {
-	var kept Requests
-	for _, r := range rs {
-		if !slices.ContainsFunc(filters, func(c RequestFilter) bool { return c(r) }) {
-			kept = append(kept, r)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(rs), func(r Request) bool {
+		return slices.ContainsFunc(filters, func(f RequestFilter) bool { return f(r) })
+	})
 }
 
 // String counts equal requests, one per line, most frequent first, for messages of assertions about

@@ -59,6 +59,7 @@ func newRunDir(root string) (_ *runDir, err error) {
 	r := &runDir{dir: filepath.Join(root, strings.TrimPrefix(filepath.Base(temp), newPrefix))}
 	defer func() {
 		if err != nil {
+			_ = r.owner.Close()
 			_ = os.RemoveAll(temp)
 		}
 	}()
@@ -67,12 +68,10 @@ func newRunDir(root string) (_ *runDir, err error) {
 		return nil, fmt.Errorf("creating the owner's lock: %w", err)
 	}
 	if err := syscall.Flock(int(r.owner.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = r.owner.Close()
 		return nil, fmt.Errorf("acquiring the owner's lock: %w", err)
 	}
 	// Other processes see the folder only now, because they delete a folder whose lock is free.
 	if err := os.Rename(temp, r.dir); err != nil {
-		_ = r.owner.Close()
 		return nil, fmt.Errorf("renaming the folder of this run: %w", err)
 	}
 	return r, nil

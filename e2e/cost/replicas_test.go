@@ -5,21 +5,18 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
 var _ = Describe("Two replicas", suite.Safety, func() {
 	It("write once, and one continues when the other stops", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "replicas")
-		Expect(err).NotTo(HaveOccurred())
-		var replicas []*harness.Controller
+		ns := framework.Namespace(ctx, h, "replicas")
+		var replicas []*framework.Controller
 		for range 2 {
-			c, err := h.StartController("--owner-id="+ns, "--watch-label-selector=spec="+ns, "--enable-leader-election",
-				"--leader-election-retry-period=500ms") // a stopping leader releases its lease, so the default duration is fine
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(c.Stop)
-			replicas = append(replicas, c)
+			// A stopping leader releases its lease, so the default duration is fine.
+			replicas = append(replicas, startController(ns, "--enable-leader-election", "--leader-election-retry-period=500ms"))
 		}
 		offer := func(revision string) {
 			GinkgoHelper()

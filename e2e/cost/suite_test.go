@@ -9,11 +9,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/suite"
 )
@@ -31,20 +31,13 @@ func TestCost(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(GinkgoLogr)
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{Audit: true, Nodes: -1, NoScheduler: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
+	h = framework.Start(ctx, cluster.Options{Audit: true, Nodes: -1, NoScheduler: true})
 })
 
 // startController starts a controller for the installs of one spec.
-func startController(name string) *harness.Controller {
+func startController(name string, flags ...string) *framework.Controller {
 	GinkgoHelper()
-	c, err := h.StartController("--owner-id="+name, "--watch-label-selector=spec="+name)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(c.Stop)
-	return c
+	return framework.StartController(h, append([]string{"--owner-id=" + name, "--watch-label-selector=spec=" + name}, flags...)...)
 }
 
 // install creates an install for the controller of a spec.

@@ -12,8 +12,6 @@ import (
 
 // change pushes a new version of the stack and shows which objects it changed.
 func (d *demo) change(ctx context.Context) error {
-	ctx, cancel := withActTimeout(ctx)
-	defer cancel()
 	before, err := d.snapshot(ctx)
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -52,7 +51,7 @@ type demo struct {
 	cluster    *cluster.Cluster
 	client     client.WithWatch
 	repository *repository
-	controller *controller
+	controller *cluster.Process
 	plan       *stacks.ResolvedStack // plan of the install
 
 	summary []string
@@ -84,7 +83,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		acts = append(acts, d.remove)
 	}
 	for _, act := range acts {
-		if err := act(ctx); err != nil {
+		if err := runAct(ctx, act); err != nil {
 			return err
 		}
 	}
@@ -129,20 +128,16 @@ func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error 
 }
 
 func (d *demo) startControlPlane(ctx context.Context) (string, error) {
-	known := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(known), appsv1.AddToScheme(known))
-	if err != nil {
-		return "", err
-	}
 	o := clusterOptions()
-	o.Scheme = known
-	d.cluster, err = cluster.Start(ctx, o)
+	o.Scheme = runtime.NewScheme()
+	err := appsv1.AddToScheme(o.Scheme)
 	if err != nil {
 		return "", err
 	}
-	if d.client, err = client.NewWithWatch(d.cluster.Config(), client.Options{Scheme: known, Mapper: d.cluster.Client().RESTMapper()}); err != nil {
+	if d.cluster, err = cluster.Start(ctx, o); err != nil {
 		return "", err
 	}
+	d.client = d.cluster.Client()
 	return fmt.Sprintf("%s with a fake node", d.cluster.Config().Host), nil
 }
 
@@ -169,23 +164,6 @@ func (d *demo) applyConfig(ctx context.Context) (string, error) {
 	return "config/crd and config/rbac", group.Wait()
 }
 
-func (d *demo) runController(ctx context.Context, binary string, cancel context.CancelCauseFunc) (string, error) {
-	kubeconfig, err := d.cluster.KubeconfigFor(ctx, systemNamespace, systemAccount)
-	if err != nil {
-		return "", err
-	}
-	d.controller, err = startController(d.cluster.Dir(), binary, kubeconfig, func(err error) { cancel(err) })
-	if err != nil {
-		return "", err
-	}
-	ctx, stop := withActTimeout(ctx)
-	defer stop()
-	if err := poll(ctx, refresh, d.controller.healthy); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("process %d as %s/%s", d.controller.cmd.Process.Pid, systemNamespace, systemAccount), nil
-}
-
 // stop stops everything that start has started, in reverse order, and removes the files.
 func (d *demo) stop() error {
 	began := time.Now()
@@ -195,7 +173,7 @@ func (d *demo) stop() error {
 		started bool
 		end     func() error
 	}{
-		{"controller", d.controller != nil, func() error { return d.controller.stop() }},
+		{"controller", d.controller != nil, d.stopController},
 		{"Git server", d.repository != nil, func() error { return d.repository.server.Close() }},
 		{"control plane", d.cluster != nil, func() error { return d.cluster.Stop() }},
 		{"build folder", d.temp != "", func() error { return os.RemoveAll(d.temp) }},
@@ -223,27 +201,11 @@ func (d *demo) printSummary() {
 	d.line("")
 }
 
-// poll calls ask at an interval until it returns nil. When ctx ends, the error contains the cause
-// and the last error of ask.
-func poll(ctx context.Context, every time.Duration, ask func(context.Context) error) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; last error: %w", context.Cause(ctx), err)
-		case <-tick.C:
-		}
-	}
-}
-
-// withActTimeout returns a context that bounds an act.
-func withActTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("timed out after %s", actTimeout))
+// runAct performs an act within actTimeout.
+func runAct(ctx context.Context, act func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, actTimeout, fmt.Errorf("timed out after %s", actTimeout))
+	defer cancel()
+	return act(ctx)
 }
 
 func (d *demo) getInstall(ctx context.Context) (*appsv1.KsctlInstall, error) {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/e2e/cluster"
 )
 
 // manualFieldManager is the field manager of the manual changes.
@@ -49,8 +51,6 @@ var manualChanges = []manualChange{
 
 // drift changes objects manually and shows their correction.
 func (d *demo) drift(ctx context.Context) error {
-	ctx, cancel := withActTimeout(ctx)
-	defer cancel()
 	d.printHeading("DRIFT", "manual changes with kubectl")
 	revision, err := d.repository.revision(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *demo) drift(ctx context.Context) error {
 	if err := d.showEvents(ctx); err != nil {
 		return err
 	}
-	err = poll(ctx, refresh, func(ctx context.Context) error {
+	err = cluster.Await(ctx, "the install to become ready", actTimeout, func(ctx context.Context) error {
 		src, err := d.getSource(ctx)
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func awaitCorrection(ctx context.Context, w watch.Interface, healthy fields) (to
 
 // showEvents waits for the DriftCorrected events of the install and prints their messages.
 func (d *demo) showEvents(ctx context.Context) error {
-	return poll(ctx, refresh, func(ctx context.Context) error {
+	return cluster.Await(ctx, "the DriftCorrected events", actTimeout, func(ctx context.Context) error {
 		var list corev1.EventList
 		if err := d.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return err

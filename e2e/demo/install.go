@@ -19,17 +19,11 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-const (
-	// redraw is the interval at which the table is redrawn without events.
-	redraw = 100 * time.Millisecond
-	// refresh is the poll interval for state that is not watched.
-	refresh = 50 * time.Millisecond
-)
+// redraw is the interval at which the table is redrawn without events.
+const redraw = 100 * time.Millisecond
 
 // install applies the cluster's folder and shows the progress of the install until it is Ready.
 func (d *demo) install(ctx context.Context) error {
-	ctx, cancel := withActTimeout(ctx)
-	defer cancel()
 	var err error
 	if d.plan, err = d.readPlan(ctx); err != nil {
 		return err
@@ -48,7 +42,7 @@ func (d *demo) install(ctx context.Context) error {
 		return fmt.Errorf("waiting for the install to become ready: %w", err)
 	}
 	waves := d.plan.Components[len(d.plan.Components)-1].Wave + 1
-	d.summary = append(d.summary, fmt.Sprintf("%-10s %d objects in %d waves, ready after %s", "installed", inventorySize(in), waves, seconds(time.Since(t.start))))
+	d.summary = append(d.summary, fmt.Sprintf("%-10s %d objects in %d waves, ready after %s", "installed", len(inventory(in)), waves, seconds(time.Since(t.start))))
 	return nil
 }
 
@@ -175,9 +169,9 @@ func (d *demo) state(src *appsv1.KsctlSource, in *appsv1.KsctlInstall, revision 
 	return fmt.Sprintf("%s: %s", c.Reason, c.Message), false
 }
 
-func inventorySize(in *appsv1.KsctlInstall) int {
+func inventory(in *appsv1.KsctlInstall) []appsv1.InventoryEntry {
 	if in.Status.Inventory == nil {
-		return 0
+		return nil
 	}
-	return len(in.Status.Inventory.Entries)
+	return in.Status.Inventory.Entries
 }

@@ -17,7 +17,7 @@ func (d *demo) keepRunning(ctx context.Context) error {
 	d.line("%s", d.bold("RUNNING UNTIL CTRL-C"))
 	d.line("  kubeconfig  %s", d.cluster.Kubeconfig())
 	d.line("  repository  %s  (accepts clone and push; the source polls every 2 seconds)", d.repository.bare.URL())
-	d.line("  log         %s", d.controller.logPath)
+	d.line("  log         %s", d.controller.LogPath)
 	for _, part := range suggestions(env, d.repository.bare.URL()) {
 		d.line("")
 		d.line("  %s", part.what)

@@ -41,7 +41,7 @@ func run() int {
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 
 	s := newScreen(os.Stdout)
-	defer s.close()
+	defer s.keepLive()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := watchForInterrupt(s, cancel)
 	defer stop()

@@ -25,7 +25,7 @@ func (d *demo) snapshot(ctx context.Context) (objects, error) {
 		return nil, err
 	}
 	out := objects{}
-	for _, e := range in.Status.Inventory.Entries {
+	for _, e := range inventory(in) {
 		ref, err := stacks.ParseID(e.ID)
 		if err != nil {
 			return nil, err

@@ -14,8 +14,6 @@ import (
 
 // remove deletes the install and shows the removal of its objects, last wave first.
 func (d *demo) remove(ctx context.Context) error {
-	ctx, cancel := withActTimeout(ctx)
-	defer cancel()
 	before, err := d.snapshot(ctx)
 	if err != nil {
 		return err
@@ -62,10 +60,8 @@ func (d *demo) remove(ctx context.Context) error {
 // remaining returns the number of remaining objects of each component.
 func (d *demo) remaining(in *appsv1.KsctlInstall) string {
 	left := map[string]int{}
-	if in.Status.Inventory != nil {
-		for _, e := range in.Status.Inventory.Entries {
-			left[e.Component]++
-		}
+	for _, e := range inventory(in) {
+		left[e.Component]++
 	}
 	var parts []string
 	for _, c := range d.plan.Components {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"testing/fstest"
 
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
 )
@@ -19,6 +17,8 @@ const (
 	exampleURL = "https://git.example.com/platform/fleet.git"
 	// pollInterval is the interval of the source in the demo; exampleInterval that of the example.
 	exampleInterval, pollInterval = "interval: 1m", "interval: 2s"
+	// devSource and prodSource have both in the example.
+	devSource, prodSource = "clusters/dev/source.yaml", "clusters/prod/source.yaml"
 )
 
 // repository is a served Git repository and a local clone.
@@ -31,10 +31,6 @@ type repository struct {
 // newRepository serves a repository with the content of the example. Only its address and the
 // source's interval differ from the example.
 func newRepository(ctx context.Context, root, dir string) (opened *repository, err error) {
-	tree, err := exampleTree(root)
-	if err != nil {
-		return nil, err
-	}
 	served := filepath.Join(dir, "git")
 	if err := os.Mkdir(served, 0o700); err != nil {
 		return nil, err
@@ -52,43 +48,15 @@ func newRepository(ctx context.Context, root, dir string) (opened *repository, e
 	if r.bare, err = r.server.NewRepo(ctx, repositoryName); err != nil {
 		return nil, err
 	}
-	for name, old := range map[string]string{exampleURL: r.bare.URL(), exampleInterval: pollInterval} {
-		if err := replace(tree["clusters/dev/source.yaml"], name, old); err != nil {
-			return nil, fmt.Errorf("editing clusters/dev/source.yaml of the example: %w", err)
-		}
-	}
-	if err := replace(tree["clusters/prod/source.yaml"], exampleURL, r.bare.URL()); err != nil {
-		return nil, fmt.Errorf("editing clusters/prod/source.yaml of the example: %w", err)
-	}
-	if _, err := r.bare.CommitDir(ctx, tree, "The shop and where it runs"); err != nil {
+	if _, err = r.bare.CommitDir(ctx, os.DirFS(filepath.Join(root, "examples", "standalone")), "The shop and where it runs"); err != nil {
 		return nil, err
 	}
-	_, err = r.server.Git(ctx, dir, "clone", "--quiet", r.bare.URL(), r.clone)
-	return r, err
-}
-
-// exampleTree reads the example into memory.
-func exampleTree(root string) (fstest.MapFS, error) {
-	source := os.DirFS(filepath.Join(root, "examples", "standalone"))
-	tree := fstest.MapFS{}
-	err := fs.WalkDir(source, ".", func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		data, err := fs.ReadFile(source, path)
-		tree[path] = &fstest.MapFile{Data: data, Mode: 0o644}
-		return err
-	})
-	return tree, err
-}
-
-func replace(file *fstest.MapFile, old, replacement string) error {
-	if file == nil {
-		return fs.ErrNotExist
+	if _, err = r.server.Git(ctx, dir, "clone", "--quiet", r.bare.URL(), r.clone); err != nil {
+		return nil, err
 	}
-	text, err := replaceOnce(string(file.Data), old, replacement)
-	file.Data = []byte(text)
-	return err
+	_, _, err = r.push(ctx, "Address of this repository", edit{devSource, exampleURL, r.bare.URL()}, edit{devSource, exampleInterval, pollInterval},
+		edit{prodSource, exampleURL, r.bare.URL()})
+	return r, err
 }
 
 func replaceOnce(text, old, replacement string) (string, error) {

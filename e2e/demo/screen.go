@@ -78,8 +78,6 @@ func (s *screen) keepLive() {
 	}
 }
 
-func (s *screen) close() { s.keepLive() }
-
 // eraseLive moves the cursor to the first live line and clears the screen from there.
 func (s *screen) eraseLive(b *bytes.Buffer) {
 	if len(s.live) > 0 {

@@ -22,9 +22,9 @@ type row struct {
 	wave        int
 	dependsOn   []string
 	state       string
-	applied     int // objects in the inventory that exist on the cluster
-	objects     int // desired objects; 0 if not known yet
-	message     string
+	applied     int       // objects in the inventory that exist on the cluster
+	objects     int       // desired objects; 0 if not known yet
+	message     string    // "" if it is ready
 	started     time.Time // start of the component; zero if it started before the table
 	becameReady time.Time // when the component became ready
 	printed     string    // last printed line, without a terminal
@@ -52,12 +52,10 @@ func newTable(s *screen, plan *stacks.ResolvedStack) *table {
 func (t *table) show(in *appsv1.KsctlInstall, foot string) {
 	now := time.Now()
 	applied, known := map[string]int{}, map[string]int{}
-	if in.Status.Inventory != nil {
-		for _, e := range in.Status.Inventory.Entries {
-			known[e.Component]++
-			if e.State != appsv1.EntryIntended {
-				applied[e.Component]++
-			}
+	for _, e := range inventory(in) {
+		known[e.Component]++
+		if e.State != appsv1.EntryIntended {
+			applied[e.Component]++
 		}
 	}
 	status := map[string]appsv1.ComponentStatus{}
@@ -75,6 +73,7 @@ func (t *table) show(in *appsv1.KsctlInstall, foot string) {
 		switch {
 		case c.Ready:
 			r.setState(ready, now)
+			r.message = ""
 		case turn:
 			r.setState(starting, now)
 		default:
@@ -131,15 +130,7 @@ func (t *table) row(r *row, now time.Time) string {
 		mark, state = t.cyan(frame(n)), t.yellow(fmt.Sprintf("%-8s", starting))
 		took = tenths(now.Sub(r.started))
 	}
-	return fmt.Sprintf("  %s %-4d  %-10s  %-7s  %s  %6s  %6s  %s", mark, r.wave, r.name, r.counts(), state, began, took, t.dim(r.pendingMessage()))
-}
-
-// pendingMessage returns the message of a component, or "" if it is ready.
-func (r *row) pendingMessage() string {
-	if r.state == ready {
-		return ""
-	}
-	return r.message
+	return fmt.Sprintf("  %s %-4d  %-10s  %-7s  %s  %6s  %6s  %s", mark, r.wave, r.name, r.counts(), state, began, took, t.dim(r.message))
 }
 
 func (r *row) counts() string {
@@ -153,7 +144,7 @@ func (r *row) counts() string {
 func (t *table) print(now time.Time) {
 	for i := range t.rows {
 		r := &t.rows[i]
-		text := strings.TrimRight(fmt.Sprintf("wave %d  %-10s  %-7s  %-8s  %s", r.wave, r.name, r.counts(), r.state, r.pendingMessage()), " ")
+		text := strings.TrimRight(fmt.Sprintf("wave %d  %-10s  %-7s  %-8s  %s", r.wave, r.name, r.counts(), r.state, r.message), " ")
 		if r.state == ready && r.started.IsZero() || text == r.printed {
 			continue // ready before the table began, or unchanged
 		}

@@ -28,15 +28,12 @@ func (d *demo) buildTools(ctx context.Context) (string, error) {
 	if _, err := os.Stat(filepath.Join(d.root, "e2e", "demo")); err != nil {
 		return "", fmt.Errorf("the demo must run inside the checkout: %w", err)
 	}
-	// Only the builds below inherit the variable; it is restored afterwards.
-	before, had := os.LookupEnv(tempVariable)
+	// Only the builds below inherit the variable; "" is like unset.
+	before := os.Getenv(tempVariable)
 	if err := os.Setenv(tempVariable, d.temp); err != nil {
 		return "", err
 	}
 	err = d.obtainTools(ctx)
-	if !had {
-		return toolNames, errors.Join(err, os.Unsetenv(tempVariable))
-	}
 	return toolNames, errors.Join(err, os.Setenv(tempVariable, before))
 }
 
@@ -47,7 +44,7 @@ func (d *demo) obtainTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(missing) > 0 && os.Getenv(tools.AssetsVariable) == "" {
+	if missing && os.Getenv(tools.AssetsVariable) == "" {
 		folder, err := tools.Download(ctx, d.screen)
 		switch {
 		case errors.Is(err, tools.ErrUnavailable):

@@ -104,9 +104,7 @@ var _ = Describe("A leader that is paused for longer than its lease", suite.Safe
 
 		By("forwarding its blocked request")
 		accounts := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccountList"}}
-		watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{})
-		Expect(err).NotTo(HaveOccurred())
-		w, err := watching.Watch(ctx, accounts, client.InNamespace(f.ns))
+		w, err := h.ControlPlane.Client().Watch(ctx, accounts, client.InNamespace(f.ns))
 		Expect(err).NotTo(HaveOccurred())
 		defer w.Stop()
 		letGo()

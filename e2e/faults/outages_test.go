@@ -94,11 +94,11 @@ var _ = Describe("An outage of the control plane", func() {
 			Expect(h.ControlPlane.StartAPIServer(ctx)).To(Succeed())
 		}),
 		Entry("when etcd is restarted", func(ctx context.Context) {
-			Expect(h.ControlPlane.StopEtcd(false)).To(Succeed())
+			Expect(h.ControlPlane.StopEtcd()).To(Succeed())
 			Expect(h.ControlPlane.StartEtcd(ctx)).To(Succeed())
 		}),
 		Entry("when etcd crashes", func(ctx context.Context) {
-			Expect(h.ControlPlane.StopEtcd(true)).To(Succeed())
+			Expect(h.ControlPlane.KillEtcd()).To(Succeed())
 			Expect(h.ControlPlane.StartEtcd(ctx)).To(Succeed())
 		}),
 	)

@@ -13,15 +13,14 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/faults/proxy"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
+	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/e2e/suite"
-	"github.com/ksctl/gitops/internal/manager"
 )
 
 // soon bounds every wait in these specs. An unloaded machine needs far less.
@@ -44,7 +43,6 @@ func TestFaults(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(GinkgoLogr)
 	seed = rand.Uint64()
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error
@@ -52,18 +50,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Expect(err).NotTo(HaveOccurred(), seedVariable)
 	}
 	AddReportEntry("repeat with", fmt.Sprintf("%s=%d", seedVariable, seed), ReportEntryVisibilityAlways)
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
+	h = framework.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
+	_, err := h.Build(ctx, programs.Controller)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	_, err = h.BuildController(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	scheme, err := manager.NewScheme()
-	Expect(err).NotTo(HaveOccurred())
-	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(expectNoLeaks)
+	framework.Scan(ctx, h, scanner)
 })
 
 // scanner collects the output of the suite's controllers and searches it for secrets.
@@ -71,11 +61,6 @@ var scanner = &leakscan.Scanner{}
 
 // aSecret is the value in each Secret of the suite.
 var aSecret = scanner.AddSecret("told-to-nobody-at-all")
-
-// expectNoLeaks fails if the output of a controller contains the secret.
-func expectNoLeaks(ctx SpecContext) {
-	Expect(scanner.Check(ctx)).To(Succeed())
-}
 
 // newProxy starts a proxy between the controllers of a spec and the API server.
 func newProxy() *proxy.Proxy {

@@ -58,8 +58,7 @@ var _ = Describe("With Flux", func() {
 			GinkgoHelper()
 			p, err := h.StartProcess(ctx, h.Config, slices.Concat([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + controllerLabel + "=" + w.ns}, harness.LeaderElectionFlags, lockdown)...)
 			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(p.Kill)
-			processes[name+" replica"] = p
+			register(name+" replica", p)
 			return p
 		}
 		first := replica("first")

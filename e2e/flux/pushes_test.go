@@ -122,9 +122,7 @@ var _ = Describe("From git push to the object applied", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(n).To(BeNumerically(">", 0))
 		p := newPushFixture(ctx, kind)
-		watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-		Expect(err).NotTo(HaveOccurred())
-		events, err := watching.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(p.ns), client.MatchingFields{"metadata.name": "extra"})
+		events, err := h.ControlPlane.Client().Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(p.ns), client.MatchingFields{"metadata.name": "extra"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(events.Stop)
 		var took, pushing []time.Duration

@@ -4,7 +4,6 @@
 package flux_test
 
 import (
-	"io"
 	"os"
 	"slices"
 	"testing"
@@ -13,13 +12,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
@@ -82,39 +79,19 @@ var scanner = &leakscan.Scanner{}
 // aSecret is the value of a Secret in a stack.
 var aSecret = scanner.AddSecret("told-to-nobody-at-all")
 
-// expectNoLeaks fails if the output of our controllers or of Flux contains the secret.
-func expectNoLeaks(ctx SpecContext) {
-	for _, p := range processes {
-		scanner.Record(leakscan.Log, p.Log())
-	}
-	Expect(scanner.RecordProcessMetrics()).To(Succeed())
-	Expect(scanner.Check(ctx)).To(Succeed())
-}
-
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	paths, err := tools.Build(ctx, GinkgoWriter, tools.KustomizeController, tools.SourceController)
 	Expect(err).NotTo(HaveOccurred())
 	definitions, err := harness.FluxCRDPaths(ctx, GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	h, err = harness.Start(ctx, cluster.Options{Audit: true, CRDPaths: definitions})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(expectNoLeaks)
+	h = framework.StartScanned(ctx, cluster.Options{Audit: true, CRDPaths: definitions}, scanner)
 	flags := append(slices.Clone(lockdown), "--watch-label-selector=!"+controllerLabel)
 	if os.Getenv(pushesVariable) != "" {
 		receiver = freeAddress()
 		flags = append(flags, "--webhook-addr="+receiver)
 	}
-	c, err := h.StartController(flags...)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(c.Stop)
-	git, err = gitserver.New(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(git.Close)
+	framework.StartController(h, flags...)
+	git = framework.GitServer()
 
 	Expect(h.ControlPlane.ApplyYAML(ctx, []byte(settings))).To(Succeed())
 	for _, account := range []string{"source-controller", fluxAccount, "default"} {
@@ -136,8 +113,17 @@ func startFlux(ctx SpecContext, account, binary string, flags ...string) {
 	Expect(err).NotTo(HaveOccurred())
 	p, err := h.StartProgram(binary, config, append([]string{"--watch-all-namespaces=true", "--enable-leader-election=false", "--requeue-dependency=1s"}, flags...)...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { _ = p.Stop() }) // its exit status reports the signal
-	processes[account] = p
+	register(account, p)
+}
+
+// register registers a program, so that it is stopped at the end, and its log is printed on failure
+// and searched for secrets.
+func register(name string, p *harness.Process) {
+	DeferCleanup(func() {
+		_ = p.Stop() // its exit status reports the signal
+		scanner.Record(leakscan.Log, p.Log())
+	})
+	processes[name] = p
 }
 
 var _ = JustAfterEach(func(ctx SpecContext) {

@@ -16,7 +16,7 @@ import (
 // repository. Suites run them, so that the documentation stays correct. The section begins at a
 // heading ("## " or "### ") and ends at the next heading of the same or a higher level.
 func CodeBlocks(page, heading, language string) ([]string, error) {
-	text, err := os.ReadFile(repoPath(page))
+	text, err := os.ReadFile(RepoPath(page))
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +58,8 @@ func YAMLFiles(page, heading string) (map[string]string, error) {
 // Shell runs a shell script in a folder as a user would: with kubectl and the plugin kubectl-ksctl
 // on PATH, as the administrator of the cluster. It returns the combined output.
 func (h *Harness) Shell(ctx context.Context, dir, script string) (string, error) {
-	h.shellOnce.Do(func() { h.shellErr = h.prepareShell(context.WithoutCancel(ctx)) })
-	if h.shellErr != nil {
-		return "", h.shellErr
+	if err := h.prepareShell(); err != nil {
+		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = dir
@@ -74,14 +73,15 @@ func (h *Harness) Shell(ctx context.Context, dir, script string) (string, error)
 
 func (h *Harness) shellDir() string { return filepath.Join(h.dir, "bin") }
 
-func (h *Harness) prepareShell(ctx context.Context) error {
+// linkShellPrograms creates the folder with kubectl and the plugin.
+func (h *Harness) linkShellPrograms() error {
 	if err := os.Mkdir(h.shellDir(), 0o750); err != nil {
 		return err
 	}
 	if err := os.Symlink(h.ControlPlane.Kubectl(), filepath.Join(h.shellDir(), "kubectl")); err != nil {
 		return err
 	}
-	plugin, err := programs.Build(ctx, h.dir, programs.Kubectl)
+	plugin, err := h.Build(context.Background(), programs.Kubectl)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 // reads OCIRepository and Bucket as v1beta2, so these two CRDs also serve v1beta2, with the same
 // schema.
 func FluxCRDPaths(ctx context.Context, dir string) ([]string, error) {
-	sources, err := filepath.Glob(repoPath("e2e/install/testdata/crds/*.yaml"))
+	sources, err := filepath.Glob(RepoPath("e2e/install/testdata/crds/*.yaml"))
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,11 +20,13 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
+	"github.com/ksctl/gitops/e2e/tools"
 	"github.com/ksctl/gitops/internal/manager"
 )
 
@@ -43,28 +45,19 @@ type Harness struct {
 	ArtifactServer *artifacts.Server
 	// Config has exactly the permissions of config/rbac.
 	Config *rest.Config
-	// ReleaseBuild makes BuildController compile with the flags of a release, in a separate build.
+	// ReleaseBuild makes Build compile with the flags of a release, in a separate build.
 	ReleaseBuild bool
+
 	dir          string
-
-	built    sync.Once
-	binary   string
-	buildErr error
-
-	worker     sync.Once
-	workerPath string
-	workerErr  error
-	agent      sync.Once
-	agentPath  string
-	agentErr   error
-
-	shellOnce sync.Once
-	shellErr  error
+	buildMutex   sync.Mutex
+	built        map[string]string // paths of built programs, by name
+	prepareShell func() error
 }
 
 // StartControlPlane starts a control plane without our CRDs and RBAC.
 func StartControlPlane(ctx context.Context, o cluster.Options) (h *Harness, err error) {
-	h = &Harness{}
+	h = &Harness{built: map[string]string{}}
+	h.prepareShell = sync.OnceValue(h.linkShellPrograms)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Stop())
@@ -86,43 +79,49 @@ func StartControlPlane(ctx context.Context, o cluster.Options) (h *Harness, err 
 
 // Start starts a control plane with our CRDs, the system namespace and the controller's RBAC. It
 // adds our CRDs to the options.
-func Start(ctx context.Context, o cluster.Options) (h *Harness, err error) {
-	o.CRDPaths = append(o.CRDPaths, repoPath("config/crd/bases"))
-	if h, err = StartControlPlane(ctx, o); err != nil {
+func Start(ctx context.Context, o cluster.Options) (*Harness, error) {
+	o.CRDPaths = append(o.CRDPaths, RepoPath("config/crd/bases"))
+	h, err := StartControlPlane(ctx, o)
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, h.Stop())
-			h = nil
-		}
-	}()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}
-	if err = h.ControlPlane.Client().Create(ctx, ns); err != nil {
-		return h, err
+	if err := h.prepareController(ctx); err != nil {
+		return nil, errors.Join(err, h.Stop())
 	}
-	if err = h.ControlPlane.Apply(ctx, repoPath("config/rbac")); err != nil {
-		return h, err
-	}
-	if err = AwaitPermissions(ctx, h.ControlPlane); err != nil {
-		return h, err
-	}
-	h.Config, err = h.ControlPlane.ConfigFor(ctx, SystemNamespace, ServiceAccount)
-	return h, err
+	return h, nil
 }
 
-// AwaitPermissions waits until the API server authorizes the controller according to config/rbac.
-func AwaitPermissions(ctx context.Context, controlPlane *cluster.Cluster) error {
+// prepareController creates the system namespace and the account of the controller.
+func (h *Harness) prepareController(ctx context.Context) (err error) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}
+	if err = h.ControlPlane.Client().Create(ctx, ns); err != nil {
+		return err
+	}
+	if err = h.ControlPlane.Apply(ctx, RepoPath("config/rbac")); err != nil {
+		return err
+	}
+	if err = awaitPermissions(ctx, h.ControlPlane); err != nil {
+		return err
+	}
+	h.Config, err = h.ControlPlane.ConfigFor(ctx, SystemNamespace, ServiceAccount)
+	return err
+}
+
+// awaitPermissions waits until the API server authorizes the controller according to config/rbac.
+func awaitPermissions(ctx context.Context, controlPlane *cluster.Cluster) error {
 	user := cluster.ServiceAccountUser(SystemNamespace, ServiceAccount)
 	return errors.Join(
 		controlPlane.AwaitPermission(ctx, user, authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts"}),
 		controlPlane.AwaitPermission(ctx, user, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: SystemNamespace}))
 }
 
-// repoPath returns the absolute path of a file in this repository.
-func repoPath(path string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", path)
+// RepoPath returns the absolute path of a file in this repository.
+func RepoPath(path string) string {
+	checkout, err := tools.Checkout()
+	if err != nil {
+		panic(err) // no test runs outside of the checkout
+	}
+	return filepath.Join(checkout, path)
 }
 
 // Stop stops the control plane and the artifact server, and deletes the harness' folder.
@@ -142,45 +141,46 @@ func (h *Harness) Stop() error {
 
 // Controller is a run of the controller in this process.
 type Controller struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error
-	once   sync.Once
+	// Stop stops the controller and returns its error. Further calls return the same error.
+	Stop func() error
 }
 
 // StartController starts the controller in this process, with additional flags. Two concurrent
 // controllers need different --owner-id and --watch-label-selector.
 func (h *Harness) StartController(flags ...string) (*Controller, error) {
+	return h.StartConfiguredController(func(*manager.Options) {}, flags...)
+}
+
+// StartConfiguredController is like StartController, for options that have no flag.
+func (h *Harness) StartConfiguredController(configure func(*manager.Options), flags ...string) (*Controller, error) {
 	o := &manager.Options{}
 	fs := pflag.NewFlagSet("controller", pflag.ContinueOnError)
 	o.BindFlags(fs)
+	storage, err := h.storageFlags()
+	if err != nil {
+		return nil, err
+	}
+	if err := fs.Parse(slices.Concat([]string{"--metrics-addr=0", "--health-addr=0"}, storage, flags)); err != nil {
+		return nil, err
+	}
+	configure(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- manager.Run(ctx, h.Config, o) }()
+	return &Controller{Stop: sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})}, nil
+}
+
+// storageFlags returns the flags of a controller about its namespace and a new artifact storage.
+func (h *Harness) storageFlags() ([]string, error) {
 	storage, err := os.MkdirTemp(h.dir, "storage-")
 	if err != nil {
 		return nil, err
 	}
 	addr, err := cluster.FreeAddress()
-	if err != nil {
-		return nil, err
-	}
-	defaults := []string{"--metrics-addr=0", "--health-addr=0", "--storage-addr=" + addr, "--storage-adv-addr=" + addr,
-		"--storage-path=" + storage, "--runtime-namespace=" + SystemNamespace}
-	if err := fs.Parse(append(defaults, flags...)); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &Controller{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		c.err = manager.Run(ctx, h.Config, o)
-	}()
-	return c, nil
-}
-
-// Stop stops the controller and returns its error.
-func (c *Controller) Stop() error {
-	c.once.Do(c.cancel)
-	<-c.done
-	return c.err
+	return []string{"--runtime-namespace=" + SystemNamespace, "--storage-addr=" + addr, "--storage-path=" + storage}, err
 }
 
 // Namespace creates a namespace with the account [Deployer], which has all permissions.
@@ -258,8 +258,5 @@ const OneComponent = "spec:\n  version: 1.0.0\n  components:\n  - name: main\n  
 
 // ReadyCondition returns the Ready condition of an install, or the zero value if it has none.
 func ReadyCondition(in *appsv1.KsctlInstall) metav1.Condition {
-	if c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
+	return ptr.Deref(apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition), metav1.Condition{})
 }

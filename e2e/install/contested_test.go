@@ -22,9 +22,7 @@ import (
 func overwrite(ctx context.Context, ns, name string, limit int64) *atomic.Int64 {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)
-	watcher, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: plane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	w, err := watcher.Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(ns), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
+	w, err := plane.Client().Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(ns), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
 	Expect(err).NotTo(HaveOccurred())
 	overwrites, done := &atomic.Int64{}, make(chan struct{})
 	DeferCleanup(func() { cancel(); w.Stop(); <-done })

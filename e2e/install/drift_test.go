@@ -15,6 +15,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
 )
 
 // installConfigMaps installs ConfigMaps a, b, ... and returns the install when it is ready.
@@ -209,7 +210,7 @@ spec:
 		becomes(ctx, in, "True", "")
 		expectNoWrites(ctx, ns, mark, "no field of the stack was changed")
 		Eventually(ctx, func() string { becomes(ctx, in, "True", ""); return ready(in).Message }, soon).Should(ContainSubstring("2 objects ready"))
-		own := requestsSince(ctx, mark, cluster.ByUser(cluster.ServiceAccountUser(systemNamespace, account)), cluster.Resource("ksctlinstalls/status"), cluster.InNamespace(ns))
+		own := requestsSince(ctx, mark, cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)), cluster.Resource("ksctlinstalls/status"), cluster.InNamespace(ns))
 		AddReportEntry("status writes while pods were replaced", len(own))
 		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 	})

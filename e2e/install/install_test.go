@@ -9,19 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ksctl/gitops/e2e/cluster/artifacts"
+	"github.com/ksctl/gitops/e2e/harness"
 )
 
 // tree returns a source with one stack "app", from the rest of its stack.yaml and its files.
 func tree(stack string, files map[string]string) fs.FS {
-	all := map[string]string{"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + stack}
-	for name, content := range files {
-		all["stacks/app/"+name] = content
-	}
-	return artifacts.Files(all)
+	return harness.SourceTree(stack, files)
 }
 
-const oneComponent = "spec:\n  version: 1.0.0\n  components:\n  - name: main\n    manifests: [main/]\n"
+const oneComponent = harness.OneComponent
 
 func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value)

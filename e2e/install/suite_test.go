@@ -3,27 +3,20 @@ package install_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
-	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
@@ -33,19 +26,10 @@ import (
 // soon bounds every wait in these specs. An unloaded machine needs far less.
 const soon = 4 * time.Minute
 
-// systemNamespace and account are the namespace and the ServiceAccount of the controller in
-// the shipped manifests.
-
-const (
-	systemNamespace = "ksctl-gitops-system"
-	account         = "ksctl-gitops"
-)
-
 var (
+	h      *harness.Harness
 	plane  *cluster.Cluster
 	server *artifacts.Server
-	// controllerConfig has exactly the permissions that config/rbac ships.
-	controllerConfig *rest.Config
 )
 
 func TestInstall(t *testing.T) {
@@ -53,58 +37,26 @@ func TestInstall(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
-	scheme, err := manager.NewScheme()
-	Expect(err).NotTo(HaveOccurred())
-	plane, err = cluster.Start(ctx, cluster.Options{Audit: true, CRDPaths: []string{"../../config/crd/bases"}, Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(plane.Stop)
-	server, err = artifacts.New()
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(server.Close)
-	Expect(plane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: systemNamespace}})).To(Succeed())
-	Expect(plane.Apply(ctx, "../../config/rbac")).To(Succeed())
-	Expect(harness.AwaitPermissions(ctx, plane)).To(Succeed())
-	controllerConfig, err = plane.ConfigFor(ctx, systemNamespace, account)
-	Expect(err).NotTo(HaveOccurred())
-	controllerConfig.Wrap(applyTrace.wrap)
-	watching, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(expectNoLeaks)
+	h = framework.StartScanned(ctx, cluster.Options{Audit: true}, scanner)
+	plane, server = h.ControlPlane, h.ArtifactServer
+	h.Config.Wrap(applyTrace.wrap)
 	startController(sharedController)
 })
 
 // scanner collects the output of the suite's controllers and searches it for secrets.
 var scanner = &leakscan.Scanner{}
 
-// expectNoLeaks fails if the output of a controller contains a secret of a spec.
-func expectNoLeaks(ctx SpecContext) {
-	Expect(scanner.RecordProcessMetrics()).To(Succeed())
-	Expect(scanner.Check(ctx)).To(Succeed())
-}
-
 // startController runs the controller in this process with the shipped permissions. The
 // returned function stops it.
 func startController(options ...func(*manager.Options)) (stop func()) {
 	GinkgoHelper()
-	o := &manager.Options{}
-	flags := pflag.NewFlagSet("controller", pflag.ContinueOnError)
-	o.BindFlags(flags)
-	dir := GinkgoT().TempDir()
-	Expect(flags.Parse([]string{"--metrics-addr=0", "--health-addr=0", "--storage-addr=127.0.0.1:0", "--storage-path=" + dir,
-		"--runtime-namespace=" + systemNamespace})).To(Succeed())
-	for _, f := range options {
-		f(o)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer GinkgoRecover()
-		Expect(manager.Run(ctx, controllerConfig, o)).To(Succeed())
+	c, err := h.StartConfiguredController(func(o *manager.Options) {
+		for _, f := range options {
+			f(o)
+		}
 	})
-	var once sync.Once
-	stop = func() { once.Do(func() { cancel(); wg.Wait() }) }
+	Expect(err).NotTo(HaveOccurred())
+	stop = func() { Expect(c.Stop()).To(Succeed()) }
 	DeferCleanup(stop)
 	return stop
 }
@@ -112,27 +64,13 @@ func startController(options ...func(*manager.Options)) (stop func()) {
 // namespaceFor creates a namespace with a ServiceAccount that is cluster-admin.
 func namespaceFor(ctx context.Context) string {
 	GinkgoHelper()
-	ns, err := plane.Namespace(ctx, "install")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(harness.CreateDeployer(ctx, plane, ns)).To(Succeed())
-	return ns
+	return framework.Namespace(ctx, h, "install")
 }
 
 // publish creates a KsctlSource with a tree as its artifact, or replaces its artifact.
 func publish(ctx context.Context, ns, name, revision string, tree fs.FS) {
 	GinkgoHelper()
-	a, err := server.Publish("ksctlsource/"+ns+"/"+name, tree, revision)
-	Expect(err).NotTo(HaveOccurred())
-	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	err = plane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
-	if err != nil {
-		// The source is suspended so that only the test writes its artifact.
-		src.Spec = appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}, Git: &appsv1.GitSource{URL: "http://git.example.com/x"}}
-		Expect(plane.Client().Create(ctx, src)).To(Succeed())
-	}
-	src.Status.Artifact = &a
-	apimeta.SetStatusCondition(&src.Status.Conditions, metav1.Condition{Type: "Ready", Status: "True", Reason: "Succeeded", ObservedGeneration: src.Generation})
-	Expect(plane.Client().Status().Update(ctx, src)).To(Succeed())
+	Expect(h.PublishSource(ctx, ns, name, revision, tree)).To(Succeed())
 }
 
 // newInstall creates a KsctlInstall of stack "app" from source "src".
@@ -157,12 +95,7 @@ func get(ctx context.Context, o client.Object) error {
 	return plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
 }
 
-func ready(in *appsv1.KsctlInstall) metav1.Condition {
-	if c := apimeta.FindStatusCondition(in.Status.Conditions, "Ready"); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
-}
+func ready(in *appsv1.KsctlInstall) metav1.Condition { return harness.ReadyCondition(in) }
 
 // becomes waits until the Ready condition of an install has a status and a reason for the
 // current generation. A failure shows the last condition.

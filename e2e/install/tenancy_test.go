@@ -13,11 +13,14 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/internal/manager"
 )
 
 // controller returns the user that the controller authenticates as.
-func controller() string { return cluster.ServiceAccountUser(systemNamespace, account) }
+func controller() string {
+	return cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)
+}
 
 // configMapsOnlyNamespace creates a namespace whose ServiceAccount may only access ConfigMaps.
 func configMapsOnlyNamespace(ctx context.Context) string {

@@ -21,6 +21,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -113,9 +114,7 @@ var _ = Describe("A program that embeds the reconcilers", func() {
 		createTenant(ctx, "other")
 		other := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "shop"}, Spec: in.Spec}
 		Expect(c.Create(ctx, other)).To(Succeed())
-		shipped, err := h.StartController("--default-service-account=deployer", shippedFlag())
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(shipped.Stop)
+		framework.StartController(h, "--default-service-account=deployer", shippedFlag())
 		Eventually(func(g Gomega) {
 			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
 			g.Expect(harness.ReadyCondition(other).Status).To(Equal(metav1.ConditionTrue), harness.ReadyCondition(other).Message)

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/suite"
 )
@@ -33,11 +34,8 @@ func TestLibrary(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	var err error
 	// Flux's CRDs without Flux: the suite writes the status of sources.
-	h, err = harness.Start(ctx, cluster.Options{CRDPaths: []string{"../install/testdata/crds"}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
+	h = framework.Start(ctx, cluster.Options{CRDPaths: []string{"../install/testdata/crds"}})
 	programsDir = GinkgoT().TempDir()
 	build := exec.CommandContext(ctx, "go", "build", "-C", "../../examples/library", "-buildvcs=false", "-o", programsDir+"/", "./...")
 	out, err := build.CombinedOutput()

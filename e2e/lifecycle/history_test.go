@@ -31,11 +31,9 @@ func recordHistory(ctx context.Context, o client.Object) *history {
 	GinkgoHelper()
 	gvk, err := apiutil.GVKForObject(o, h.ControlPlane.Client().Scheme())
 	Expect(err).NotTo(HaveOccurred())
-	c, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	w, err := c.Watch(ctx, list, client.InNamespace(o.GetNamespace()), client.MatchingFields{"metadata.name": o.GetName()})
+	w, err := h.ControlPlane.Client().Watch(ctx, list, client.InNamespace(o.GetNamespace()), client.MatchingFields{"metadata.name": o.GetName()})
 	Expect(err).NotTo(HaveOccurred())
 	l := &history{}
 	done := make(chan struct{})

@@ -9,11 +9,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/suite"
 )
@@ -31,24 +31,14 @@ func TestLifecycle(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(GinkgoLogr)
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	c, err := h.StartController()
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return c.Stop() })
-	git, err = gitserver.New(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(git.Close)
+	h = framework.Start(ctx, cluster.Options{})
+	framework.StartController(h)
+	git = framework.GitServer()
 })
 
 func namespace(ctx context.Context) string {
 	GinkgoHelper()
-	ns, err := h.Namespace(ctx, "lives")
-	Expect(err).NotTo(HaveOccurred())
-	return ns
+	return framework.Namespace(ctx, h, "lives")
 }
 
 // patch applies a JSON merge patch to an object.

@@ -24,7 +24,6 @@ import (
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/registry"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/node/machine"
@@ -88,7 +87,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	disconnect, err := machine.Connect(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return disconnect(ctx) })
-	h, err = harness.StartControlPlane(ctx, machine.ClusterOptions(cluster.Options{}))
+	h, err = harness.StartControlPlane(ctx, machine.ClusterOptions())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
 	node, err = machine.Start(ctx, h, pause)
@@ -125,7 +124,7 @@ func push(ctx context.Context, program, pkg string) string {
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	content, err := os.ReadFile(binary)
 	Expect(err).NotTo(HaveOccurred())
-	built, err := image.Build(image.Binary{Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, Name: program, Content: content}, image.Options{})
+	built, err := image.Build(image.Content{Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, Programs: []image.Program{{Name: program, Content: content}}}, image.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	tag, err := name.NewTag(images.Host() + "/" + program + ":e2e")
 	Expect(err).NotTo(HaveOccurred())

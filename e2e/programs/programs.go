@@ -27,12 +27,8 @@ func Build(ctx context.Context, folder, name string) (string, error) {
 	if built := os.Getenv(layout.ProgramsVariable); built != "" {
 		return filepath.Join(built, name), nil
 	}
-	path := filepath.Join(folder, name)
 	// The build outlives a canceled test, because other tests use its result.
-	if err := compile(context.WithoutCancel(ctx), path, module+"/cmd/"+name); err != nil {
-		return "", fmt.Errorf("building %s: %w", name, err)
-	}
-	return path, nil
+	return compileOne(context.WithoutCancel(ctx), filepath.Join(folder, name), name)
 }
 
 // BuildAll builds every program into folder, for [layout.ProgramsVariable].
@@ -43,12 +39,16 @@ func BuildAll(ctx context.Context, folder string) error {
 	return nil
 }
 
-// BuildRelease builds a program with the flags of a release, which make it smaller.
-func BuildRelease(ctx context.Context, path, name string) error {
-	if err := compile(ctx, path, module+"/cmd/"+name, "-trimpath", "-ldflags=-s -w"); err != nil {
-		return fmt.Errorf("building %s: %w", name, err)
+// BuildRelease builds a program into folder with the flags of a release, which make it smaller.
+func BuildRelease(ctx context.Context, folder, name string) (string, error) {
+	return compileOne(ctx, filepath.Join(folder, "shipped-"+name), name, "-trimpath", "-ldflags=-s -w")
+}
+
+func compileOne(ctx context.Context, path, name string, flags ...string) (string, error) {
+	if err := compile(ctx, path, module+"/cmd/"+name, flags...); err != nil {
+		return "", fmt.Errorf("building %s: %w", name, err)
 	}
-	return nil
+	return path, nil
 }
 
 // compile builds without cgo, as a release does, so that memory limits apply to the Go runtime

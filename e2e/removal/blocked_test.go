@@ -112,16 +112,13 @@ var _ = Describe("A removal", func() {
 
 	It("needs only the inventory, also by a controller that has not seen source, artifact and stack", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		first, err := h.StartController("--owner-id="+ns, "--watch-label-selector="+controllerLabel+"="+ns)
-		Expect(err).NotTo(HaveOccurred())
+		c := startController(ns)
 		publish(ctx, ns, "a", "r1", configMap("a", "1"), configMap("b", "1"), definition(ns+".example.com"), fmt.Sprintf("apiVersion: %s.example.com/v1\nkind: Widget\nmetadata: {name: w}\n", ns))
 		a := install(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{controllerLabel: ns} })
 		becomesReady(ctx, a)
-		Expect(first.Stop()).To(Succeed())
+		Expect(c.Stop()).To(Succeed())
 		remove(ctx, &appsv1.KsctlSource{ObjectMeta: objectMeta(ns, "a")}, a)
-		second, err := h.StartController("--owner-id="+ns, "--watch-label-selector="+controllerLabel+"="+ns)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(second.Stop)
+		c.Start()
 		awaitGone(ctx, a, aConfigMap(ns, "a"), aConfigMap(ns, "b"),
 			&apiextensionsv1.CustomResourceDefinition{ObjectMeta: objectMeta("", "widgets."+ns+".example.com")})
 	})

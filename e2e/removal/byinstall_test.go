@@ -385,9 +385,7 @@ var _ = Describe("A KsctlRemove of an install", func() {
 
 	It("is continued after a restart of the controller", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		flags := []string{"--owner-id=" + ns, "--watch-label-selector=" + controllerLabel + "=" + ns}
-		c, err := h.StartController(flags...)
-		Expect(err).NotTo(HaveOccurred())
+		c := startController(ns)
 		publishThree(ctx, ns, "a", "r1", "1")
 		a := install(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{controllerLabel: ns} })
 		becomesReady(ctx, a)
@@ -398,9 +396,7 @@ var _ = Describe("A KsctlRemove of an install", func() {
 		digest := rm.Status.Removal.Digest
 		Expect(c.Stop()).To(Succeed())
 		mergePatch(ctx, stuck, `{"metadata":{"finalizers":null}}`)
-		c, err = h.StartController(flags...)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		c.Start()
 		removeReports(ctx, rm, metav1.ConditionTrue, "", "3 objects removed, 1 kept: PersistentVolumeClaim")
 		Expect(rm.Status.Removal.Digest).To(Equal(digest), "the preview is unchanged")
 		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest")

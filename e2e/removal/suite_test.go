@@ -5,7 +5,6 @@ package removal_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -19,12 +18,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
@@ -46,32 +44,22 @@ func TestRemoval(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{Audit: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(expectNoLeaks)
-	c, err := h.StartController("--watch-label-selector=!" + controllerLabel)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(c.Stop)
+	h = framework.StartScanned(ctx, cluster.Options{Audit: true}, scanner)
+	framework.StartController(h, "--watch-label-selector=!"+controllerLabel)
 })
 
-// scanner collects the output of the suite's controllers and searches it for secrets.
+// scanner collects the output of the suite's controllers, such as the preview of a removal, and
+// searches it for secrets.
 var scanner = &leakscan.Scanner{}
-
-// expectNoLeaks fails if the output of a controller, such as the preview of a removal, contains
-// a secret of a spec.
-func expectNoLeaks(ctx SpecContext) {
-	Expect(scanner.RecordProcessMetrics()).To(Succeed())
-	Expect(scanner.Check(ctx)).To(Succeed())
-}
 
 // controllerLabel is the label of installs whose spec starts a controller of its own.
 const controllerLabel = "e2e.ksctl.com/own"
+
+// startController starts a controller for the installs of one spec.
+func startController(ns string) *framework.Controller {
+	GinkgoHelper()
+	return framework.StartController(h, "--owner-id="+ns, "--watch-label-selector="+controllerLabel+"="+ns)
+}
 
 // seedVariable repeats the random choices of a run: its value is the seed that the run printed.
 const seedVariable = "KSCTL_E2E_SEED"
@@ -91,9 +79,7 @@ func seed() uint64 {
 
 func namespaceFor(ctx context.Context) string {
 	GinkgoHelper()
-	ns, err := h.Namespace(ctx, "removal")
-	Expect(err).NotTo(HaveOccurred())
-	return ns
+	return framework.Namespace(ctx, h, "removal")
 }
 
 func configMap(name, value string) string {

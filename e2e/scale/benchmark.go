@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,28 +21,14 @@ const interval = 3 * time.Minute
 // start measures a controller that starts with existing installs: first with nothing installed,
 // then with everything installed, then the distribution of the next reconciles over time. Finally
 // it removes one object from each install.
-func start(ctx context.Context, installs, concurrent int) (err error) {
-	h, err := harness.Start(ctx, cluster.Options{Audit: true, Nodes: -1, NoScheduler: true})
-	if err != nil {
+func start(ctx context.Context, l *benchmark) error {
+	if err := l.publish(ctx, "r1", smallChart(2)); err != nil {
 		return err
 	}
-	defer func() {
-		if e := h.Stop(); err == nil {
-			err = e
-		}
-	}()
-	ns, err := h.Namespace(ctx, "scale")
-	if err != nil {
+	if err := l.createInstalls(ctx, interval); err != nil {
 		return err
 	}
-	if err := h.PublishSource(ctx, ns, "src", "r1", smallChart(2)); err != nil {
-		return err
-	}
-	if err := createInstalls(ctx, h, ns, installs, interval); err != nil {
-		return err
-	}
-	fmt.Printf("created %d installs with two objects each\n", installs)
-	l := &benchmark{h: h, ns: ns, installs: installs, concurrent: concurrent}
+	fmt.Printf("created %d installs with two objects each\n", l.installs)
 	if err := l.startController(ctx, "first start, nothing installed", "r1"); err != nil {
 		return err
 	}
@@ -53,7 +40,7 @@ func start(ctx context.Context, installs, concurrent int) (err error) {
 	if err := l.measureReconcileRate(ctx); err != nil {
 		return err
 	}
-	return l.measure(ctx, "removal of one object from each install", "r2", func() error { return h.PublishSource(ctx, ns, "src", "r2", smallChart(1)) })
+	return l.measure(ctx, "removal of one object from each install", "r2", func() error { return l.publish(ctx, "r2", smallChart(1)) })
 }
 
 // benchmark measures consecutive runs of the controller.
@@ -66,10 +53,7 @@ type benchmark struct {
 
 // startController starts the controller and waits until it is idle.
 func (l *benchmark) startController(ctx context.Context, what, revision string) error {
-	return l.measure(ctx, what, revision, func() (err error) {
-		l.process, err = startProcess(ctx, l.h, l.concurrent)
-		return err
-	})
+	return l.measure(ctx, what, revision, func() error { return l.startProcess(ctx) })
 }
 
 // measure calls do, waits until all installs are ready at a revision and the controller is idle,
@@ -128,7 +112,7 @@ func (l *benchmark) awaitIdle(ctx context.Context, revision string) error {
 		if reconciled < l.installs || time.Since(since) < idleAfter {
 			continue
 		}
-		done, example, err := countAllReady(ctx, l.h.ControlPlane.Client(), l.ns, revision)
+		done, example, err := countReady(ctx, l.h.ControlPlane.Client(), l.ns, revision)
 		if err != nil || done == l.installs {
 			return err
 		}
@@ -145,6 +129,7 @@ func (l *benchmark) measureReconcileRate(ctx context.Context) error {
 		return err
 	}
 	var seconds []int // number of reconciles in each second, from the first reconcile on
+	total := 0
 	for began := time.Now(); time.Since(began) < 2*interval; {
 		if err := wait(ctx, time.Second); err != nil {
 			return err
@@ -154,17 +139,17 @@ func (l *benchmark) measureReconcileRate(ctx context.Context) error {
 			return err
 		}
 		if n := now - before; n > 0 || len(seconds) > 0 {
-			seconds = append(seconds, n)
+			seconds, total = append(seconds, n), total+n
 		}
 		before = now
-		if done := sum(seconds); done >= l.installs {
+		if total >= l.installs {
 			break
 		}
 	}
 	if len(seconds) == 0 {
 		return fmt.Errorf("no install was reconciled within %s, twice the interval", 2*interval)
 	}
-	fmt.Printf("next reconciles, interval %s: %d in %d seconds, at most %d per second; %s\n", interval, sum(seconds), len(seconds), slices.Max(seconds), l.process.memory())
+	fmt.Printf("next reconciles, interval %s: %d in %d seconds, at most %d per second; %s\n", interval, total, len(seconds), slices.Max(seconds), l.process.memory())
 	return nil
 }
 
@@ -200,14 +185,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func sum(ns []int) (total int) {
-	for _, n := range ns {
-		total += n
-	}
-	return total
-}
-
-// byVerb returns the number of requests by verb and resource, as text.
+// byVerb returns the number of requests by verb and resource, as text, the most frequent first.
 func byVerb(rs cluster.Requests) string {
 	counts := map[string]int{}
 	for _, r := range rs {
@@ -218,41 +196,28 @@ func byVerb(rs cluster.Requests) string {
 		counts[r.Verb+" "+resource]++
 	}
 	var out []string
-	for key, n := range counts {
-		out = append(out, fmt.Sprintf("%d %s", n, key))
+	for _, key := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return counts[b] - counts[a] }) {
+		out = append(out, fmt.Sprintf("%d %s", counts[key], key))
 	}
-	slices.SortFunc(out, func(a, b string) int {
-		return counts[b[strings.IndexByte(b, ' ')+1:]] - counts[a[strings.IndexByte(a, ' ')+1:]]
-	})
 	return strings.Join(out, ", ")
 }
 
-// countReady returns the number of installs in a list that are ready at a revision, and the message
-// of one that is not.
-func countReady(list *appsv1.KsctlInstallList, revision string) (done int, example string) {
-	for i := range list.Items {
-		c := harness.ReadyCondition(&list.Items[i])
-		if c.Status == "True" && list.Items[i].Status.LastAppliedRevision == revision {
-			done++
-		} else {
-			example = list.Items[i].Name + ": " + c.Message
-		}
-	}
-	return done, example
-}
-
-// countAllReady is like at, for all installs, which it lists in pages.
-func countAllReady(ctx context.Context, c client.Client, ns, revision string) (done int, example string, err error) {
+// countReady returns the number of installs that are ready at a revision, and the message of one
+// that is not. It lists the installs in pages.
+func countReady(ctx context.Context, c client.Client, ns, revision string) (done int, example string, err error) {
 	var next string
 	for {
 		var list appsv1.KsctlInstallList
 		if err := c.List(ctx, &list, client.InNamespace(ns), client.Limit(500), client.Continue(next)); err != nil {
 			return 0, "", err
 		}
-		n, e := countReady(&list, revision)
-		done += n
-		if e != "" {
-			example = e
+		for i := range list.Items {
+			in := &list.Items[i]
+			if c := harness.ReadyCondition(in); c.Status == "True" && in.Status.LastAppliedRevision == revision {
+				done++
+			} else {
+				example = in.Name + ": " + c.Message
+			}
 		}
 		if next = list.Continue; next == "" {
 			return done, example, nil

@@ -11,15 +11,7 @@ import (
 // largeChart returns a source with a stack of one Helm component with ten objects. One object
 // contains the value.
 func largeChart(value string) fs.FS {
-	var objects strings.Builder
-	for i := range 6 {
-		v := "fixed"
-		if i == 0 {
-			v = value
-		}
-		fmt.Fprintf(&objects, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Values.name }}-%d\"}\ndata: {value: %q}\n", i, v)
-	}
-	objects.WriteString(`---
+	return tree(configMaps(6, value) + `---
 apiVersion: v1
 kind: Secret
 metadata: {name: "{{ .Values.name }}"}
@@ -44,16 +36,19 @@ spec:
     metadata: {labels: {app: "{{ .Values.name }}"}}
     spec: {containers: [{name: main, image: "example.com/app:1"}]}
 `)
-	return tree(objects.String())
 }
 
 // smallChart returns a source with a stack of one Helm component with n ConfigMaps.
-func smallChart(n int) fs.FS {
-	var objects strings.Builder
+func smallChart(n int) fs.FS { return tree(configMaps(n, "fixed")) }
+
+// configMaps returns templates of n ConfigMaps. The first contains the value.
+func configMaps(n int, value string) string {
+	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&objects, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Values.name }}-%d\"}\ndata: {value: fixed}\n", i)
+		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Values.name }}-%d\"}\ndata: {value: %q}\n", i, value)
+		value = "fixed"
 	}
-	return tree(objects.String())
+	return b.String()
 }
 
 // tree returns a source with a stack "app" of one component with one template.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -29,11 +30,11 @@ func main() {
 	atStart := flag.Bool("start", false, "create small installs before the controller starts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	do := run
+	do, o := run, cluster.Options{Nodes: 20}
 	if *atStart {
-		do = start
+		do, o = start, cluster.Options{Audit: true, Nodes: -1, NoScheduler: true}
 	}
-	err := do(ctx, *installs, *concurrent)
+	err := runBenchmark(ctx, o, &benchmark{installs: *installs, concurrent: *concurrent}, do)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
@@ -41,89 +42,87 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, installs, concurrent int) (err error) {
-	h, err := harness.Start(ctx, cluster.Options{Nodes: 20})
-	if err != nil {
+// runBenchmark runs a benchmark on a new control plane.
+func runBenchmark(ctx context.Context, o cluster.Options, l *benchmark, do func(context.Context, *benchmark) error) (err error) {
+	if l.h, err = harness.Start(ctx, o); err != nil {
 		return err
 	}
 	defer func() {
-		if e := h.Stop(); err == nil {
+		if e := l.h.Stop(); err == nil {
 			err = e
 		}
 	}()
-	ns, err := h.Namespace(ctx, "scale")
-	if err != nil {
+	if l.ns, err = l.h.Namespace(ctx, "scale"); err != nil {
 		return err
 	}
-	if err := h.PublishSource(ctx, ns, "src", "r1", largeChart("1")); err != nil {
+	return do(ctx, l)
+}
+
+func run(ctx context.Context, l *benchmark) error {
+	if err := l.publish(ctx, "r1", largeChart("1")); err != nil {
 		return err
 	}
-	p, err := startProcess(ctx, h, concurrent)
-	if err != nil {
+	if err := l.startProcess(ctx); err != nil {
 		return err
 	}
-	defer p.stop()
-	idle := p.memory()
-	fmt.Printf("controller started: %s\n", idle)
+	defer l.process.stop()
+	fmt.Printf("controller started: %s\n", l.process.memory())
 
 	began := time.Now()
-	if err := createInstalls(ctx, h, ns, installs, time.Hour); err != nil {
+	if err := l.createInstalls(ctx, time.Hour); err != nil {
 		return err
 	}
-	fmt.Printf("%d installs created in %s\n", installs, time.Since(began).Round(time.Millisecond))
-	if err := await(ctx, h, ns, installs, "r1"); err != nil {
+	fmt.Printf("%d installs created in %s\n", l.installs, time.Since(began).Round(time.Millisecond))
+	if err := l.await(ctx, "r1"); err != nil {
 		return err
 	}
-	fmt.Printf("all Ready in %s: %s, %s CPU time\n", time.Since(began).Round(time.Millisecond), p.memory(), p.cpuTime())
+	fmt.Printf("all Ready in %s: %s, %s CPU time\n", time.Since(began).Round(time.Millisecond), l.process.memory(), l.process.cpuTime())
 
-	before := p.cpuTime()
+	before := l.process.cpuTime()
 	began = time.Now()
-	if err := h.PublishSource(ctx, ns, "src", "r2", largeChart("2")); err != nil {
+	if err := l.publish(ctx, "r2", largeChart("2")); err != nil {
 		return err
 	}
-	if err := await(ctx, h, ns, installs, "r2"); err != nil {
+	if err := l.await(ctx, "r2"); err != nil {
 		return err
 	}
 	fmt.Printf("one object of each changed, all Ready in %s: %s, %s CPU time\n",
-		time.Since(began).Round(time.Millisecond), p.memory(), p.cpuTime()-before)
+		time.Since(began).Round(time.Millisecond), l.process.memory(), l.process.cpuTime()-before)
 	return nil
 }
 
-func createInstalls(ctx context.Context, h *harness.Harness, ns string, installs int, interval time.Duration) error {
+func (l *benchmark) publish(ctx context.Context, revision string, tree fs.FS) error {
+	return l.h.PublishSource(ctx, l.ns, "src", revision, tree)
+}
+
+func (l *benchmark) createInstalls(ctx context.Context, interval time.Duration) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
-	for i := range installs {
+	for i := range l.installs {
 		g.Go(func() error {
-			in := harness.NewInstall(ns, fmt.Sprintf("i%04d", i))
+			in := harness.NewInstall(l.ns, fmt.Sprintf("i%04d", i))
 			in.Spec.Interval = &metav1.Duration{Duration: interval}
 			override := fmt.Appendf(nil, `{"values":{"name":%q}}`, in.Name)
 			in.Spec.Components = []appsv1.ComponentChoice{{Name: "main", Override: &apiextensionsv1.JSON{Raw: override}}}
-			return h.ControlPlane.Client().Create(ctx, in)
+			return l.h.ControlPlane.Client().Create(ctx, in)
 		})
 	}
 	return g.Wait()
 }
 
 // await waits until all installs are Ready at a revision.
-func await(ctx context.Context, h *harness.Harness, ns string, installs int, revision string) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+func (l *benchmark) await(ctx context.Context, revision string) error {
 	for last := time.Now(); ; {
-		done, example, err := countAllReady(ctx, h.ControlPlane.Client(), ns, revision)
-		if err != nil {
+		done, example, err := countReady(ctx, l.h.ControlPlane.Client(), l.ns, revision)
+		if err != nil || done == l.installs {
 			return err
 		}
-		if done == installs {
-			return nil
-		}
 		if time.Since(last) > 10*time.Second {
-			fmt.Printf("  %d of %d are ready; %.150s\n", done, installs, example)
+			fmt.Printf("  %d of %d are ready; %.150s\n", done, l.installs, example)
 			last = time.Now()
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		if err := wait(ctx, time.Second); err != nil {
+			return err
 		}
 	}
 }

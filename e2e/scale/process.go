@@ -1,27 +1,27 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/procstat"
 )
 
 // process is the shipped controller with its resource usage.
 type process struct{ *harness.Process }
 
-func startProcess(ctx context.Context, h *harness.Harness, concurrent int) (process, error) {
-	p, err := h.StartProcess(ctx, h.Config, fmt.Sprintf("--concurrent=%d", concurrent))
+func (l *benchmark) startProcess(ctx context.Context) error {
+	p, err := l.h.StartProcess(ctx, l.h.Config, fmt.Sprintf("--concurrent=%d", l.concurrent))
 	if err != nil {
-		return process{}, err
+		return err
 	}
-	return process{p}, p.WaitHealthy(ctx)
+	l.process = process{p}
+	return p.WaitHealthy(ctx)
 }
 
 func (p process) stop() {
@@ -33,21 +33,7 @@ func (p process) stop() {
 
 // memory returns the current and the peak resident set of the process, as text.
 func (p process) memory() string {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.Pid))
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = f.Close() }()
-	var now, peak int
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if v, ok := strings.CutPrefix(s.Text(), "VmRSS:"); ok {
-			_, _ = fmt.Sscan(v, &now)
-		}
-		if v, ok := strings.CutPrefix(s.Text(), "VmHWM:"); ok {
-			_, _ = fmt.Sscan(v, &peak)
-		}
-	}
-	return fmt.Sprintf("%d MiB resident, peak %d MiB", now>>10, peak>>10)
+	return fmt.Sprintf("%d MiB resident, peak %d MiB", procstat.Memory(p.Pid, "VmRSS")>>20, procstat.Memory(p.Pid, "VmHWM")>>20)
 }
 
 // cpuTime returns the CPU time of the process so far.
@@ -55,12 +41,6 @@ func (p process) cpuTime() time.Duration {
 	if p.Process == nil {
 		return 0
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	var user, system int
-	_, _ = fmt.Sscan(fields[11]+" "+fields[12], &user, &system)
-	return time.Duration(user+system) * time.Second / 100 // USER_HZ is 100 on Linux
+	own, _ := procstat.CPUTime(p.Pid)
+	return own
 }

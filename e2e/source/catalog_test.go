@@ -15,6 +15,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster/registry"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -23,11 +24,8 @@ var _ = Describe("The catalog", func() {
 		oci, err := registry.New()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(oci.Close)
-		ns, err := h.Namespace(ctx, "catalog")
-		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController("--owner-id="+ns, "--watch-label-selector=spec="+ns, "--catalog-url=oci://"+oci.Host()+"/catalog", "--catalog-insecure")
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(c.Stop)
+		ns := framework.Namespace(ctx, h, "catalog")
+		framework.StartController(h, "--owner-id="+ns, "--watch-label-selector=spec="+ns, "--catalog-url=oci://"+oci.Host()+"/catalog", "--catalog-insecure")
 		in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant", Labels: map[string]string{"spec": ns}},
 			Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: appsv1.CatalogKind}, Stack: "tenant", StackVersion: "1.0.0", ServiceAccountName: harness.Deployer}}
 		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())

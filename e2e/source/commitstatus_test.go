@@ -20,6 +20,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -164,11 +165,8 @@ func (w *commitStatusFixture) events(ctx context.Context, reason string) (out []
 
 var _ = Describe("A KsctlSource with a commit status", func() {
 	It("sets each state of a commit once, and reports an invalid token", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "commitstatus")
-		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		ns := framework.Namespace(ctx, h, "commitstatus")
+		c := framework.StartController(h)
 		w := newCommitStatusFixture(ctx, ns)
 		first, err := w.repo.Commit(ctx, stack("1"), "one")
 		Expect(err).NotTo(HaveOccurred())
@@ -220,8 +218,7 @@ var _ = Describe("A KsctlSource with a commit status", func() {
 		Eventually(ctx, func() []string { return w.server.states(fourth, w.context) }, soon).Should(ContainElement("success"))
 		before := len(w.server.states(fourth, w.context))
 		Expect(c.Stop()).To(Succeed())
-		c, err = h.StartController()
-		Expect(err).NotTo(HaveOccurred())
+		c.Start()
 		Eventually(ctx, func() int { return len(w.server.states(fourth, w.context)) }, soon).Should(BeNumerically(">", before), "a start sets the state once more")
 		w.addDependency(ctx, "last")
 		last := w.commit(ctx, stack("5"))
@@ -236,11 +233,8 @@ var _ = Describe("A KsctlSource with a commit status", func() {
 	})
 
 	It("sets state error on a commit that is superseded before it is ready, or whose install is deleted", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "commitstatus")
-		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		ns := framework.Namespace(ctx, h, "commitstatus")
+		framework.StartController(h)
 		w := newCommitStatusFixture(ctx, ns)
 		first, err := w.repo.Commit(ctx, stack("1"), "one")
 		Expect(err).NotTo(HaveOccurred())

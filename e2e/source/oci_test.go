@@ -19,6 +19,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/cluster/registry"
 	"github.com/ksctl/gitops/e2e/cluster/signatures"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -45,8 +46,7 @@ func printedColumn(ctx context.Context, o client.Object, name string) any {
 
 var _ = Describe("A KsctlSource of an OCI registry", func() {
 	It("applies only artifacts with a trusted signature", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "oci")
-		Expect(err).NotTo(HaveOccurred())
+		ns := framework.Namespace(ctx, h, "oci")
 		server, err := registry.New()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(server.Close)
@@ -60,9 +60,7 @@ var _ = Describe("A KsctlSource of an OCI registry", func() {
 		Expect(err).NotTo(HaveOccurred())
 		pem, err := key.PEM()
 		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		framework.StartController(h)
 
 		first, hour := push("1"), &metav1.Duration{Duration: time.Hour}
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src"},

@@ -15,13 +15,13 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
 var _ = Describe("A KsctlSource of a Git repository with signature verification", func() {
 	It("applies only commits or tags with a trusted GPG or SSH signature", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "signed")
-		Expect(err).NotTo(HaveOccurred())
+		ns := framework.Namespace(ctx, h, "signed")
 		r, err := repo.NewRepo(ctx, ns)
 		Expect(err).NotTo(HaveOccurred())
 		gpg, err := gitserver.NewPGPKey(time.Now().Add(-time.Hour), 0)
@@ -34,9 +34,7 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 		Expect(err).NotTo(HaveOccurred())
 		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trusted"}, Data: map[string][]byte{
 			"ann.asc": gpg.Export(), "old.asc": expired.Export(), "team.pub": []byte(ssh.Public)}})).To(Succeed())
-		c, err := h.StartController("--watch-label-selector=spec=" + ns)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		framework.StartController(h, "--watch-label-selector=spec="+ns)
 
 		// signed makes a commit with a value, signs it unless sign is nil, and moves the branch.
 		signed := func(value string, sign gitserver.SignFunc) string {
@@ -116,8 +114,7 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 	})
 
 	It("includes the files of submodules with recurseSubmodules", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "modules")
-		Expect(err).NotTo(HaveOccurred())
+		ns := framework.Namespace(ctx, h, "modules")
 		lib, err := repo.NewRepo(ctx, ns+"-lib")
 		Expect(err).NotTo(HaveOccurred())
 		of, err := lib.Commit(ctx, map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: of the submodule}\n"}, "lib")
@@ -129,9 +126,7 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 			".gitmodules":           fmt.Sprintf("[submodule \"lib\"]\n\tpath = stacks/app/main\n\turl = %s\n", lib.URL()),
 		}, "one", gitserver.Submodule("stacks/app/main", of))
 		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController("--watch-label-selector=spec=" + ns)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		framework.StartController(h, "--watch-label-selector=spec="+ns)
 		labels := map[string]string{"spec": ns}
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src", Labels: labels},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}}, Git: &appsv1.GitSource{URL: r.URL(), RecurseSubmodules: true}}}

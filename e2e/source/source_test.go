@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
@@ -14,13 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
 	"github.com/ksctl/gitops/e2e/suite"
@@ -39,18 +37,8 @@ func TestSource(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(expectNoLeaks)
-	repo, err = gitserver.New(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(repo.Close)
+	h = framework.StartScanned(ctx, cluster.Options{Nodes: -1, NoScheduler: true}, scanner)
+	repo = framework.GitServer()
 })
 
 // scanner collects the output of the suite's controllers and searches it for secrets.
@@ -61,12 +49,6 @@ var (
 	password      = scanner.AddSecret("hunter2-hunter2")
 	wrongPassword = scanner.AddSecret("hunter1-hunter1")
 )
-
-// expectNoLeaks fails if the output of a controller contains a secret of a spec.
-func expectNoLeaks(ctx SpecContext) {
-	Expect(scanner.RecordProcessMetrics()).To(Succeed())
-	Expect(scanner.Check(ctx)).To(Succeed())
-}
 
 func stack(value string) map[string]string {
 	return map[string]string{
@@ -84,15 +66,12 @@ func requestReconcile(ctx context.Context, o client.Object, token string) {
 
 var _ = Describe("A KsctlSource of a Git repository", func() {
 	It("applies commits, by branch and by commit, also after a restart without storage", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "git")
-		Expect(err).NotTo(HaveOccurred())
+		ns := framework.Namespace(ctx, h, "git")
 		r, err := repo.NewRepo(ctx, "fleet")
 		Expect(err).NotTo(HaveOccurred())
 		first, err := r.Commit(ctx, stack("1"), "one")
 		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		c := framework.StartController(h)
 
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src"},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}},
@@ -115,8 +94,7 @@ var _ = Describe("A KsctlSource of a Git repository", func() {
 
 		By("restarting with empty storage")
 		Expect(c.Stop()).To(Succeed())
-		c, err = h.StartController()
-		Expect(err).NotTo(HaveOccurred())
+		c.Start()
 		patch(ctx, src, fmt.Sprintf(`{"spec":{"git":{"ref":{"branch":null,"commit":%q}}}}`, first))
 		Eventually(ctx, value, soon).Should(Equal("1"), "the pinned commit is installed")
 		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)).To(Succeed())
@@ -143,18 +121,13 @@ var _ = Describe("A KsctlSource of a Git repository", func() {
 	})
 
 	It("reads a private repository with a Secret, and reacts to its changes", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "git")
-		Expect(err).NotTo(HaveOccurred())
-		server, err := gitserver.New(GinkgoT().TempDir(), gitserver.WithBasicAuth("user", password))
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(server.Close)
+		ns := framework.Namespace(ctx, h, "git")
+		server := framework.GitServer(gitserver.WithBasicAuth("user", password))
 		r, err := server.NewRepo(ctx, "private")
 		Expect(err).NotTo(HaveOccurred())
 		_, err = r.Commit(ctx, stack("1"), "one")
 		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		framework.StartController(h)
 
 		hour := &metav1.Duration{Duration: time.Hour}
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src"},

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/framework"
 )
 
 // docCommands returns the commands of a page, one script per heading.
@@ -61,11 +62,8 @@ var _ = Describe("docs/webhooks.md", func() {
 		}
 		receiver, err := cluster.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController("--webhook-addr=" + receiver)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
-		ns, err := h.Namespace(ctx, "docs")
-		Expect(err).NotTo(HaveOccurred())
+		framework.StartController(h, "--webhook-addr="+receiver)
+		ns := framework.Namespace(ctx, h, "docs")
 		r, err := repo.NewRepo(ctx, "platform/fleet")
 		Expect(err).NotTo(HaveOccurred())
 		_, err = r.Commit(ctx, stack("1"), "one")

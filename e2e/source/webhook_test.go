@@ -27,6 +27,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 )
 
 // webhookVariable is the environment variable with the webhook's address and the repository's
@@ -182,13 +183,10 @@ func (w *webhookFixture) revision(ctx context.Context) (string, error) {
 
 var _ = Describe("A KsctlSource with a webhook", func() {
 	It("fetches a push on its webhook, and only then", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "webhook")
-		Expect(err).NotTo(HaveOccurred())
+		ns := framework.Namespace(ctx, h, "webhook")
 		receiver, err := cluster.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
-		c, err := h.StartController("--webhook-addr=" + receiver)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() error { return c.Stop() })
+		framework.StartController(h, "--webhook-addr="+receiver)
 		w, other := newWebhookFixture(ctx, ns, "src", receiver), newWebhookFixture(ctx, ns, "other", receiver)
 
 		By("no request, or invalid ones")
@@ -241,16 +239,13 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 	})
 
 	It("fetches a push whose webhook reaches a replica that is not the leader", func(ctx SpecContext) {
-		ns, err := h.Namespace(ctx, "webhook")
-		Expect(err).NotTo(HaveOccurred())
+		ns := framework.Namespace(ctx, h, "webhook")
 		var receivers []string
 		for range 2 {
 			receiver, err := cluster.FreeAddress()
 			Expect(err).NotTo(HaveOccurred())
-			c, err := h.StartController("--webhook-addr="+receiver, "--enable-leader-election",
+			framework.StartController(h, "--webhook-addr="+receiver, "--enable-leader-election",
 				"--leader-election-retry-period=500ms") // a stalled machine must not lose the lease
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(func() error { return c.Stop() })
 			receivers = append(receivers, receiver)
 		}
 		w := newWebhookFixture(ctx, ns, "src", receivers[0])

@@ -24,6 +24,7 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks/state"
@@ -91,9 +92,7 @@ func absent(ctx context.Context, o client.Object) func() bool {
 
 var _ = Describe("A KsctlCluster", func() {
 	It("is created from an import, is probed, and follows changes by ksctl", func(ctx SpecContext) {
-		remote, err := cluster.Start(ctx, cluster.Options{Nodes: 3, NoScheduler: true})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(remote.Stop)
+		remote := framework.StartCluster(ctx, cluster.Options{Nodes: 3, NoScheduler: true})
 		ns := namespace(ctx)
 		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": reachableState("demo-eu", kubeconfigOf(remote))})
 		in := newImport(ns, func(s *v1alpha1.ImportStateSpec) { s.Publish = &v1alpha1.ClusterPublication{KubeConfig: true} })

@@ -24,7 +24,7 @@ import (
 // encryptAs encrypts a file with SOPS: the values of keys that match a regular expression, or all.
 func encryptAs(f sops.Format, regex, plain string, to *age.X25519Identity) string {
 	GinkgoHelper()
-	out, err := codec.Encrypt([]byte(plain), f, []string{to.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: regex})
+	out, err := codec.Encrypt(context.Background(), sops.EncryptRequest{Data: []byte(plain), Format: f, Recipients: []string{to.Recipient().String()}, EncryptedRegex: regex})
 	Expect(err).NotTo(HaveOccurred())
 	return string(out)
 }

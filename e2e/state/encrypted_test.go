@@ -34,7 +34,7 @@ func identity() *age.X25519Identity {
 // encrypt returns a document as kubectl ksctl state encrypt writes it.
 func encrypt(doc string, to *age.X25519Identity) string {
 	GinkgoHelper()
-	out, err := state.Encrypt(context.Background(), "a.json", []byte(doc), []string{to.Recipient().String()}, codec.Encrypter(codec.Limits{}))
+	out, err := state.Encrypt(context.Background(), "a.json", []byte(doc), []string{to.Recipient().String()}, codec.Encrypt)
 	Expect(err).NotTo(HaveOccurred())
 	return string(out)
 }
@@ -43,7 +43,7 @@ func encrypt(doc string, to *age.X25519Identity) string {
 // encrypted.
 func encryptOldFormat(doc string, to *age.X25519Identity) string {
 	GinkgoHelper()
-	out, err := codec.Encrypt([]byte(doc), sops.JSON, []string{to.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: state.EncryptedRegex})
+	out, err := codec.Encrypt(context.Background(), sops.EncryptRequest{Data: []byte(doc), Format: sops.JSON, Recipients: []string{to.Recipient().String()}, EncryptedRegex: state.EncryptedRegex})
 	Expect(err).NotTo(HaveOccurred())
 	return string(out)
 }

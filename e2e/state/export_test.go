@@ -19,6 +19,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/stacks/sops"
 	"github.com/ksctl/gitops/stacks/sops/codec"
@@ -84,7 +85,7 @@ func commits(ctx context.Context, repo *gitserver.Repo) string {
 // decrypt returns the content of an encrypted file in canonical form.
 func decrypt(ctx context.Context, data []byte, with *age.X25519Identity) string {
 	GinkgoHelper()
-	plain, err := codec.Decrypter(codec.Options{})(ctx, sops.Request{Data: data, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(with.String())}})
+	plain, err := codec.Decrypt(ctx, sops.Request{Data: data, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(with.String())}})
 	Expect(err).NotTo(HaveOccurred())
 	return canonical(plain)
 }
@@ -243,9 +244,7 @@ var _ = Describe("An ExportState", func() {
 	It("reports why a push fails, and pushes when it is possible", func(ctx SpecContext) {
 		ns, mine := namespace(ctx), identity()
 		createStore(ctx, ns, map[string]string{keyOf("demo"): document("demo", "one")})
-		guarded, err := gitserver.New(GinkgoT().TempDir(), gitserver.WithBasicAuth("robot", scanner.AddSecret("a-password-of-git")))
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(guarded.Close)
+		guarded := framework.GitServer(gitserver.WithBasicAuth("robot", scanner.AddSecret("a-password-of-git")))
 		repo, err := guarded.NewRepo(ctx, "fleet")
 		Expect(err).NotTo(HaveOccurred())
 		out := newExport(ns, toGit(repo), mine, func(s *v1alpha1.ExportStateSpec) {

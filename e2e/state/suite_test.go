@@ -5,7 +5,6 @@ package state_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,17 +16,17 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
+	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks/state"
 )
@@ -39,18 +38,15 @@ var (
 	h   *harness.Harness
 	git *gitserver.Server
 
-	// controller is the controller of the suite. flags are its flags.
-	controller *harness.Controller
-	flags      []string
+	// controller is the controller of the suite.
+	controller *framework.Controller
 )
 
 // restart stops the controller and starts a new one.
 func restart() {
 	GinkgoHelper()
 	Expect(controller.Stop()).To(Succeed())
-	var err error
-	controller, err = h.StartController(flags...)
-	Expect(err).NotTo(HaveOccurred())
+	controller.Start()
 }
 
 // scanner collects the output of the controller and searches it for secrets.
@@ -61,29 +57,13 @@ func TestState(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
 	registerSecrets()
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(scanner.RecordProcessMetrics()).To(Succeed())
-		Expect(scanner.Check(ctx)).To(Succeed())
-	})
-	worker, err := h.BuildSOPSWorker(ctx)
+	h = framework.StartScanned(ctx, cluster.Options{Nodes: -1, NoScheduler: true}, scanner)
+	worker, err := h.Build(ctx, programs.SOPSWorker)
 	Expect(err).NotTo(HaveOccurred())
 	create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: argocd}})
-	flags = []string{"--sops-worker=" + worker, "--argocd-namespaces=" + argocd}
-	controller, err = h.StartController(flags...)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return controller.Stop() })
-	git, err = gitserver.New(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(git.Close)
+	controller = framework.StartController(h, "--sops-worker="+worker, "--argocd-namespaces="+argocd)
+	git = framework.GitServer()
 }, NodeTimeout(20*time.Minute))
 
 // fixtures is the folder of documents of all formats.
@@ -123,9 +103,7 @@ func registerSecrets() {
 
 func namespace(ctx context.Context) string {
 	GinkgoHelper()
-	ns, err := h.Namespace(ctx, "state")
-	Expect(err).NotTo(HaveOccurred())
-	return ns
+	return framework.Namespace(ctx, h, "state")
 }
 
 // publish publishes files as the source "src".

@@ -31,6 +31,12 @@ func Long() bool { return os.Getenv(layout.LongVariable) == "1" }
 // Repeat labels specs that repeat more often in make test-long.
 var Repeat = Label("repeat")
 
+var filtered bool
+
+// Filtered returns true if this run has only some of the specs of the suite, such as with
+// -ginkgo.focus or -ginkgo.label-filter.
+func Filtered() bool { return filtered }
+
 // Run runs the specs of the calling package.
 func Run(t *testing.T, name string) {
 	t.Helper()
@@ -50,10 +56,11 @@ func Run(t *testing.T, name string) {
 		if err := recordStart(files, t.Name()); err != nil {
 			t.Fatal(err)
 		}
-		reporter.JSONReport, reporter.JUnitReport = files.JSON(), files.JUnit()
-		t.Setenv(cluster.LogsVariable, files.Logs())
-		ReportAfterSuite("logs of failed specs", func(r Report) { Expect(writeLogs(files.Logs(), r)).To(Succeed()) })
+		reporter.JSONReport, reporter.JUnitReport = files.JSON, files.JUnit
+		t.Setenv(cluster.LogsVariable, files.Logs)
+		ReportAfterSuite("logs of failed specs", func(r Report) { Expect(writeLogs(files.Logs, r)).To(Succeed()) })
 	}
+	ReportBeforeSuite(func(r Report) { filtered = r.PreRunStats.SpecsThatWillRun < r.PreRunStats.TotalSpecs })
 	ReportAfterSuite("no attempt panicked", func(r Report) { Expect(panicked(r)).To(BeEmpty(), "panics are not retried") })
 	RunSpecs(t, name, config, reporter)
 }
@@ -61,7 +68,7 @@ func Run(t *testing.T, name string) {
 // recordStart records the start of a suite in a file. A second start in the same run is an error:
 // Ginkgo repeats failed specs, and a crashed suite is not repeated.
 func recordStart(files layout.Suite, test string) error {
-	file, err := os.OpenFile(files.Started(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(files.Started, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return errors.New("the suite has already run and is not repeated: Ginkgo repeats failed specs itself")
 	}

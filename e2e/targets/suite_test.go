@@ -5,7 +5,6 @@ package targets_test
 import (
 	"context"
 	"encoding/base64"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -19,16 +18,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
+	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
@@ -40,9 +39,8 @@ var (
 	// remote is the other control plane.
 	remote *cluster.Cluster
 	git    *gitserver.Server
-	// controller is the controller of the suite. flags are its flags.
-	controller *harness.Controller
-	flags      []string
+	// controller is the controller of the suite.
+	controller *framework.Controller
 	// scanner collects the output of the controller and searches it for secrets.
 	scanner = &leakscan.Scanner{}
 )
@@ -52,31 +50,12 @@ func TestTargets(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(io.MultiWriter(GinkgoWriter, scanner.Writer(leakscan.Log)))))
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
+	h = framework.StartScanned(ctx, cluster.Options{Nodes: -1, NoScheduler: true}, scanner)
+	remote = startCluster(ctx)
+	worker, err := h.Build(ctx, programs.SOPSWorker)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	remote, err = cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return remote.Stop() })
-	scanner.AddSecret(base64.StdEncoding.EncodeToString(remote.Config().KeyData))
-	watching, err := client.NewWithWatch(h.ControlPlane.Config(), client.Options{Scheme: h.ControlPlane.Client().Scheme()})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(scanner.Watch(ctx, watching)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(scanner.RecordProcessMetrics()).To(Succeed())
-		Expect(scanner.Check(ctx)).To(Succeed())
-	})
-	worker, err := h.BuildSOPSWorker(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	flags = []string{"--sops-worker=" + worker}
-	controller, err = h.StartController(flags...)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return controller.Stop() })
-	git, err = gitserver.New(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(git.Close)
+	controller = framework.StartController(h, "--sops-worker="+worker)
+	git = framework.GitServer()
 }, NodeTimeout(20*time.Minute))
 
 // restart stops the controller, calls meanwhile, and starts a controller with an empty disk.
@@ -84,17 +63,14 @@ func restart(meanwhile func()) {
 	GinkgoHelper()
 	Expect(controller.Stop()).To(Succeed())
 	meanwhile()
-	var err error
-	controller, err = h.StartController(flags...)
-	Expect(err).NotTo(HaveOccurred())
+	controller.Start()
 }
 
-// startCluster starts a further control plane, for specs that stop it or replace one with it.
+// startCluster starts a further control plane. Specs start one that they stop, or that replaces
+// another.
 func startCluster(ctx context.Context) *cluster.Cluster {
 	GinkgoHelper()
-	plane, err := cluster.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(plane.Stop)
+	plane := framework.StartCluster(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
 	scanner.AddSecret(base64.StdEncoding.EncodeToString(plane.Config().KeyData))
 	return plane
 }
@@ -108,11 +84,9 @@ func createNamespaces(ctx context.Context) (here, there string) {
 // createNamespacesOn is like createNamespaces, for a given control plane.
 func createNamespacesOn(ctx context.Context, plane *cluster.Cluster) (here, there string) {
 	GinkgoHelper()
-	here, err := h.Namespace(ctx, "targets")
+	there, err := plane.Namespace(ctx, "there")
 	Expect(err).NotTo(HaveOccurred())
-	there, err = plane.Namespace(ctx, "there")
-	Expect(err).NotTo(HaveOccurred())
-	return here, there
+	return framework.Namespace(ctx, h, "targets"), there
 }
 
 // kubeconfig returns the administrator's kubeconfig of a control plane.

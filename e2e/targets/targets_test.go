@@ -46,7 +46,7 @@ var _ = Describe("An install on another cluster", func() {
 		key, err := age.GenerateX25519Identity()
 		Expect(err).NotTo(HaveOccurred())
 		scanner.AddSecret(key.String())
-		sealed, err := codec.Encrypt([]byte(exportedState("prod", kubeconfig(plane))), sops.JSON, []string{key.Recipient().String()}, codec.EncryptOptions{EncryptedRegex: state.EncryptedRegex})
+		sealed, err := codec.Encrypt(ctx, sops.EncryptRequest{Data: []byte(exportedState("prod", kubeconfig(plane))), Format: sops.JSON, Recipients: []string{key.Recipient().String()}, EncryptedRegex: state.EncryptedRegex})
 		Expect(err).NotTo(HaveOccurred())
 		repo, err := git.NewRepo(ctx, here)
 		Expect(err).NotTo(HaveOccurred())

@@ -32,35 +32,9 @@ func Build(ctx context.Context, progress io.Writer, names ...string) (map[string
 	if progress == nil {
 		progress = io.Discard
 	}
-	paths := make(map[string]string, len(names))
-	var missing []recipe
-	var w builder
-	for _, name := range names {
-		tool, ok := lookup(name)
-		if !ok {
-			return nil, fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
-		}
-		if w.root == "" {
-			var err error
-			if w, err = newBuilder(ctx); err != nil {
-				return nil, err
-			}
-		}
-		r, err := w.recipe(tool)
-		if err != nil {
-			return nil, err
-		}
-		if path := provided(name); path != "" {
-			if err := checkVersion(ctx, tool, path, r.version); err != nil {
-				return nil, fmt.Errorf("checking %s in %s: %w", name, AssetsVariable, err)
-			}
-			paths[name] = path
-			continue
-		}
-		paths[name] = r.binary
-		if !executable(r.binary) {
-			missing = append(missing, r)
-		}
+	w, paths, missing, err := locate(ctx, names)
+	if err != nil {
+		return nil, err
 	}
 	announce(progress, missing)
 	for i, r := range missing {
@@ -70,6 +44,36 @@ func Build(ctx context.Context, progress io.Writer, names ...string) (map[string
 		}
 	}
 	return paths, nil
+}
+
+// locate returns the paths of programs, and the recipes of those that are missing there.
+func locate(ctx context.Context, names []string) (w builder, paths map[string]string, missing []recipe, err error) {
+	if w, err = newBuilder(ctx); err != nil {
+		return w, nil, nil, err
+	}
+	paths = make(map[string]string, len(names))
+	for _, name := range names {
+		tool, err := lookup(name)
+		if err != nil {
+			return w, nil, nil, err
+		}
+		r, err := w.recipe(tool)
+		if err != nil {
+			return w, nil, nil, err
+		}
+		if path := provided(name); path != "" {
+			if err := checkVersion(ctx, tool, path, r.version); err != nil {
+				return w, nil, nil, fmt.Errorf("checking %s in %s: %w", name, AssetsVariable, err)
+			}
+			paths[name] = path
+			continue
+		}
+		paths[name] = r.binary
+		if !executable(r.binary) {
+			missing = append(missing, r)
+		}
+	}
+	return w, paths, missing, nil
 }
 
 // announce writes the names of the programs to build and the estimated time.
@@ -86,27 +90,10 @@ func announce(progress io.Writer, missing []recipe) {
 		strings.Join(names, ", "), total.Round(10*time.Second))
 }
 
-// Missing returns the named programs that [Build] would build.
-func Missing(ctx context.Context, names ...string) ([]string, error) {
-	w, err := newBuilder(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var missing []string
-	for _, name := range names {
-		tool, ok := lookup(name)
-		if !ok {
-			return nil, fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
-		}
-		r, err := w.recipe(tool)
-		if err != nil {
-			return nil, err
-		}
-		if provided(name) == "" && !executable(r.binary) {
-			missing = append(missing, name)
-		}
-	}
-	return missing, nil
+// Missing returns true if [Build] would build one of the named programs.
+func Missing(ctx context.Context, names ...string) (bool, error) {
+	_, _, missing, err := locate(ctx, names)
+	return len(missing) > 0, err
 }
 
 // provided returns the program's path in the folder of [AssetsVariable], or "" if the folder or the

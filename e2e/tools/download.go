@@ -15,6 +15,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,12 +32,8 @@ const MirrorVariable = "KSCTL_TOOLS_MIRROR"
 // this platform and version. The caller can build the programs instead.
 var ErrUnavailable = errors.New("prebuilt programs are not available")
 
-// ChecksumError is returned if an archive does not match the checksum in the index.
-type ChecksumError struct{ URL, Want, Got string }
-
-func (e *ChecksumError) Error() string {
-	return fmt.Sprintf("archive %s is changed or damaged: its SHA-512 is %s, the index of sigs.k8s.io/controller-tools has %s", e.URL, e.Got, e.Want)
-}
+// ErrChecksum is returned if an archive does not match the checksum in the index.
+var ErrChecksum = errors.New("changed or damaged")
 
 // Maximum sizes of an archive and of each program in it, in bytes. The archive of version 1.36 has
 // 60 MB.
@@ -48,12 +45,9 @@ const (
 // Download returns a folder with etcd, kube-apiserver and kubectl, usable as the value of
 // [AssetsVariable]. The first call downloads the patch release of our minor version that is nearest
 // to ours. URL and checksum come from the index in the module sigs.k8s.io/controller-tools, whose
-// setup-envtest downloads the same archives. Download writes to progress, which may be nil. The
-// error is [ErrUnavailable], a [ChecksumError], or a file system error.
+// setup-envtest downloads the same archives. Download writes to progress. The
+// error is [ErrUnavailable], [ErrChecksum], or a file system error.
 func Download(ctx context.Context, progress io.Writer) (string, error) {
-	if progress == nil {
-		progress = io.Discard
-	}
 	w, err := newBuilder(ctx)
 	if err != nil {
 		return "", err
@@ -172,12 +166,7 @@ func (w builder) download(ctx context.Context, a archive, p *reporter) (string, 
 var prebuilt = []string{Etcd, APIServer, Kubectl}
 
 func complete(folder string) bool {
-	for _, name := range prebuilt {
-		if !executable(filepath.Join(folder, name)) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(prebuilt, func(name string) bool { return !executable(filepath.Join(folder, name)) })
 }
 
 // stallTimeout bounds the time without data while a response body is read.
@@ -225,7 +214,7 @@ func fetch(ctx context.Context, a archive, to string) error {
 		return fmt.Errorf("archive %s is larger than %d bytes", a.url, maxArchive)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != a.sha512 {
-		return &ChecksumError{URL: a.url, Want: a.sha512, Got: got}
+		return fmt.Errorf("archive %s is %w: its SHA-512 is %s, the index of sigs.k8s.io/controller-tools has %s", a.url, ErrChecksum, got, a.sha512)
 	}
 	return nil
 }

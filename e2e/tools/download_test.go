@@ -122,7 +122,7 @@ func TestDownloadRejectsTamperedArchive(t *testing.T) {
 	w, a := builder{cache: t.TempDir()}, serve(t, prebuilt...)
 	a.sha512 = strings.Repeat("0", 128)
 	_, err := w.download(t.Context(), a, testReporter(t))
-	if e := (*ChecksumError)(nil); !errors.As(err, &e) || !strings.Contains(err.Error(), a.url) || errors.Is(err, ErrUnavailable) {
+	if !errors.Is(err, ErrChecksum) || !strings.Contains(err.Error(), a.url) || errors.Is(err, ErrUnavailable) {
 		t.Errorf("error %v", err)
 	}
 	left, _ := filepath.Glob(filepath.Join(w.cache, "*", "*"))

@@ -22,38 +22,26 @@ func lock(ctx context.Context, path string, p *reporter) (release func(), err er
 			_ = file.Close()
 		}
 	}()
-	if err := tryLock(file); err == nil {
-		return func() { _ = file.Close() }, nil
-	} else if !errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("locking %s: %w", path, err)
-	}
-
-	p.report("waiting for another process that is building it")
-	defer p.reportPeriodically("still waiting for the other process")()
 	// A blocking flock can't be canceled, so poll.
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for waiting := false; ; {
+		switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		case err == nil:
+			return func() { _ = file.Close() }, nil
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		case !waiting:
+			waiting = true
+			p.report("waiting for another process that is building it")
+			defer p.reportPeriodically("still waiting for the other process")()
+		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("waiting for %s: %w", path, ctx.Err())
 		case <-tick.C:
-		}
-		err := tryLock(file)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("locking %s: %w", path, err)
-		}
-	}
-}
-
-func tryLock(file *os.File) error {
-	for {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EINTR) {
-			return err
 		}
 	}
 }

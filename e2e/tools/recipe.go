@@ -38,7 +38,7 @@ type recipe struct {
 
 // newBuilder locates the checkout and the cache, and reads the Go version.
 func newBuilder(ctx context.Context) (builder, error) {
-	root, err := findRoot()
+	checkout, err := Checkout()
 	if err != nil {
 		return builder{}, err
 	}
@@ -51,16 +51,15 @@ func newBuilder(ctx context.Context) (builder, error) {
 		return builder{}, fmt.Errorf("running go env GOVERSION: %w", err)
 	}
 	return builder{
-		root:      filepath.Join(root, "e2e", "tools"),
+		root:      filepath.Join(checkout, "e2e", "tools"),
 		cache:     filepath.Join(cache, "ksctl-gitops", "tools"),
 		goVersion: strings.TrimSpace(string(version)),
 	}, nil
 }
 
-// findRoot returns the root folder of the checkout. It searches the working directory (the
-// package's folder in a test) and its parents for the go.mod of this module, and skips nested
-// modules.
-func findRoot() (string, error) {
+// Checkout returns the folder of this repository. It searches the working directory (the package's
+// folder in a test) and its parents for the go.mod of this module, and skips nested modules.
+func Checkout() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding the checkout: %w", err)
@@ -78,15 +77,11 @@ func findRoot() (string, error) {
 
 // Version returns the version of a program that its go.mod requires.
 func Version(name string) (string, error) {
-	tool, ok := lookup(name)
-	if !ok {
-		return "", fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
-	}
-	root, err := findRoot()
+	tool, dir, err := moduleOf(name)
 	if err != nil {
 		return "", err
 	}
-	mod, err := os.ReadFile(filepath.Join(root, "e2e", "tools", tool.Dir, "go.mod"))
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
 		return "", fmt.Errorf("reading the module of %s: %w", name, err)
 	}
@@ -96,15 +91,20 @@ func Version(name string) (string, error) {
 // ModuleDir returns the folder of the module that a program is built from, for files of the module
 // such as CRDs. It downloads the module if necessary.
 func ModuleDir(ctx context.Context, name string) (string, error) {
-	tool, ok := lookup(name)
-	if !ok {
-		return "", fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
-	}
-	root, err := findRoot()
+	tool, dir, err := moduleOf(name)
 	if err != nil {
 		return "", err
 	}
-	return moduleDir(ctx, filepath.Join(root, "e2e", "tools", tool.Dir), tool.Module)
+	return moduleDir(ctx, dir, tool.Module)
+}
+
+// moduleOf returns a tool and the folder of its go.mod.
+func moduleOf(name string) (tool Tool, dir string, err error) {
+	if tool, err = lookup(name); err != nil {
+		return tool, "", err
+	}
+	checkout, err := Checkout()
+	return tool, filepath.Join(checkout, "e2e", "tools", tool.Dir), err
 }
 
 // moduleDir returns the folder of a module that the go.mod in dir requires. It downloads the module

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -148,11 +149,11 @@ func All() []string {
 	return names
 }
 
-func lookup(name string) (Tool, bool) {
+func lookup(name string) (Tool, error) {
 	for _, t := range table {
 		if t.Name == name {
-			return t, true
+			return t, nil
 		}
 	}
-	return Tool{}, false
+	return Tool{}, fmt.Errorf("unknown tool %q; known tools: %s", name, strings.Join(All(), ", "))
 }

@@ -19,9 +19,9 @@ func TestRecipeForEveryTool(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for _, name := range All() {
-		tool, ok := lookup(name)
-		if !ok {
-			t.Fatalf("All lists %s, but lookup does not find it", name)
+		tool, err := lookup(name)
+		if err != nil {
+			t.Fatalf("All lists %s, but lookup does not find it: %v", name, err)
 		}
 		r, err := w.recipe(tool)
 		if err != nil {
@@ -116,7 +116,7 @@ func TestBuiltProgramsPrintTheirVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(missing) > 0 {
+		if missing {
 			t.Logf("%s is not built", name)
 			continue
 		}

@@ -15,12 +15,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/internal/golden"
 )
@@ -50,16 +51,10 @@ func TestUpgrade(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	ctrl.SetLogger(GinkgoLogr)
-	var err error
-	h, err = harness.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true, Audit: true,
+	h = framework.Start(ctx, cluster.Options{Nodes: -1, NoScheduler: true, Audit: true,
 		APIServerFlags: []string{"--storage-media-type=application/json"}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return h.Stop() })
-	git, err = gitserver.New(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(git.Close)
-	worker, err := h.BuildSOPSWorker(ctx)
+	git = framework.GitServer()
+	worker, err := h.Build(ctx, programs.SOPSWorker)
 	Expect(err).NotTo(HaveOccurred())
 	storage, err := cluster.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())

@@ -30,8 +30,8 @@ func unset(v reflect.Value, path string) []string {
 	}
 	switch kind := v.Kind(); {
 	case kind == reflect.Pointer || kind == reflect.Interface:
-		if !v.IsNil() && kind == reflect.Pointer && isScalar(v.Elem().Kind()) {
-			return nil
+		if to := v.Elem().Kind(); kind == reflect.Pointer && (to >= reflect.Bool && to <= reflect.Complex128 || to == reflect.String) {
+			return nil // a scalar
 		}
 		return unset(v.Elem(), path)
 	case writesItself(v.Type()):
@@ -80,10 +80,6 @@ func unsetEntries(v reflect.Value, path string) (out []string) {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func isScalar(k reflect.Kind) bool {
-	return k >= reflect.Bool && k <= reflect.Complex128 || k == reflect.String
 }
 
 func writesItself(t reflect.Type) bool {

@@ -14,18 +14,15 @@ import (
 )
 
 // cacheOptions returns what the manager's cache watches: the controller's own kinds, and the
-// objects that installs refer to. The live index watches the objects that installs own.
-func cacheOptions(o *Options, scheme *runtime.Scheme) (cache.Options, error) {
+// objects that installs refer to. The live index watches the objects that installs own. selector is
+// --watch-label-selector; nil selects all installs.
+func cacheOptions(o *Options, scheme *runtime.Scheme, selector labels.Selector) (cache.Options, error) {
 	out := cache.Options{Scheme: scheme, DefaultTransform: stripCachedObject, ByObject: map[client.Object]cache.ByObject{}}
 	if !o.Watch.AllNamespaces {
 		out.DefaultNamespaces = map[string]cache.Config{o.RuntimeNamespace: {}}
 	}
-	if o.Watch.LabelSelector != "" {
-		sel, err := labels.Parse(o.Watch.LabelSelector)
-		if err != nil {
-			return out, fmt.Errorf("--watch-label-selector: %w", err)
-		}
-		out.ByObject[&appsv1.KsctlInstall{}] = cache.ByObject{Label: sel}
+	if selector != nil {
+		out.ByObject[&appsv1.KsctlInstall{}] = cache.ByObject{Label: selector}
 	}
 	if o.Watch.ConfigsLabelSelector != "" {
 		sel, err := labels.Parse(o.Watch.ConfigsLabelSelector)

@@ -8,18 +8,15 @@ import (
 
 	fluxevents "github.com/fluxcd/pkg/runtime/events"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/ksctl/gitops/controllers/setup"
 	"github.com/ksctl/gitops/internal/telemetry/events"
 )
 
-const (
-	// eventRetryWait is the longest pause before an event is sent again. Shutdown waits for at most
-	// this pause and one attempt, which the client limits to 5 s.
-	eventRetryWait = 5 * time.Second
-)
+// eventRetryWait is the longest pause before an event is sent again. Shutdown waits for at most
+// this pause and one attempt, which the client limits to 5 s.
+const eventRetryWait = 5 * time.Second
 
 // addEventRecorder sets up p.events, which sends events to the API server and to the receiver at
 // --events-addr. Each has its own queue, so that neither delays the other.
@@ -61,7 +58,7 @@ func (p *process) addEventRecorder(ctx context.Context) error {
 // addEventQueue adds a queue to the manager that passes events on to r, so that reconcilers do not
 // wait for r. sink is the value of the metrics' label.
 func (p *process) addEventQueue(sink string, r record.EventRecorder) (*events.Queue, error) {
-	q := &events.Queue{Recorder: r, Scheme: p.mgr.GetScheme(), Clock: clock.RealClock{}, DrainTimeout: setup.EventsDrainTimeout,
+	q := &events.Queue{Recorder: r, Scheme: p.mgr.GetScheme(), DrainTimeout: setup.EventsDrainTimeout,
 		OnDrop: func() { p.metrics.EventDropped(sink) }, OnLength: func(n int) { p.metrics.EventsWaiting(sink, n) }}
 	return q, p.mgr.Add(q)
 }

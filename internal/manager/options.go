@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/fluxcd/pkg/runtime/acl"
 	"github.com/fluxcd/pkg/runtime/controller"
@@ -31,16 +30,13 @@ import (
 // Options configures the controller process. Where Flux has a flag for an option, the flag has the
 // same name and meaning here.
 type Options struct {
-	// OwnerID distinguishes this installation from others on the same cluster. It is part of the
-	// ownership labels on objects, so it must not change when the management cluster is rebuilt.
-	OwnerID string
+	// Options configures the reconcilers. Run sets those of its fields that have no flag.
+	setup.Options
 	// RuntimeNamespace is the namespace in which the controller runs and keeps its own objects.
-	RuntimeNamespace      string
-	Concurrent            int
-	DefaultServiceAccount string
-	EventsAddr            string
-	MetricsAddr           string
-	HealthAddr            string
+	RuntimeNamespace string
+	EventsAddr       string
+	MetricsAddr      string
+	HealthAddr       string
 	// PprofAddr is the loopback address at which pprof profiles are served; "" disables them.
 	PprofAddr string
 	// QPS and Burst limit requests to the API server. A negative QPS disables the client-side limit
@@ -48,21 +44,15 @@ type Options struct {
 	QPS   float32
 	Burst int
 
-	// StoragePath is the folder for fetched and served artifacts. Artifacts of KsctlSources are
-	// served at StorageAddr and advertised with the host StorageAdvAddr.
-	StoragePath, StorageAddr, StorageAdvAddr string
+	// Artifacts of KsctlSources are served at StorageAddr and advertised with the host
+	// StorageAdvAddr.
+	StorageAddr, StorageAdvAddr string
 	// WebhookAddr is the address that receives webhooks for KsctlSources; "" disables them.
-	WebhookAddr                            string
-	WebhookBytes                           int64
-	ArtifactCacheBytes, SourceStorageBytes int64
-	ArtifactLimits                         artifact.Limits
-	ArtifactTimeout                        time.Duration
-	GitLimits                              git.Limits
-	RenderCacheBytes                       int64
-	// CatalogURL is an OCI repository with stack versions that are not built into the controller.
-	CatalogURL      string
-	CatalogInsecure bool
-	Render          RenderOptions
+	WebhookAddr        string
+	WebhookBytes       int64
+	SourceStorageBytes int64
+	GitLimits          git.Limits
+	Render             RenderOptions
 	// RenderProgram is the command line of a render worker: the program, which is this program if
 	// the string is empty, and its arguments. If the slice is empty, stacks are rendered in this
 	// process: only a main package knows that its program accepts the worker's arguments.
@@ -70,18 +60,9 @@ type Options struct {
 	// SOPSWorker is the path of the program that decrypts and encrypts files. If it is empty, the
 	// program is expected in the folder of this program.
 	SOPSWorker string
-	// ArgoCDNamespaces are the namespaces into which cluster Secrets for Argo CD may be written.
-	ArgoCDNamespaces []string
-	// InsecureKubeConfigTLS accepts kubeconfigs that skip the verification of the server's
-	// certificate.
-	InsecureKubeConfigTLS bool
 	// NodeGroupAddr is the address of the node group server for Cluster Autoscaler, and
 	// NodeGroupAdvAddr the host:port under which Cluster Autoscaler reaches it.
 	NodeGroupAddr, NodeGroupAdvAddr string
-	// ChartCacheBytes limits the size of the cache of charts on disk, and ChartIndexBytes the size
-	// of one repository's index.yaml.
-	ChartCacheBytes, ChartIndexBytes int64
-	ChartLimits                      stacks.ChartLimits
 
 	// NoRemoteBases must be true: kustomizations never fetch remote bases. The flag exists so that
 	// the arguments of Flux's kustomize-controller can be reused.
@@ -118,14 +99,13 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.WebhookBytes, "webhook-max-bytes", webhook.DefaultMaxBytes, "The maximum size of the body of a webhook request, in bytes.")
 	fs.StringVar(&o.CatalogURL, "catalog-url", "", "The OCI repository with catalog stack versions that are not built into the controller, such as oci://registry/repository; each version is at <stack>:<version> below it.")
 	fs.BoolVar(&o.CatalogInsecure, "catalog-insecure", false, "Allow plain HTTP for --catalog-url.")
-	limits := artifact.DefaultLimits()
 	fs.Int64Var(&o.SourceStorageBytes, "source-storage-bytes", storage.DefaultBytes, "The maximum total size on disk of the artifacts of KsctlSources and of installs that publish, in bytes.")
 	fs.Int64Var(&o.ArtifactCacheBytes, "artifact-cache-bytes", 1<<30, "The maximum size on disk of the cache of unpacked artifacts, in bytes.")
 	fs.Int64Var(&o.RenderCacheBytes, "render-cache-bytes", stacks.DefaultCacheBytes, "The maximum size in memory of the cache of rendered stacks, which is compressed, in bytes.")
 	fs.DurationVar(&o.ArtifactTimeout, "artifact-timeout", artifact.DefaultTimeout, "The timeout of one attempt to download an artifact, and of unpacking it.")
 	fs.Int64Var(&o.ChartCacheBytes, "chart-cache-bytes", chart.DefaultCacheBytes, "The maximum size on disk of the cache of charts from chart repositories, in bytes.")
 	fs.Int64Var(&o.ChartIndexBytes, "chart-max-index-bytes", chart.DefaultIndexBytes, "The maximum size of the index.yaml of a chart repository, in bytes.")
-	bindArtifactLimits(fs, &o.ArtifactLimits, limits)
+	bindArtifactLimits(fs, &o.ArtifactLimits, artifact.DefaultLimits())
 	bindChartLimits(fs, &o.ChartLimits, stacks.DefaultChartLimits())
 	bindGitLimits(fs, &o.GitLimits, git.Limits{}.WithDefaults())
 	o.Render.bindFlags(fs)
@@ -159,38 +139,31 @@ func (o *Options) Validate() error {
 	if err := setup.ValidateOwnerID(o.OwnerID); err != nil {
 		return fmt.Errorf("--owner-id: %w", err)
 	}
-	if o.RuntimeNamespace == "" {
+	switch {
+	case o.RuntimeNamespace == "":
 		return errors.New("--runtime-namespace is empty: set the namespace in which the controller runs")
-	}
-	if o.Concurrent < 1 {
+	case o.Concurrent < 1:
 		return fmt.Errorf("--concurrent %d: must be at least 1", o.Concurrent)
-	}
-	if o.Jitter.Percentage >= 100 {
+	case o.Jitter.Percentage >= 100:
 		return fmt.Errorf("--interval-jitter-percentage %d: must be less than 100", o.Jitter.Percentage)
-	}
-	if o.SourceStorageBytes < 1 {
+	case o.SourceStorageBytes < 1:
 		return fmt.Errorf("--source-storage-bytes %d: must be at least 1", o.SourceStorageBytes)
-	}
-	if o.WebhookBytes < 1 {
+	case o.WebhookBytes < 1:
 		return fmt.Errorf("--webhook-max-bytes %d: must be at least 1", o.WebhookBytes)
-	}
-	if o.ArtifactTimeout <= 0 {
+	case o.ArtifactTimeout <= 0:
 		return fmt.Errorf("--artifact-timeout %s: must be greater than 0", o.ArtifactTimeout)
-	}
-	if o.ChartLimits.Bytes < 1 {
+	case o.ChartLimits.Bytes < 1:
 		return fmt.Errorf("--chart-max-bytes %d: must be at least 1", o.ChartLimits.Bytes)
-	}
-	if o.ChartLimits.Files < 1 {
+	case o.ChartLimits.Files < 1:
 		return fmt.Errorf("--chart-max-files %d: must be at least 1", o.ChartLimits.Files)
-	}
-	if !o.NoRemoteBases {
+	case !o.NoRemoteBases:
 		return errors.New("--no-remote-bases=false: remote bases are not supported; copy them into the source and remove the flag")
 	}
 	if o.PprofAddr != "" {
 		// Profiles expose the memory of the process and cost CPU, so only local users may request
 		// them.
 		host, _, err := net.SplitHostPort(o.PprofAddr)
-		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+		if ip := net.ParseIP(host); err != nil || !ip.IsLoopback() {
 			return fmt.Errorf("--pprof-addr %q: must be a loopback address, such as 127.0.0.1:6060", o.PprofAddr)
 		}
 	}

@@ -54,6 +54,8 @@ type process struct {
 	mgr     ctrl.Manager
 	events  record.EventRecorder
 	metrics *metrics.Recorder
+	// selector is --watch-label-selector; nil selects all objects.
+	selector labels.Selector
 	// pool renders stacks; nil if they are rendered in this process.
 	pool *renderworker.Pool
 	// checkLeadership returns an error if another replica may be the leader; nil without leader
@@ -73,7 +75,12 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 	if o.LeaderElection.Enable {
 		p.checkLeadership = fenceWrites(cfg, o.RuntimeNamespace, leaderElectionID, o.LeaderElection.LeaseDuration).checkLease
 	}
-	cacheOpts, err := cacheOptions(o, scheme)
+	if o.Watch.LabelSelector != "" {
+		if p.selector, err = labels.Parse(o.Watch.LabelSelector); err != nil {
+			return nil, fmt.Errorf("--watch-label-selector: %w", err)
+		}
+	}
+	cacheOpts, err := cacheOptions(o, scheme, p.selector)
 	if err != nil {
 		return nil, err
 	}
@@ -103,23 +110,11 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 // addControllers adds the controllers of all kinds to the manager.
 func (p *process) addControllers(ctx context.Context) error {
 	o := p.opts
-	sops := sopsworker.New(sopsworker.Options{Path: o.SOPSWorker})
-	shared := setup.Options{
-		OwnerID: o.OwnerID, Namespace: o.RuntimeNamespace, StoragePath: o.StoragePath, DefaultServiceAccount: o.DefaultServiceAccount,
-		NoCrossNamespaceRefs: o.ACL.NoCrossNamespaceRefs, ConfigCacheFiltered: o.Watch.ConfigsLabelSelector != "",
-		Concurrent: o.Concurrent, Jitter: o.Jitter.Percentage, Events: p.events, Metrics: crmetrics.Registry, CheckLeadership: p.checkLeadership,
-		Render: p.renderFunc(), Decrypt: sops.Decrypt, Encrypt: sops.Encrypt, RenderCacheBytes: o.RenderCacheBytes,
-		ArtifactCacheBytes: o.ArtifactCacheBytes, ArtifactLimits: o.ArtifactLimits, ArtifactTimeout: o.ArtifactTimeout,
-		ChartCacheBytes: o.ChartCacheBytes, ChartIndexBytes: o.ChartIndexBytes, ChartLimits: o.ChartLimits,
-		CatalogURL: o.CatalogURL, CatalogInsecure: o.CatalogInsecure,
-		ArgoCDNamespaces: o.ArgoCDNamespaces, InsecureKubeConfigTLS: o.InsecureKubeConfigTLS,
-	}
-	if o.Watch.LabelSelector != "" {
-		var err error
-		if shared.Selector, err = labels.Parse(o.Watch.LabelSelector); err != nil {
-			return fmt.Errorf("--watch-label-selector: %w", err)
-		}
-	}
+	sops := sopsworker.New(o.SOPSWorker)
+	shared := o.Options
+	shared.Namespace, shared.NoCrossNamespaceRefs, shared.ConfigCacheFiltered = o.RuntimeNamespace, o.ACL.NoCrossNamespaceRefs, o.Watch.ConfigsLabelSelector != ""
+	shared.Jitter, shared.Selector, shared.Events, shared.Metrics, shared.CheckLeadership = o.Jitter.Percentage, p.selector, p.events, crmetrics.Registry, p.checkLeadership
+	shared.Render, shared.Decrypt, shared.Encrypt = p.renderFunc(), sops.Decrypt, sops.Encrypt
 	controllers, err := setup.New(ctx, p.mgr, shared)
 	if err != nil {
 		return err
@@ -128,19 +123,12 @@ func (p *process) addControllers(ctx context.Context) error {
 		GitLimits: o.GitLimits, WebhookAddr: o.WebhookAddr, WebhookBytes: o.WebhookBytes}); err != nil {
 		return err
 	}
-	if err := controllers.AddInstalls(ctx); err != nil {
-		return err
-	}
-	if err := controllers.AddRemovals(ctx); err != nil {
-		return err
-	}
-	if err := controllers.AddImports(ctx); err != nil {
-		return err
+	for _, add := range []func(context.Context) error{controllers.AddInstalls, controllers.AddRemovals, controllers.AddImports, controllers.AddClusters} {
+		if err := add(ctx); err != nil {
+			return err
+		}
 	}
 	if err := controllers.AddExports(ctx, setup.ExportOptions{GitLimits: o.GitLimits}); err != nil {
-		return err
-	}
-	if err := controllers.AddClusters(ctx); err != nil {
 		return err
 	}
 	return controllers.AddAutoScalers(ctx, setup.AutoScalerOptions{Addr: o.NodeGroupAddr, AdvAddr: o.NodeGroupAdvAddr})

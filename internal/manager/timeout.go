@@ -45,8 +45,7 @@ func (b *timeoutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := b.next.RoundTrip(r.WithContext(ctx))
 	timer.Stop()
 	if err != nil {
-		var timeoutErr *ResponseTimeoutError
-		if errors.As(context.Cause(ctx), &timeoutErr) {
+		if timeoutErr, ok := errors.AsType[*ResponseTimeoutError](context.Cause(ctx)); ok {
 			err = timeoutErr
 		}
 		cancel(nil)

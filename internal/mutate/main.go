@@ -122,16 +122,13 @@ func (m mutation) String() string {
 // parse parses lines of five columns, separated by tabs. Lines that begin with # are comments.
 func parse(text string) ([]mutation, error) {
 	var mutations []mutation
-	number := 0
-	for line := range strings.Lines(text) {
-		number++
-		line = strings.TrimRight(line, "\n")
+	for i, line := range strings.Split(text, "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		columns := strings.Split(line, "\t")
 		if len(columns) != 5 {
-			return nil, fmt.Errorf("mutations.tsv:%d: %d columns, want file, old, new, package and note", number, len(columns))
+			return nil, fmt.Errorf("mutations.tsv:%d: %d columns, want file, old, new, package and note", i+1, len(columns))
 		}
 		mutations = append(mutations, mutation{columns[0], columns[1], columns[2], columns[3], columns[4]})
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ksctl/gitops/internal/release/archive"
-	"github.com/ksctl/gitops/internal/release/catalogue"
+	"github.com/ksctl/gitops/internal/release/catalog"
 )
 
 const (
@@ -55,29 +57,32 @@ func (r *release) cli(ctx context.Context, platforms []string) error {
 	return r.writeChecksums()
 }
 
-// writeChecksums writes SHA256SUMS, with the checksum of every file in the output folder.
+// writeChecksums writes SHA256SUMS, with the checksum of every file in the output folder, in the
+// format of sha256sum.
 func (r *release) writeChecksums() error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{}
+	var sums bytes.Buffer
 	for _, e := range entries {
 		if e.IsDir() || e.Name() == "SHA256SUMS" || e.Name() == "pushed.txt" {
 			continue
 		}
-		if files[e.Name()], err = os.ReadFile(filepath.Join(r.out, e.Name())); err != nil {
+		content, err := os.ReadFile(filepath.Join(r.out, e.Name()))
+		if err != nil {
 			return err
 		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), e.Name())
 	}
-	return r.write("SHA256SUMS", archive.Checksums(files))
+	return r.write("SHA256SUMS", sums.Bytes())
 }
 
 func catalogCommand(r *release) *cobra.Command {
 	var push string
 	cmd := &cobra.Command{Use: "catalog", Args: cobra.NoArgs, Short: "Push every version of every catalog stack, for --catalog-url of the controller",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pushed, err := catalogue.Push(cmd.Context(), push, r.annotations(), credentials())
+			pushed, err := catalog.Push(cmd.Context(), push, r.annotations(), credentials())
 			if err != nil {
 				return err
 			}

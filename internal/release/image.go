@@ -17,14 +17,10 @@ import (
 	"github.com/ksctl/gitops/internal/sopsworker"
 )
 
-const (
-	controllerPackage = "github.com/ksctl/gitops/cmd/controller"
-	controllerName    = "controller"
-)
-
-// extraPrograms are the programs in the image besides the controller: the program that the
-// controller starts, and the agent, which uses the same image.
-var extraPrograms = []struct{ name, pkg string }{
+// programs are the programs in the image: the controller, the program that it starts, and the
+// agent, which uses the same image.
+var programs = []struct{ name, pkg string }{
+	{"controller", "github.com/ksctl/gitops/cmd/controller"},
 	{sopsworker.ProgramName, "github.com/ksctl/gitops/cmd/sops-worker"},
 	{"agent", "github.com/ksctl/gitops/cmd/agent"},
 }
@@ -41,19 +37,19 @@ func imageCommand(r *release) *cobra.Command {
 
 // image builds the image index, writes it and the SBOMs to the output folder, and pushes both.
 func (r *release) image(ctx context.Context, platforms []string, push string) error {
-	binaries := make([]image.Binary, 0, len(platforms))
+	contents := make([]image.Content, 0, len(platforms))
 	for _, platform := range platforms {
 		p, err := v1.ParsePlatform(platform)
 		if err != nil {
 			return fmt.Errorf("--platform %s: %w", platform, err)
 		}
-		binary, err := r.programs(ctx, *p)
+		content, err := r.compileAll(ctx, *p)
 		if err != nil {
 			return err
 		}
-		binaries = append(binaries, binary)
+		contents = append(contents, content)
 	}
-	index, err := image.Index(binaries, image.Options{Created: r.created, Labels: r.annotations()})
+	index, err := image.Index(contents, image.Options{Created: r.created, Labels: r.annotations()})
 	if err != nil {
 		return err
 	}
@@ -69,40 +65,37 @@ func (r *release) image(ctx context.Context, platforms []string, push string) er
 		return err
 	}
 	fmt.Println(folder, digest)
-	sboms, err := r.writeSBOMs(binaries)
+	sboms, err := r.writeSBOMs(contents)
 	if err != nil || push == "" {
 		return err
 	}
 	return r.pushImage(ctx, push, index, sboms)
 }
 
-// programs compiles the programs in the image of one platform.
-func (r *release) programs(ctx context.Context, p v1.Platform) (image.Binary, error) {
-	content, err := r.compile(ctx, controllerPackage, p)
-	if err != nil {
-		return image.Binary{}, err
-	}
-	out := image.Binary{Platform: p, Name: controllerName, Content: content}
-	for _, b := range extraPrograms {
-		if content, err = r.compile(ctx, b.pkg, p); err != nil {
-			return image.Binary{}, err
+// compileAll compiles the programs in the image of one platform.
+func (r *release) compileAll(ctx context.Context, p v1.Platform) (image.Content, error) {
+	out := image.Content{Platform: p}
+	for _, b := range programs {
+		content, err := r.compile(ctx, b.pkg, p)
+		if err != nil {
+			return out, err
 		}
-		out.Extra = append(out.Extra, image.Program{Name: b.name, Content: content})
+		out.Programs = append(out.Programs, image.Program{Name: b.name, Content: content})
 	}
 	return out, nil
 }
 
 // writeSBOMs writes an SBOM for each program of each image. It returns the SBOMs by image and
 // program.
-func (r *release) writeSBOMs(binaries []image.Binary) ([][][]byte, error) {
-	out := make([][][]byte, len(binaries))
-	for i, b := range binaries {
-		for _, p := range append([]image.Program{{Name: b.Name, Content: b.Content}}, b.Extra...) {
+func (r *release) writeSBOMs(contents []image.Content) ([][][]byte, error) {
+	out := make([][][]byte, len(contents))
+	for i, c := range contents {
+		for _, p := range c.Programs {
 			document, err := sbom.Generate(p.Name, r.version, p.Content)
 			if err != nil {
 				return nil, err
 			}
-			if err := r.write(fmt.Sprintf("%s_%s_%s_%s.cdx.json", p.Name, r.version, b.Platform.OS, b.Platform.Architecture), document); err != nil {
+			if err := r.write(fmt.Sprintf("%s_%s_%s_%s.cdx.json", p.Name, r.version, c.Platform.OS, c.Platform.Architecture), document); err != nil {
 				return nil, err
 			}
 			out[i] = append(out[i], document)

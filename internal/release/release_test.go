@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -28,5 +30,22 @@ func TestPrepareRejectsInvalidVersion(t *testing.T) {
 		if err := (&release{version: version, out: t.TempDir()}).prepare(t.Context()); err == nil {
 			t.Errorf("version %q: got no error", version)
 		}
+	}
+}
+
+func TestChecksumsMatchSha256sum(t *testing.T) {
+	r := &release{out: t.TempDir()}
+	for name, content := range map[string]string{"b": "x", "a": "", "pushed.txt": "y", "SHA256SUMS": "z"} {
+		if err := os.WriteFile(filepath.Join(r.out, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.writeChecksums(); err != nil {
+		t.Fatal(err)
+	}
+	want := "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a\n" +
+		"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881  b\n"
+	if got, err := os.ReadFile(filepath.Join(r.out, "SHA256SUMS")); err != nil || string(got) != want {
+		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/ksctl/gitops/stacks"
 )
@@ -50,23 +51,6 @@ func writeFrame(w io.Writer, body []byte) error {
 	return err
 }
 
-// readFrame reads the length of a body, and the body. A body of more than limit bytes is an error.
-func readFrame(r io.Reader, limit int64) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	n := int64(binary.BigEndian.Uint32(head[:]))
-	if n > limit {
-		return nil, fmt.Errorf("%w: %d bytes exceed the limit of %d", errInvalidFrame, n, limit)
-	}
-	body := make([]byte, n)
-	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, fmt.Errorf("%w: the body is truncated", errInvalidFrame)
-	}
-	return body, nil
-}
-
 // writeMessage writes v as a frame of JSON.
 func writeMessage(w io.Writer, v any) error {
 	body, err := json.Marshal(v)
@@ -76,13 +60,22 @@ func writeMessage(w io.Writer, v any) error {
 	return writeFrame(w, body)
 }
 
-// readMessage reads a frame of JSON into the value that into points to.
+// readMessage reads a frame of JSON into the value that into points to. A body of more than limit
+// bytes is an error.
 func readMessage(r io.Reader, limit int64, into any) error {
-	body, err := readFrame(r, limit)
-	if err != nil {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	n := int64(binary.BigEndian.Uint32(head[:]))
+	if n > limit {
+		return fmt.Errorf("%w: %d bytes exceed the limit of %d", errInvalidFrame, n, limit)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return fmt.Errorf("%w: the body is truncated", errInvalidFrame)
+	}
+	if json.Unmarshal(body, into) != nil {
 		// The JSON error is withheld: it may quote the content, which can hold secrets.
 		return fmt.Errorf("%w: unexpected JSON", errInvalidFrame)
 	}
@@ -92,12 +85,9 @@ func readMessage(r io.Reader, limit int64, into any) error {
 // toResult returns the result of the render, or its error with the type that it had in the worker.
 func (r *reply) toResult() (stacks.Result, error) {
 	switch {
+	case slices.Contains(r.Problems, nil):
+		return stacks.Result{}, fmt.Errorf("%w: a problem is null", errInvalidFrame)
 	case len(r.Problems) > 0:
-		for _, p := range r.Problems {
-			if p == nil {
-				return stacks.Result{}, fmt.Errorf("%w: a problem is null", errInvalidFrame)
-			}
-		}
 		return stacks.Result{}, r.Problems
 	case r.Encrypted != nil && len(r.Encrypted.Files) > 0:
 		return stacks.Result{}, r.Encrypted
@@ -113,11 +103,11 @@ func (r *reply) toResult() (stacks.Result, error) {
 // about the size instead.
 func encodeReply(stack string, res stacks.Result, err error, limit int64) ([]byte, error) {
 	var r reply
-	if encrypted := (*stacks.EncryptedError)(nil); errors.As(err, &encrypted) {
+	if encrypted, ok := errors.AsType[*stacks.EncryptedError](err); ok {
 		r.Encrypted = encrypted
-	} else if problems := (stacks.Errors)(nil); errors.As(err, &problems) {
+	} else if problems, ok := errors.AsType[stacks.Errors](err); ok {
 		r.Problems = problems
-	} else if one := (*stacks.Error)(nil); errors.As(err, &one) {
+	} else if one, ok := errors.AsType[*stacks.Error](err); ok {
 		r.Problems = stacks.Errors{one}
 	} else if err != nil {
 		r.Failure = err.Error()

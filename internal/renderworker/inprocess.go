@@ -9,13 +9,16 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
+// RenderFunc renders a stack.
+type RenderFunc = func(context.Context, stacks.Request) (stacks.Result, error)
+
 // InProcess returns a function that renders in this process. The timeout is only checked between
 // the steps of a render: a render that loops within a step, or exhausts memory, cannot be stopped.
-func InProcess(timeout time.Duration, outputBytes int64) func(context.Context, stacks.Request) (stacks.Result, error) {
+func InProcess(timeout time.Duration, outputBytes int64) RenderFunc {
 	return inProcess(timeout, outputBytes, stacks.Render)
 }
 
-func inProcess(timeout time.Duration, outputBytes int64, render func(context.Context, stacks.Request) (stacks.Result, error)) func(context.Context, stacks.Request) (stacks.Result, error) {
+func inProcess(timeout time.Duration, outputBytes int64, render RenderFunc) RenderFunc {
 	return func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
 		renderCtx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -26,20 +29,15 @@ func inProcess(timeout time.Duration, outputBytes int64, render func(context.Con
 		case err != nil:
 			return stacks.Result{}, err
 		}
-		if n, err := jsonSize(&res); err != nil {
+		var size byteCounter // without keeping the JSON in memory
+		if err := json.NewEncoder(&size).Encode(&res); err != nil {
 			return stacks.Result{}, err
-		} else if n > outputBytes {
+		}
+		if n := int64(size); n > outputBytes {
 			return stacks.Result{}, outputTooLargeError(req.Stack, n, outputBytes)
 		}
 		return res, nil
 	}
-}
-
-// jsonSize returns the size of a result as JSON in bytes, without keeping the JSON in memory.
-func jsonSize(res *stacks.Result) (int64, error) {
-	var n byteCounter
-	err := json.NewEncoder(&n).Encode(res)
-	return int64(n), err
 }
 
 type byteCounter int64

@@ -130,11 +130,19 @@ func openFiles() string {
 
 // runParent prints the PID of a worker and then renders in it until this process is killed.
 func runParent() {
-	p := New(Options{Args: []string{"misbehave"}, Timeout: time.Hour})
+	o := testOptions("misbehave")
+	o.Timeout = time.Hour
+	p := New(o)
 	res, err := p.Render(context.Background(), stacks.Request{Stack: "pid"})
 	fmt.Println(res.StackVersion, err)
 	_, _ = p.Render(context.Background(), stacks.Request{Stack: "loop"})
 	os.Exit(1)
+}
+
+// testOptions returns the usual options for workers with an argument.
+func testOptions(arg string) Options {
+	return Options{Args: []string{arg}, Workers: DefaultWorkers, Timeout: DefaultTimeout,
+		MemoryBytes: DefaultMemoryBytes, OutputBytes: DefaultOutputBytes}
 }
 
 // misbehavingPool returns a pool of workers that render with misbehave.
@@ -142,7 +150,8 @@ func misbehavingPool(t testing.TB, change func(*Options)) *Pool {
 	t.Helper()
 	// On a busy machine a worker may be idle for longer than the default between two lines of a
 	// test.
-	o := Options{Args: []string{"misbehave"}, Workers: 1, Timeout: time.Minute, IdleTimeout: time.Hour}
+	o := testOptions("misbehave")
+	o.Workers, o.IdleTimeout = 1, time.Hour
 	if raceEnabled {
 		o.MemoryBytes = 1 << 30 // the race detector needs additional memory
 	}

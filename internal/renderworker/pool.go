@@ -1,6 +1,7 @@
 package renderworker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,13 +13,15 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Defaults of the fields of Options.
+// Usual values of the fields of Options.
 const (
 	DefaultWorkers     = 2
 	DefaultTimeout     = time.Minute
 	DefaultMemoryBytes = 512 << 20
 	DefaultOutputBytes = 64 << 20
 	DefaultIdleTimeout = 5 * time.Second
+
+	defaultMemoryPollInterval = 20 * time.Millisecond
 )
 
 // Bounds of the fields of Options. A worker needs some memory before it renders anything.
@@ -28,7 +31,7 @@ const (
 	MaxOutputBytes = 1 << 30
 )
 
-// Options configures a Pool. A zero field means its default.
+// Options configures a Pool. The first four fields are required.
 type Options struct {
 	// Workers is the maximum number of workers, and so of concurrent renders.
 	Workers int
@@ -38,7 +41,7 @@ type Options struct {
 	MemoryBytes int64
 	// OutputBytes is the maximum size of the output of one render.
 	OutputBytes int64
-	// IdleTimeout is how long an idle worker is kept.
+	// IdleTimeout is how long an idle worker is kept, by default DefaultIdleTimeout.
 	IdleTimeout time.Duration
 	// Program is the program to start as a worker, with the arguments Args; "" is this program.
 	Program string
@@ -47,28 +50,6 @@ type Options struct {
 	// memoryPollInterval is how often the resident memory of a rendering worker is checked. Between
 	// two checks only the kernel's limit on allocated memory applies.
 	memoryPollInterval time.Duration
-}
-
-func (o Options) withDefaults() Options {
-	if o.Workers == 0 {
-		o.Workers = DefaultWorkers
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.MemoryBytes == 0 {
-		o.MemoryBytes = DefaultMemoryBytes
-	}
-	if o.OutputBytes == 0 {
-		o.OutputBytes = DefaultOutputBytes
-	}
-	if o.IdleTimeout == 0 {
-		o.IdleTimeout = DefaultIdleTimeout
-	}
-	if o.memoryPollInterval == 0 {
-		o.memoryPollInterval = 20 * time.Millisecond
-	}
-	return o
 }
 
 // ErrClosed is the error of a render whose pool is closed.
@@ -95,7 +76,8 @@ type Pool struct {
 
 // New returns a pool without workers: they are started on demand. The caller must close it.
 func New(o Options) *Pool {
-	o = o.withDefaults()
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
+	o.memoryPollInterval = cmp.Or(o.memoryPollInterval, defaultMemoryPollInterval)
 	p := &Pool{opts: o, slots: make(chan struct{}, o.Workers)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -160,7 +142,7 @@ func (p *Pool) renderOnce(ctx context.Context, req stacks.Request) (stacks.Resul
 	return r.toResult()
 }
 
-// takeIdle returns the most recently used idle worker, or nil.
+// popIdle returns the most recently used idle worker, or nil.
 func (p *Pool) popIdle() *worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,10 +150,12 @@ func (p *Pool) popIdle() *worker {
 		w := p.idle[len(p.idle)-1]
 		p.idle = p.idle[:len(p.idle)-1]
 		w.idleTimer.Stop()
-		if !w.hasExited() {
+		select {
+		case <-w.exited:
+			w.discard()
+		default:
 			return w
 		}
-		w.discard()
 	}
 	return nil
 }

@@ -17,7 +17,9 @@ import (
 
 // A worker returns exactly the same results, errors and warnings as a render in this process.
 func TestWorkerRendersSameAsInProcess(t *testing.T) {
-	p := New(Options{Args: []string{Command}, Workers: 2, MemoryBytes: 2 << 30})
+	o := testOptions(Command)
+	o.MemoryBytes = 2 << 30
+	p := New(o)
 	t.Cleanup(p.Close)
 	cases, err := filepath.Glob("../../stacks/testdata/render/*")
 	if err != nil || len(cases) == 0 {
@@ -50,7 +52,9 @@ func TestWorkerRendersSameAsInProcess(t *testing.T) {
 }
 
 func TestWorkerKeepsIntegers(t *testing.T) {
-	p := New(Options{Args: []string{Command}, MemoryBytes: 2 << 30})
+	o := testOptions(Command)
+	o.MemoryBytes = 2 << 30
+	p := New(o)
 	t.Cleanup(p.Close)
 	req := newRequest(t, map[string]string{
 		"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n  components:\n  - name: a\n    manifests: [m.yaml]\n" +

@@ -5,8 +5,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,19 +25,10 @@ func closeInheritedOnExec() {
 
 // residentBytes returns the resident memory of a process; 0 if it exited.
 func residentBytes(pid int) int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(data))
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return pages * int64(os.Getpagesize())
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)) // empty if the process exited
+	var size, resident int64
+	_, _ = fmt.Sscan(string(data), &size, &resident)
+	return resident * int64(os.Getpagesize())
 }
 
 // peakBytes returns the peak resident memory of a process that exited.

@@ -184,7 +184,8 @@ func TestWorkerDiesWithItsParent(t *testing.T) {
 
 // A worker exits at EOF without help from the kernel, even while its render loops.
 func TestWorkerExitsOnEOF(t *testing.T) {
-	o := Options{Args: []string{"misbehave"}}.withDefaults()
+	o := testOptions("misbehave")
+	o.memoryPollInterval = defaultMemoryPollInterval
 	w, err := launch(t.Context(), &o)
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +223,8 @@ func productionPool(t testing.TB, change func(*Options)) *Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Program: exe, Args: []string{Command}, Workers: 1}
+	o := testOptions(Command)
+	o.Program, o.Workers = exe, 1
 	if change != nil {
 		change(&o)
 	}

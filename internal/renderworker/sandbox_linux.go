@@ -45,13 +45,12 @@ func dataSegmentBytes() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(status)) {
-		var kilobytes int64
-		if n, _ := fmt.Sscanf(line, "VmData: %d kB", &kilobytes); n == 1 {
-			return kilobytes << 10, nil
-		}
+	_, value, _ := strings.Cut(string(status), "\nVmData:")
+	var kilobytes int64
+	if _, err := fmt.Sscan(value, &kilobytes); err != nil {
+		return 0, errors.New("/proc/self/status has no VmData")
 	}
-	return 0, errors.New("/proc/self/status has no VmData")
+	return kilobytes << 10, nil
 }
 
 func setRlimit(resource int, n uint64) error {

@@ -19,11 +19,11 @@ const Command = "render-worker"
 // Main runs a worker until its standard input is closed. It returns the exit code of the process.
 func Main() int { return runWorker(stacks.Render) }
 
-func runWorker(render func(context.Context, stacks.Request) (stacks.Result, error)) int {
+func runWorker(render RenderFunc) int {
 	in, out := os.Stdin, os.Stdout
 	// Output that a library prints must not end up between the frames.
 	os.Stdout = os.Stderr
-	if err := serve(context.Background(), in, out, render, sandbox); err != nil {
+	if err := serve(in, out, render); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -36,7 +36,7 @@ const maxQueuedRequests = 1
 
 // serve handles requests until EOF. It does not wait for a render in progress then: the result is
 // not needed anymore, and the render may never end.
-func serve(ctx context.Context, in io.Reader, out io.Writer, render func(context.Context, stacks.Request) (stacks.Result, error), sandbox func(settings) string) error {
+func serve(in io.Reader, out io.Writer, render RenderFunc) error {
 	in = bufio.NewReaderSize(in, 1<<16)
 	var s settings
 	if err := readMessage(in, maxRequestBytes, &s); err != nil {
@@ -58,7 +58,7 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, render func(context
 	}()
 	go func() {
 		for req := range requests {
-			if err := handleRequest(ctx, out, req, render, s.OutputBytes); err != nil {
+			if err := handleRequest(out, req, render, s.OutputBytes); err != nil {
 				failed <- err
 				return
 			}
@@ -77,8 +77,8 @@ func ignoreEOF(err error) error {
 }
 
 // handleRequest renders one request and writes the reply.
-func handleRequest(ctx context.Context, out io.Writer, req stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error), limit int64) error {
-	res, err := renderRecovered(ctx, req, render)
+func handleRequest(out io.Writer, req stacks.Request, render RenderFunc, limit int64) error {
+	res, err := renderRecovered(req, render)
 	body, err := encodeReply(req.Stack, res, err, limit)
 	if err != nil {
 		return err
@@ -88,13 +88,13 @@ func handleRequest(ctx context.Context, out io.Writer, req stacks.Request, rende
 
 // renderRecovered calls render and turns a panic into an error in the stack, so that the worker
 // survives.
-func renderRecovered(ctx context.Context, req stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error)) (res stacks.Result, err error) {
+func renderRecovered(req stacks.Request, render RenderFunc) (res stacks.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			res, err = stacks.Result{}, &stacks.Error{Stack: req.Stack, Message: fmt.Sprintf("the renderer panicked: %v", v)}
 		}
 	}()
-	return render(ctx, req)
+	return render(context.Background(), req)
 }
 
 // maxRetainedBytes is how much memory a worker may keep between two renders.

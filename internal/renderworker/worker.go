@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ksctl/gitops/stacks"
@@ -30,8 +29,7 @@ type worker struct {
 	// idleTimer stops the worker if no render takes it in time.
 	idleTimer *time.Timer
 	// exited is closed when the process has exited and was waited for.
-	exited   chan struct{}
-	killOnce sync.Once
+	exited chan struct{}
 }
 
 // launch starts a worker process. The caller must call wait exactly once.
@@ -87,27 +85,17 @@ func (w *worker) wait() {
 	w.kill()
 }
 
-// kill kills the process. Reads from it and writes to it fail afterwards.
+// kill kills the process. Reads from it and writes to it fail afterwards. It may be called more
+// than once.
 func (w *worker) kill() {
-	w.killOnce.Do(func() {
-		_ = w.cmd.Process.Kill() // fails if the process has exited
-		_ = w.stdin.Close()
-	})
+	_ = w.cmd.Process.Kill() // fails if the process has exited
+	_ = w.stdin.Close()
 }
 
 // discard kills the process and closes its output. It must not be called during an exchange.
 func (w *worker) discard() {
 	w.kill()
 	_ = w.stdout.Close()
-}
-
-func (w *worker) hasExited() bool {
-	select {
-	case <-w.exited:
-		return true
-	default:
-		return false
-	}
 }
 
 // handshake sends a new worker its settings and waits until it is ready. It returns a description
@@ -230,18 +218,14 @@ func (e *workerExitedError) toStoppedError(stack string, limitBytes int64) error
 			status, e.peakBytes, limitFlags[stacks.MemoryBound], limitBytes)}
 }
 
-// outputHead is a writer that keeps the first maxHeadBytes and drops the rest.
-type outputHead struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+// outputHead is a writer that keeps the first maxHeadBytes and drops the rest. It is read after the
+// process has exited.
+type outputHead struct{ text bytes.Buffer }
 
 const maxHeadBytes = 8 << 10
 
 // Write implements io.Writer.
 func (h *outputHead) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.text.Write(p[:min(len(p), maxHeadBytes-h.text.Len())])
 	return len(p), nil
 }
@@ -249,8 +233,6 @@ func (h *outputHead) Write(p []byte) (int, error) {
 // fatalError returns the "fatal error" line of the Go runtime, or "". Other output, such as the
 // value of a panic, is not reported: it may contain data of the stack or its values.
 func (h *outputHead) fatalError() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for line := range strings.Lines(h.text.String()) {
 		if strings.HasPrefix(line, "fatal error: ") {
 			return strings.TrimSpace(line)

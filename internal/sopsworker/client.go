@@ -19,49 +19,36 @@ import (
 // ProgramName is the file name of the worker program.
 const ProgramName = "sops-worker"
 
-// Options configures a Client. A zero field means its default.
-type Options struct {
-	// Path is the path of the worker program. By default it is in the folder of this program.
-	Path string
-	// Timeout is the timeout of one file, and TimeoutPerMiB is added to it for each MiB of the
-	// file. The defaults are one minute and half a minute. A CPU needs a second for the largest
-	// file, but a pod may have only a small share of a CPU.
-	Timeout, TimeoutPerMiB time.Duration
-	// MemoryBytes is the memory limit of the worker process, by default 256 MiB. It is enforced on
-	// Linux only.
-	MemoryBytes int64
-	// Concurrency is the maximum number of concurrent worker processes, by default 2.
-	Concurrency int
-}
+const (
+	// timeoutPerMiB is added to the timeout for each MiB of the file. A CPU needs a second for the
+	// largest file, but a pod may have only a small share of a CPU.
+	timeoutPerMiB = 30 * time.Second
+	// maxProcesses is the maximum number of concurrent worker processes.
+	maxProcesses = 2
+)
 
 // Client decrypts and encrypts files in worker processes. It is safe for concurrent use.
 type Client struct {
-	opts Options
+	path string
+	// minTimeout is the timeout of an empty file.
+	minTimeout time.Duration
+	// memoryBytes is the memory limit of a worker process. It is enforced on Linux only.
+	memoryBytes int64
 	// slots holds one element per running worker process.
 	slots   chan struct{}
 	backoff timeoutBackoff
 }
 
-// New returns a client. It starts no process.
-func New(o Options) *Client {
-	if o.Path == "" {
+// New returns a client that runs the worker program at a path; "" is the program in the folder of
+// this program. It starts no process.
+func New(path string) *Client {
+	if path == "" {
 		if own, err := os.Executable(); err == nil {
-			o.Path = filepath.Join(filepath.Dir(own), ProgramName)
+			path = filepath.Join(filepath.Dir(own), ProgramName)
 		}
 	}
-	if o.Timeout == 0 {
-		o.Timeout = time.Minute
-	}
-	if o.TimeoutPerMiB == 0 {
-		o.TimeoutPerMiB = 30 * time.Second
-	}
-	if o.MemoryBytes == 0 {
-		o.MemoryBytes = 256 << 20
-	}
-	if o.Concurrency == 0 {
-		o.Concurrency = 2
-	}
-	return &Client{opts: o, slots: make(chan struct{}, o.Concurrency), backoff: timeoutBackoff{now: time.Now, entries: map[requestHash]backoffEntry{}}}
+	return &Client{path: path, minTimeout: time.Minute, memoryBytes: 256 << 20, slots: make(chan struct{}, maxProcesses),
+		backoff: timeoutBackoff{now: time.Now, entries: map[requestHash]backoffEntry{}}}
 }
 
 // response is the response of a worker process: either the data or an error.
@@ -94,7 +81,7 @@ const maxTimedBytes = 5 << 20
 
 // timeout returns the timeout for a file of the given size in bytes.
 func (c *Client) timeout(size int) time.Duration {
-	return c.opts.Timeout + time.Duration(min(size, maxTimedBytes))*c.opts.TimeoutPerMiB/(1<<20)
+	return c.minTimeout + time.Duration(min(size, maxTimedBytes))*timeoutPerMiB/(1<<20)
 }
 
 // call decrypts or encrypts one file, unless the same request timed out before and is backing off.
@@ -122,7 +109,7 @@ func (c *Client) call(ctx context.Context, verb string, r request, size int) ([]
 	switch {
 	case err == nil:
 		c.backoff.reset(id)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= c.opts.Timeout: // the timeout above, or the caller's deadline if it was at least as long
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= c.minTimeout: // the timeout above, or the caller's deadline if it was at least as long
 		c.backoff.record(id)
 	}
 	return data, err
@@ -130,12 +117,12 @@ func (c *Client) call(ctx context.Context, verb string, r request, size int) ([]
 
 // run starts a worker process for one request and returns its response.
 func (c *Client) run(ctx context.Context, verb string, body []byte) ([]byte, error) {
-	out := &limitedBuffer{limit: maxResponseBytes}
-	cmd := exec.CommandContext(ctx, c.opts.Path)
+	out := &limitedBuffer{}
+	cmd := exec.CommandContext(ctx, c.path)
 	cmd.Stdin, cmd.Stdout = bytes.NewReader(body), out
 	// The process gets no other environment. This variable makes its garbage collector work harder
 	// before it reaches the memory limit.
-	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", c.opts.MemoryBytes/8*7)}
+	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", c.memoryBytes/8*7)}
 	cmd.WaitDelay = 5 * time.Second
 	killWithParent(cmd)
 	if err := cmd.Start(); err != nil {
@@ -144,13 +131,13 @@ func (c *Client) run(ctx context.Context, verb string, body []byte) ([]byte, err
 		}
 		return nil, c.startError(err, verb)
 	}
-	limitProcess(cmd.Process.Pid, c.opts.MemoryBytes)
+	limitProcess(cmd.Process.Pid, c.memoryBytes)
 	err := cmd.Wait()
 	if ctx.Err() != nil {
 		return nil, interruptedError(ctx, verb)
 	}
 	var a response
-	if err != nil || out.exceeded || json.Unmarshal(out.data.Bytes(), &a) != nil {
+	if err != nil || json.Unmarshal(out.data.Bytes(), &a) != nil {
 		// The output of the process is not reported: it may contain secrets.
 		return nil, &sops.Error{Reason: sops.Unavailable, Message: fmt.Sprintf("the %sion worker exited without a valid response: %s", verb, cmd.ProcessState)}
 	}
@@ -168,7 +155,7 @@ func interruptedError(ctx context.Context, verb string) error {
 
 // startError returns the error for a worker process that could not be started.
 func (c *Client) startError(err error, verb string) error {
-	message := fmt.Sprintf("the %sion worker %s cannot be started", verb, c.opts.Path)
+	message := fmt.Sprintf("the %sion worker %s cannot be started", verb, c.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		message += ": no such file; install the program, which is part of each release, or set --sops-worker"
@@ -178,17 +165,12 @@ func (c *Client) startError(err error, verb string) error {
 	return &sops.Error{Reason: sops.Unavailable, Message: message}
 }
 
-// limitedBuffer is a buffer that fails writes beyond a size.
-type limitedBuffer struct {
-	data     bytes.Buffer
-	limit    int
-	exceeded bool
-}
+// limitedBuffer is a buffer that fails writes beyond maxResponseBytes, which fails exec.Cmd.Wait.
+type limitedBuffer struct{ data bytes.Buffer }
 
 // Write implements io.Writer.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.data.Len()+len(p) > b.limit {
-		b.exceeded = true
+	if b.data.Len()+len(p) > maxResponseBytes {
 		return 0, errors.New("the response is too large")
 	}
 	return b.data.Write(p)

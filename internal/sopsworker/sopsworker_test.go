@@ -2,6 +2,7 @@ package sopsworker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,11 +72,19 @@ func fakeProgram(t *testing.T, fake string) string {
 	return link
 }
 
+// newClient returns a client of a fake. Its memory limit is large enough for the race detector.
+func newClient(t *testing.T, fake string) *Client {
+	t.Helper()
+	c := New(fakeProgram(t, fake))
+	c.memoryBytes = 64 << 30
+	return c
+}
+
 var sealed = sops.Request{Name: "a.json", Data: []byte("data "), Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte("key")}}
 
 func TestDecrypt(t *testing.T) {
 	t.Setenv("NOBODY", "hunter2")
-	got, err := New(Options{Path: fakeProgram(t, "works"), MemoryBytes: 64 << 30}).Decrypt(t.Context(), sealed)
+	got, err := newClient(t, "works").Decrypt(t.Context(), sealed)
 	if err != nil || string(got) != "a.json data key" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -97,11 +106,10 @@ func TestDecryptReturnsReason(t *testing.T) {
 		if raceEnabled && c.memory != 0 {
 			continue // the race detector maps more memory than any limit
 		}
-		memory := c.memory
-		if memory == 0 {
-			memory = 64 << 30
-		}
-		_, err := New(Options{Path: fakeProgram(t, fake), Timeout: c.wait, MemoryBytes: memory}).Decrypt(t.Context(), sealed)
+		client := newClient(t, fake)
+		client.minTimeout = cmp.Or(c.wait, client.minTimeout)
+		client.memoryBytes = cmp.Or(c.memory, client.memoryBytes)
+		_, err := client.Decrypt(t.Context(), sealed)
 		e, ok := errors.AsType[*sops.Error](err)
 		if !ok || e.Reason != c.reason || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "hunter2") {
 			t.Errorf("%s: got %v", fake, err)
@@ -110,18 +118,19 @@ func TestDecryptReturnsReason(t *testing.T) {
 }
 
 func TestDecryptWithoutTheProgram(t *testing.T) {
-	_, err := New(Options{Path: "/nowhere/sops-worker"}).Decrypt(t.Context(), sealed)
+	_, err := New("/nowhere/sops-worker").Decrypt(t.Context(), sealed)
 	e, ok := errors.AsType[*sops.Error](err)
 	if !ok || e.Reason != sops.Unavailable || e.Terminal() || !strings.Contains(e.Message, "--sops-worker") {
 		t.Errorf("got %v", err)
 	}
-	if c := New(Options{}); filepath.Base(c.opts.Path) != ProgramName {
-		t.Errorf("default path: %s", c.opts.Path)
+	if c := New(""); filepath.Base(c.path) != ProgramName {
+		t.Errorf("default path: %s", c.path)
 	}
 }
 
 func TestDecryptReturnsOnCancel(t *testing.T) {
-	c := New(Options{Path: fakeProgram(t, "hangs"), Concurrency: 1, MemoryBytes: 64 << 30})
+	c := newClient(t, "hangs")
+	c.slots = make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	for range 2 { // one runs, and one waits for its slot
@@ -136,7 +145,7 @@ func TestDecryptReturnsOnCancel(t *testing.T) {
 }
 
 func TestTimeoutGrowsWithTheFile(t *testing.T) {
-	c := New(Options{})
+	c := New("")
 	for size, want := range map[int]time.Duration{0: time.Minute, 1 << 19: 75 * time.Second, 5 << 20: 210 * time.Second, 1 << 40: 210 * time.Second} {
 		if got := c.timeout(size); got != want {
 			t.Errorf("%d bytes: got %s, want %s", size, got, want)
@@ -146,7 +155,8 @@ func TestTimeoutGrowsWithTheFile(t *testing.T) {
 
 // A request that timed out is not executed at each retry; a changed request is.
 func TestDecryptBacksOffAfterTimeout(t *testing.T) {
-	c := New(Options{Path: fakeProgram(t, "hangs"), Timeout: 50 * time.Millisecond, MemoryBytes: 64 << 30})
+	c := newClient(t, "hangs")
+	c.minTimeout = 50 * time.Millisecond
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c.backoff.now = func() time.Time { return now }
 	try := func(r sops.Request, says string) {
@@ -168,7 +178,7 @@ func TestDecryptBacksOffAfterTimeout(t *testing.T) {
 	changed.Data = []byte("other ")
 	try(sealed, "took longer")
 	try(changed, "took longer")
-	now, c.opts.Path, c.opts.Timeout = now.Add(time.Hour), fakeProgram(t, "works"), time.Minute
+	now, c.path, c.minTimeout = now.Add(time.Hour), fakeProgram(t, "works"), time.Minute
 	if _, err := c.Decrypt(t.Context(), sealed); err != nil {
 		t.Error(err)
 	}
@@ -186,7 +196,7 @@ func TestDecryptBacksOffAfterTimeout(t *testing.T) {
 
 // A canceled request starts no backoff: the file is not at fault.
 func TestCanceledDecryptStartsNoBackoff(t *testing.T) {
-	c := New(Options{Path: fakeProgram(t, "hangs"), MemoryBytes: 64 << 30})
+	c := newClient(t, "hangs")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Decrypt(ctx, sealed); !errors.Is(err, context.DeadlineExceeded) || len(c.backoff.entries) != 0 {
@@ -195,7 +205,7 @@ func TestCanceledDecryptStartsNoBackoff(t *testing.T) {
 }
 
 func TestEncrypt(t *testing.T) {
-	c := New(Options{Path: fakeProgram(t, "works"), MemoryBytes: 64 << 30})
+	c := newClient(t, "works")
 	r := sops.EncryptRequest{Name: "a.json", Data: []byte("data"), Format: sops.JSON, Recipients: []string{"age1x"}, EncryptedRegex: "^a$"}
 	got, err := c.Encrypt(t.Context(), r)
 	if err != nil || string(got) != `a.json data json ["age1x"] ^a$` {

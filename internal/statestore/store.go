@@ -4,7 +4,6 @@
 package statestore
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -109,27 +108,29 @@ func (s *Store) get(ctx context.Context, kind schema.GroupVersionResource, name 
 // Write sets keys of the store, and keeps all others. If the object was changed since it was read,
 // the error is a conflict.
 func (s *Store) Write(ctx context.Context, states, credentials map[string][]byte) error {
-	if err := s.patchOrCreate(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap, setKeys(states)); err != nil {
-		return err
-	}
-	return s.patchOrCreate(ctx, secrets, state.StoreSecret, "Secret", "data", s.secret, setKeys(credentials))
+	return s.write(ctx, setKeys(states), setKeys(credentials))
 }
 
 // Remove deletes keys of the store, with the same conflict as Write.
 func (s *Store) Remove(ctx context.Context, states, credentials []string) error {
-	if err := s.patchOrCreate(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap, deleteKeys(states)); err != nil {
+	return s.write(ctx, deleteKeys(states), deleteKeys(credentials))
+}
+
+// write changes keys of both objects: those with the value nil are deleted.
+func (s *Store) write(ctx context.Context, states, credentials map[string]any) error {
+	if err := s.patchOrCreate(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap, states); err != nil {
 		return err
 	}
-	return s.patchOrCreate(ctx, secrets, state.StoreSecret, "Secret", "data", s.secret, deleteKeys(credentials))
+	return s.patchOrCreate(ctx, secrets, state.StoreSecret, "Secret", "data", s.secret, credentials)
 }
 
 // NamespaceOf returns the namespace of a store, with the default for a spec without store or
 // namespace.
 func NamespaceOf(s *v1alpha1.StateStore) string {
-	if s == nil {
+	if s == nil || s.Namespace == "" {
 		return state.StoreNamespace
 	}
-	return cmp.Or(s.Namespace, state.StoreNamespace)
+	return s.Namespace
 }
 
 // FilterOf returns the filter of a selector; nil selects all clusters.
@@ -137,7 +138,7 @@ func FilterOf(s *v1alpha1.StateSelector) state.Filter {
 	if s == nil {
 		return state.Filter{}
 	}
-	return state.Filter{Cloud: s.Cloud, ClusterType: s.ClusterType, ClusterName: s.ClusterName, Region: s.Region}
+	return state.Filter(*s)
 }
 
 // HashDocument returns a keyed hash of the canonical form of a document. Without the key, the hash
@@ -180,12 +181,11 @@ func (s *Store) patchOrCreate(ctx context.Context, resource schema.GroupVersionR
 	if len(values) == 0 {
 		return nil
 	}
-	object := map[string]any{"apiVersion": "v1", "kind": kind, field: values,
-		"metadata": map[string]any{"name": name, "namespace": s.Namespace, "resourceVersion": version}}
-	if version == "" {
-		delete(object["metadata"].(map[string]any), "resourceVersion")
+	metadata := map[string]any{"name": name, "namespace": s.Namespace}
+	if version != "" {
+		metadata["resourceVersion"] = version
 	}
-	body, err := json.Marshal(object)
+	body, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": kind, field: values, "metadata": metadata})
 	if err != nil {
 		return err
 	}

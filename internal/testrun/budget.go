@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/ksctl/gitops/internal/testrun/layout"
 )
@@ -21,15 +22,13 @@ type budgets map[string]layout.Budget
 // compare orders packages by wall time, the longest first, so that no long package starts last.
 // Packages without a budget come first, because their time is unknown.
 func (b budgets) compare(x, y string) int {
-	bx, hasX := b[x]
-	by, hasY := b[y]
-	if hasX != hasY {
-		if hasY {
-			return -1
+	wall := func(pkg string) float64 {
+		if budget, ok := b[pkg]; ok {
+			return budget.Wall
 		}
-		return 1
+		return math.Inf(1)
 	}
-	return cmp.Compare(by.Wall, bx.Wall)
+	return cmp.Compare(wall(y), wall(x))
 }
 
 // exceeded describes how a package exceeded its budget; "" if it did not.

@@ -41,6 +41,7 @@ type testResults struct {
 func readEvents(r io.Reader, module string) (*testResults, error) {
 	t := &testResults{outcomes: map[testID][]string{}, output: map[testID]string{}, crashed: map[string]bool{}}
 	running, builds := map[testID]*strings.Builder{}, map[string]string{}
+	// begin returns the output of a test that is running.
 	begin := func(id testID) *strings.Builder {
 		if running[id] == nil {
 			running[id] = &strings.Builder{}
@@ -53,6 +54,15 @@ func readEvents(r io.Reader, module string) (*testResults, error) {
 			t.output[id] = build + begin(id).String()
 		}
 		delete(running, id)
+	}
+	// endUnfinished fails the tests of a package that have not ended; "" means of all packages.
+	endUnfinished := func(pkg string) {
+		for id := range running {
+			if id.Test != "" && (pkg == "" || id.Package == pkg) {
+				t.crashed[id.Package] = true
+				end(id, "fail", "")
+			}
+		}
 	}
 	decoder := json.NewDecoder(bufio.NewReader(r))
 	for {
@@ -74,28 +84,13 @@ func readEvents(r io.Reader, module string) (*testResults, error) {
 			begin(id).WriteString(e.Output)
 		case "pass", "fail", "skip":
 			if id.Test == "" {
-				t.endUnfinished(id.Package, running, end)
+				endUnfinished(id.Package)
 			}
 			end(id, e.Action, builds[e.FailedBuild])
 		}
 	}
-	for id := range running {
-		if id.Test != "" {
-			t.crashed[id.Package] = true
-			end(id, "fail", "")
-		}
-	}
+	endUnfinished("")
 	return t, nil
-}
-
-// endUnfinished fails the tests of a package that had not ended when the package ended.
-func (t *testResults) endUnfinished(pkg string, running map[testID]*strings.Builder, end func(id testID, action, build string)) {
-	for id := range running {
-		if id.Package == pkg && id.Test != "" {
-			t.crashed[pkg] = true
-			end(id, "fail", "")
-		}
-	}
 }
 
 func (t *testResults) packages() []string {
@@ -109,11 +104,11 @@ func (t *testResults) packages() []string {
 // failed returns the innermost tests whose last attempt failed, and those that passed only when
 // they were repeated. A package that failed without a failed test, or whose test binary crashed,
 // counts as failed even if its next attempt passed, because not all of its tests ran.
-func (t *testResults) failed() (failures, flakes []failure) {
+func (t *testResults) failed() (failures, flakes []testReport) {
 	anyAttempt := func(ends []string) bool { return slices.Contains(ends, "fail") }
 	lastAttempt := func(ends []string) bool { return ends[len(ends)-1] == "fail" }
 	for id, ends := range t.outcomes {
-		f := failure{Package: id.Package, Name: id.Test, Error: firstError(t.output[id])}
+		f := testReport{Package: id.Package, Name: id.Test, Error: firstError(t.output[id])}
 		switch {
 		case !anyAttempt(ends):
 		case id.Test == "":
@@ -145,12 +140,12 @@ func (t *testResults) anyInside(outer testID, condition func(ends []string) bool
 
 // skipped returns the tests that were skipped. Skipped inputs of fuzz targets are omitted: a target
 // skips inputs that are not interesting.
-func (t *testResults) skipped() []skip {
-	var list []skip
+func (t *testResults) skipped() []testReport {
+	var list []testReport
 	for id, ends := range t.outcomes {
 		input := strings.HasPrefix(id.Test, "Fuzz") && strings.Contains(id.Test, "/")
 		if id.Test != "" && !input && ends[len(ends)-1] == "skip" {
-			list = append(list, skip{id.Package, id.Test, firstError(t.output[id])})
+			list = append(list, testReport{Package: id.Package, Name: id.Test, Error: firstError(t.output[id])})
 		}
 	}
 	return list

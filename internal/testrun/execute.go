@@ -26,8 +26,7 @@ type usage struct {
 func execute(command []string) int {
 	folder, err := os.Getwd()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return printError(err)
 	}
 	// Descendants whose parent is killed become children of this process, so that their CPU time
 	// counts.
@@ -40,8 +39,7 @@ func execute(command []string) int {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	u, began := usage{Package: folder}, time.Now()
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return printError(err)
 	}
 	stop := func() {}
 	if os.Getenv(loadVariable) == "true" {
@@ -52,14 +50,19 @@ func execute(command []string) int {
 	reapOrphans()
 	u.Wall, u.CPU = time.Since(began).Seconds(), childrenCPU().Seconds()
 	if err := errors.Join(ignoreExit(err), u.append(os.Getenv(usageVariable))); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return printError(err)
 	}
 	return cmd.ProcessState.ExitCode()
 }
 
+// printError prints an error and returns the exit code.
+func printError(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
 func ignoreExit(err error) error {
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+	if _, exited := errors.AsType[*exec.ExitError](err); exited {
 		return nil
 	}
 	return err

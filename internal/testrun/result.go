@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,20 +18,19 @@ import (
 
 // result is the outcome of a run.
 type result struct {
-	failures []failure
-	flakes   []failure
-	skips    []skip
-	usages   []usage
+	failures, flakes, skips []testReport
+
+	usages []usage
 	// failed is true if go test failed, even if no test did.
 	failed bool
 	wall   time.Duration
 }
 
-// failure is a test that failed at least once.
-type failure struct {
+// testReport is a test that failed at least once or was skipped.
+type testReport struct {
 	Package string
 	Name    string
-	// Error is the first error that the test reported.
+	// Error is the first error that the test reported, or why it was skipped.
 	Error string
 	// Seed is the random seed of the Ginkgo suite; 0 for other tests.
 	Seed int64
@@ -39,13 +38,10 @@ type failure struct {
 	Logs string
 }
 
-// skip is a test that did not run, with its reason.
-type skip struct{ Package, Name, Reason string }
-
 // read reads the result of a run from the files that gotestsum, the suites and "testrun exec"
 // wrote.
 func (f reportFiles) read(m module) (*result, error) {
-	events, err := os.Open(f.events())
+	events, err := os.Open(f.events)
 	if err != nil {
 		return nil, fmt.Errorf("reading the events of go test: %w", err)
 	}
@@ -77,30 +73,26 @@ func (f reportFiles) read(m module) (*result, error) {
 	for _, s := range suites {
 		r.failures, r.flakes, r.skips = append(r.failures, s.failures...), append(r.flakes, s.flakes...), append(r.skips, s.skips...)
 	}
-	sortFailures(r.failures)
-	sortFailures(r.flakes)
-	slices.SortFunc(r.skips, func(a, b skip) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
+	for _, list := range [][]testReport{r.failures, r.flakes, r.skips} {
+		slices.SortFunc(list, func(a, b testReport) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
+	}
 	r.usages, err = f.readUsages(m.Dir)
 	return r, err
 }
 
 // writeOutput writes the output of a failed test to a file with the number n. It returns the file,
 // or the text of the error.
-func (f reportFiles) writeOutput(n int, t failure, tests *testResults) string {
-	file := filepath.Join(f.failed(), fmt.Sprintf("%03d-%s.log", n, layout.FileName(t.Package+" "+t.Name)))
+func (f reportFiles) writeOutput(n int, t testReport, tests *testResults) string {
+	file := filepath.Join(f.failed, fmt.Sprintf("%03d-%s.log", n, layout.FileName(t.Package+" "+t.Name)))
 	if err := os.WriteFile(file, []byte(tests.output[testID{t.Package, t.Name}]), 0o600); err != nil {
 		return err.Error()
 	}
 	return file
 }
 
-func sortFailures(list []failure) {
-	slices.SortFunc(list, func(a, b failure) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
-}
-
 // readUsages adds up the usages of the attempts of each package, and writes them as a table.
 func (f reportFiles) readUsages(root string) ([]usage, error) {
-	data, err := os.ReadFile(f.usage())
+	data, err := os.ReadFile(f.usage)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -108,11 +100,10 @@ func (f reportFiles) readUsages(root string) ([]usage, error) {
 		return nil, err
 	}
 	byPackage := map[string]usage{}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
+	for line := range bytes.Lines(data) {
 		var u usage
-		if err := json.Unmarshal(lines.Bytes(), &u); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", f.usage(), err)
+		if err := json.Unmarshal(line, &u); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", f.usage, err)
 		}
 		if u.Package, err = filepath.Rel(root, u.Package); err != nil {
 			return nil, err
@@ -122,13 +113,11 @@ func (f reportFiles) readUsages(root string) ([]usage, error) {
 		byPackage[u.Package] = u
 	}
 	var list []usage
-	for _, u := range byPackage {
-		list = append(list, u)
-	}
-	slices.SortFunc(list, func(a, b usage) int { return strings.Compare(a.Package, b.Package) })
 	table := "package\twall s\tCPU s\n"
-	for _, u := range list {
-		table += fmt.Sprintf("%s\t%.1f\t%.1f\n", u.Package, u.Wall, u.CPU)
+	for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
+		u := byPackage[pkg]
+		list = append(list, u)
+		table += fmt.Sprintf("%s\t%.1f\t%.1f\n", pkg, u.Wall, u.CPU)
 	}
-	return list, errors.Join(lines.Err(), os.WriteFile(f.table(), []byte(table), 0o600))
+	return list, os.WriteFile(f.table, []byte(table), 0o600)
 }

@@ -41,24 +41,24 @@ const goEvents = `
 `
 
 func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
-	f := reportFiles{filepath.Join(t.TempDir(), "out")}
+	f := newReportFiles(filepath.Join(t.TempDir(), "out"))
 	unlock, err := f.prepare()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
-	write(t, f.events(), goEvents+`
+	write(t, f.events, goEvents+`
 {"Action":"fail","Package":"example.com/m/e2e/s","Test":"TestSuite"}
 {"Action":"fail","Package":"example.com/m/e2e/s"}`)
 	failed := types.Failure{Message: "Expected\n    1\nto equal\n    2", Location: types.CodeLocation{FileName: "/src/s_test.go", LineNumber: 5}}
-	writeJSON(t, layout.SuiteOf(f.suites(), "e2e/s").JSON(), []types.Report{{SuiteConfig: types.SuiteConfig{RandomSeed: 42}, SpecReports: types.SpecReports{
+	writeJSON(t, layout.SuiteOf(f.suites, "e2e/s").JSON, []types.Report{{SuiteConfig: types.SuiteConfig{RandomSeed: 42}, SpecReports: types.SpecReports{
 		{LeafNodeText: "fails", State: types.SpecStateFailed, Failure: failed},
 		{LeafNodeText: "flakes", State: types.SpecStatePassed, AdditionalFailures: []types.AdditionalFailure{{State: types.SpecStateFailed, Failure: failed}}},
 		{LeafNodeText: "is skipped", State: types.SpecStateSkipped, Failure: types.Failure{Message: "no root"}},
 		{LeafNodeText: "is filtered", State: types.SpecStateSkipped},
 		{LeafNodeText: "passes", State: types.SpecStatePassed},
 	}}})
-	write(t, layout.SuiteOf(f.suites(), "e2e/s").Started(), "TestSuite")
+	write(t, layout.SuiteOf(f.suites, "e2e/s").Started, "TestSuite")
 	r, err := f.read(testModule)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
 		got["flaked"] = append(got["flaked"], x.Package+" "+x.Name+" "+x.Error)
 	}
 	for _, x := range r.skips {
-		got["skipped"] = append(got["skipped"], x.Package+" "+x.Name+" "+x.Reason)
+		got["skipped"] = append(got["skipped"], x.Package+" "+x.Name+" "+x.Error)
 	}
 	want := map[string][]string{
 		"failed": {"a TestBad/inner a_test.go:7: wrong", "b  b.go:3:1: syntax error", "c  panic: test timed out after 1s",
@@ -85,16 +85,16 @@ func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
 }
 
 func TestReadReportsASuiteThatPassedButRaced(t *testing.T) {
-	f := reportFiles{filepath.Join(t.TempDir(), "out")}
+	f := newReportFiles(filepath.Join(t.TempDir(), "out"))
 	unlock, err := f.prepare()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
-	write(t, f.events(), `{"Action":"output","Package":"example.com/m/s","Test":"TestSuite","Output":"WARNING: DATA RACE\n"}
+	write(t, f.events, `{"Action":"output","Package":"example.com/m/s","Test":"TestSuite","Output":"WARNING: DATA RACE\n"}
 {"Action":"fail","Package":"example.com/m/s","Test":"TestSuite"}`)
-	writeJSON(t, layout.SuiteOf(f.suites(), "s").JSON(), []types.Report{{SuiteSucceeded: true}})
-	write(t, layout.SuiteOf(f.suites(), "s").Started(), "TestSuite")
+	writeJSON(t, layout.SuiteOf(f.suites, "s").JSON, []types.Report{{SuiteSucceeded: true}})
+	write(t, layout.SuiteOf(f.suites, "s").Started, "TestSuite")
 	r, err := f.read(testModule)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestReadReportsASuiteThatPassedButRaced(t *testing.T) {
 }
 
 func TestPassedAllowsFewFlakes(t *testing.T) {
-	flakes := make([]failure, maxFlakes+1)
+	flakes := make([]testReport, maxFlakes+1)
 	for name, c := range map[string]struct {
 		result result
 		want   bool
@@ -124,10 +124,10 @@ func TestPassedAllowsFewFlakes(t *testing.T) {
 
 func TestSummaryNamesEachFailureOnce(t *testing.T) {
 	r := result{failed: true, wall: 90 * time.Second,
-		failures: []failure{{Package: "e2e/s", Name: "fails", Error: "s_test.go:5: wrong", Seed: 42, Logs: "logs"}},
+		failures: []testReport{{Package: "e2e/s", Name: "fails", Error: "s_test.go:5: wrong", Seed: 42, Logs: "logs"}},
 		usages:   []usage{{Package: "slow", Wall: 31, CPU: 5}, {Package: "busy", Wall: 5, CPU: 31}, {Package: "fine", Wall: 29, CPU: 29}}}
 	b := budgets{"slow": {Wall: 20, CPU: 20}, "busy": {Wall: 20, CPU: 20}, "fine": {Wall: 20, CPU: 20}}
-	got := r.summary(b, reportFiles{"out"})
+	got := r.summary(b, newReportFiles("out"))
 	for _, want := range []string{"e2e/s: fails (seed 42)\n    s_test.go:5: wrong\n    logs: logs", "slow: wall 31 s of 20", "busy: wall 5 s of 20, CPU 31 s of 20",
 		"== 1 failed, 0 flaked, 0 skipped in 1m30s; reports in out"} {
 		if strings.Count(got, want) != 1 {
@@ -140,13 +140,13 @@ func TestSummaryNamesEachFailureOnce(t *testing.T) {
 }
 
 func TestReadUsagesSumsAttempts(t *testing.T) {
-	f := reportFiles{t.TempDir()}
+	f := newReportFiles(t.TempDir())
 	wd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, u := range []usage{{Package: filepath.Join(wd, "a"), Wall: 1, CPU: 2}, {Package: filepath.Join(wd, "a"), Wall: 3, CPU: 4}} {
-		if err := u.append(f.usage()); err != nil {
+		if err := u.append(f.usage); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestReadUsagesSumsAttempts(t *testing.T) {
 	if len(got) != 1 || got[0].Package != "a" || got[0].Wall != 4 || got[0].CPU != 6 {
 		t.Errorf("usages %+v", got)
 	}
-	if table, _ := os.ReadFile(f.table()); string(table) != "package\twall s\tCPU s\na\t4.0\t6.0\n" {
+	if table, _ := os.ReadFile(f.table); string(table) != "package\twall s\tCPU s\na\t4.0\t6.0\n" {
 		t.Errorf("table %q", table)
 	}
 }

@@ -32,11 +32,10 @@ func run(ctx context.Context, args []string) (bool, error) {
 	if o.out, err = filepath.Abs(o.out); err != nil {
 		return false, err
 	}
-	table, err := layout.ReadBudgets(o.budget)
-	if err != nil {
+	var budgets budgets
+	if budgets, err = layout.ReadBudgets(o.budget); err != nil {
 		return false, err
 	}
-	budgets := budgets(table)
 	packages, err := listPackages(ctx, o.packages)
 	if err != nil {
 		return false, err
@@ -45,18 +44,21 @@ func run(ctx context.Context, args []string) (bool, error) {
 		return false, fmt.Errorf("no package of %s has tests", strings.Join(o.packages, " "))
 	}
 	slices.SortStableFunc(packages, func(a, b testPackage) int { return budgets.compare(a.Folder, b.Folder) })
-	f := reportFiles{o.out}
+	f := newReportFiles(o.out)
 	unlock, err := f.prepare()
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	runner := testRunner{options: o, reportFiles: f, packages: packages}
+	runner := testRunner{options: o, reportFiles: f}
+	for _, p := range packages {
+		runner.paths = append(runner.paths, p.ImportPath)
+	}
 	if slices.ContainsFunc(packages, testPackage.runsPrograms) {
-		if err := programs.BuildAll(ctx, f.programs()); err != nil {
+		if err := programs.BuildAll(ctx, f.programs); err != nil {
 			return false, err
 		}
-		runner.programs = f.programs()
+		runner.programs = f.programs
 	}
 	if o.load {
 		stop := startLoad(ctx)
@@ -64,7 +66,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 	}
 	began := time.Now()
 	failed := runner.run(ctx)
-	if exit := (*exec.ExitError)(nil); failed != nil && !errors.As(failed, &exit) {
+	if ignoreExit(failed) != nil {
 		return false, failed
 	}
 	result, err := f.read(packages[0].Module)
@@ -74,20 +76,28 @@ func run(ctx context.Context, args []string) (bool, error) {
 	result.wall, result.failed = time.Since(began), failed != nil
 	text := result.summary(budgets, f)
 	fmt.Print("\n", text)
-	return result.passed(), os.WriteFile(f.summary(), []byte(text), 0o600)
+	return result.passed(), os.WriteFile(f.summary, []byte(text), 0o600)
 }
 
 // reportFiles are the paths of the reports of a run.
-type reportFiles struct{ folder string }
+type reportFiles struct {
+	// folder has all the others.
+	folder string
+	// events is the output of go test -json, junit its report for CI servers.
+	events, junit string
+	// usage has the lines of "testrun exec", table their sums.
+	usage, table string
+	summary      string
+	// These are folders.
+	suites, failed, programs string
+}
 
-func (f reportFiles) events() string   { return filepath.Join(f.folder, "events.json") }
-func (f reportFiles) junit() string    { return filepath.Join(f.folder, "go.xml") }
-func (f reportFiles) usage() string    { return filepath.Join(f.folder, "usage.jsonl") }
-func (f reportFiles) table() string    { return filepath.Join(f.folder, "usage.tsv") }
-func (f reportFiles) summary() string  { return filepath.Join(f.folder, "summary.txt") }
-func (f reportFiles) suites() string   { return filepath.Join(f.folder, "suites") }
-func (f reportFiles) failed() string   { return filepath.Join(f.folder, "failed") }
-func (f reportFiles) programs() string { return filepath.Join(f.folder, "programs") }
+func newReportFiles(folder string) reportFiles {
+	below := func(name string) string { return filepath.Join(folder, name) }
+	return reportFiles{folder: folder, events: below("events.json"), junit: below("go.xml"),
+		usage: below("usage.jsonl"), table: below("usage.tsv"), summary: below("summary.txt"),
+		suites: below("suites"), failed: below("failed"), programs: below("programs")}
+}
 
 // prepare locks the folder against other runs until unlock is called, and empties it.
 func (f reportFiles) prepare() (unlock func(), err error) {
@@ -116,20 +126,21 @@ func (f reportFiles) empty(lock *os.File) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if _, err := os.Stat(f.suites()); err != nil && len(entries) > 0 {
+	if _, err := os.Stat(f.suites); err != nil && len(entries) > 0 {
 		return fmt.Errorf("%s has no reports of an earlier run; remove it, or set another folder", f.folder)
 	}
 	if err := os.RemoveAll(f.folder); err != nil {
 		return fmt.Errorf("removing the reports of the last run: %w", err)
 	}
-	return errors.Join(os.MkdirAll(f.suites(), 0o750), os.MkdirAll(f.failed(), 0o750), os.MkdirAll(f.programs(), 0o750))
+	return errors.Join(os.MkdirAll(f.suites, 0o750), os.MkdirAll(f.failed, 0o750), os.MkdirAll(f.programs, 0o750))
 }
 
 // testRunner runs the tests of packages with gotestsum.
 type testRunner struct {
 	options
 	reportFiles
-	packages []testPackage
+	// paths are the import paths of the packages.
+	paths []string
 	// programs is the folder with the built programs of cmd/; "" if no test needs them.
 	programs string
 }
@@ -142,7 +153,7 @@ func (g testRunner) run(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, g.gotestsum, g.args(self)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), usageVariable+"="+g.usage(), layout.ReportsVariable+"="+g.suites(), loadVariable+"="+strconv.FormatBool(g.load))
+	cmd.Env = append(os.Environ(), usageVariable+"="+g.usage, layout.ReportsVariable+"="+g.suites, loadVariable+"="+strconv.FormatBool(g.load))
 	if g.programs != "" {
 		cmd.Env = append(cmd.Env, layout.ProgramsVariable+"="+g.programs)
 	}
@@ -163,12 +174,8 @@ func (g testRunner) run(ctx context.Context) error {
 
 // args returns the arguments of gotestsum, which runs the test binaries under "self exec".
 func (g testRunner) args(self string) []string {
-	var paths []string
-	for _, p := range g.packages {
-		paths = append(paths, p.ImportPath)
-	}
 	args := []string{"--format=pkgname", "--format-icons=text", "--hide-summary=skipped,failed,output",
-		"--jsonfile=" + g.events(), "--junitfile=" + g.junit(), "--packages=" + strings.Join(paths, " ")}
+		"--jsonfile=" + g.events, "--junitfile=" + g.junit, "--packages=" + strings.Join(g.paths, " ")}
 	if g.attempts > 1 {
 		args = append(args, "--rerun-fails="+strconv.Itoa(g.attempts-1), "--rerun-fails-abort-on-data-race", "--rerun-fails-run-root-test")
 	}

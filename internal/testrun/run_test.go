@@ -39,7 +39,7 @@ func runFixtures(t *testing.T, packages ...string) (passed bool, out, summary st
 	cmd.Env = append(cmd.Env, layout.AttemptsVariable+"=2", "TESTRUN_FIXTURE="+folder)
 	text, err := cmd.CombinedOutput()
 	t.Logf("%s", text)
-	content, missing := os.ReadFile(reportFiles{out}.summary())
+	content, missing := os.ReadFile(newReportFiles(out).summary)
 	if missing != nil {
 		t.Fatal(missing)
 	}
@@ -62,7 +62,7 @@ func TestRunPassesWhenSecondAttemptPasses(t *testing.T) {
 	}
 	expectOnce(t, summary, "internal/testrun/testdata/flaky: TestSkipped: flaky_test.go:18: no such machine",
 		"internal/testrun/testdata/flaky: TestFlaky\n    flaky_test.go:14: the first attempt fails", "== 0 failed, 1 flaked, 1 skipped in ")
-	if table, err := os.ReadFile(reportFiles{out}.table()); err != nil || !strings.Contains(string(table), "internal/testrun/testdata/flaky\t") {
+	if table, err := os.ReadFile(newReportFiles(out).table); err != nil || !strings.Contains(string(table), "internal/testrun/testdata/flaky\t") {
 		t.Errorf("%q, %v", table, err)
 	}
 }
@@ -74,9 +74,12 @@ func TestRunFailsWhenSafetySpecFailsOnce(t *testing.T) {
 	}
 	expectOnce(t, summary, "internal/testrun/testdata/specs: A spec is skipped: no root", "internal/testrun/testdata/specs: A spec flakes (seed ",
 		"internal/testrun/testdata/specs: A spec is about safety (seed ", "== 1 failed, 1 flaked, 1 skipped in ")
-	logs := layout.SuiteOf(reportFiles{out}.suites(), "internal/testrun/testdata/specs").Logs()
-	text, err := os.ReadFile(filepath.Join(logs, "spec-000-flakes.log"))
-	if err != nil || !strings.Contains(string(text), "what the spec wrote") {
+	logs := layout.SuiteOf(newReportFiles(out).suites, "internal/testrun/testdata/specs").Logs
+	files, err := filepath.Glob(filepath.Join(logs, "spec-*-flakes.log"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("logs of the flaked spec: %v, %v", files, err)
+	}
+	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), "what the spec wrote") {
 		t.Errorf("the log of the flaked spec: %q, %v", text, err)
 	}
 }

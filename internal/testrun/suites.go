@@ -17,17 +17,16 @@ import (
 // suiteResult is the outcome of one Ginkgo suite.
 type suiteResult struct {
 	// test is the name of the Go test that runs the suite.
-	test             string
-	failures, flakes []failure
-	skips            []skip
+	test                    string
+	failures, flakes, skips []testReport
 }
 
 // readSuites reads the reports of the packages that are Ginkgo suites, by package.
 func readSuites(f reportFiles, packages []string) (map[string]suiteResult, error) {
 	suites := map[string]suiteResult{}
 	for _, pkg := range packages {
-		files := layout.SuiteOf(f.suites(), pkg)
-		data, err := os.ReadFile(files.JSON())
+		files := layout.SuiteOf(f.suites, pkg)
+		data, err := os.ReadFile(files.JSON)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -36,14 +35,14 @@ func readSuites(f reportFiles, packages []string) (map[string]suiteResult, error
 		}
 		var reports []types.Report
 		if err := json.Unmarshal(data, &reports); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", files.JSON(), err)
+			return nil, fmt.Errorf("reading %s: %w", files.JSON, err)
 		}
-		started, err := os.ReadFile(files.Started())
+		started, err := os.ReadFile(files.Started)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range reports {
-			suites[pkg] = suiteOf(pkg, string(started), files.Logs(), r)
+			suites[pkg] = suiteOf(pkg, string(started), files.Logs, r)
 		}
 	}
 	return suites, nil
@@ -52,7 +51,7 @@ func readSuites(f reportFiles, packages []string) (map[string]suiteResult, error
 func suiteOf(pkg, test, logs string, r types.Report) suiteResult {
 	out := suiteResult{test: test}
 	for _, s := range r.SpecReports {
-		f := failure{Package: pkg, Name: specName(s), Seed: r.SuiteConfig.RandomSeed, Logs: logs}
+		f := testReport{Package: pkg, Name: specName(s), Seed: r.SuiteConfig.RandomSeed, Logs: logs}
 		switch {
 		case s.State.Is(types.SpecStateFailureStates):
 			f.Error = specError(s.Failure)
@@ -61,7 +60,8 @@ func suiteOf(pkg, test, logs string, r types.Report) suiteResult {
 			f.Error = specError(s.AdditionalFailures[0].Failure)
 			out.flakes = append(out.flakes, f)
 		case s.State.Is(types.SpecStateSkipped|types.SpecStatePending) && (s.Failure.Message != "" || s.State.Is(types.SpecStatePending)):
-			out.skips = append(out.skips, skip{pkg, specName(s), firstLine(s.Failure.Message)})
+			f.Error = firstLine(s.Failure.Message)
+			out.skips = append(out.skips, f)
 		}
 	}
 	return out

@@ -24,7 +24,7 @@ func (r *result) summary(b budgets, f reportFiles) string {
 	}
 	var skips, exceeded []string
 	for _, s := range r.skips {
-		skips = append(skips, fmt.Sprintf("%s: %s: %s", s.Package, s.Name, s.Reason))
+		skips = append(skips, fmt.Sprintf("%s: %s: %s", s.Package, s.Name, s.Error))
 	}
 	for _, u := range r.usages {
 		if text := b.exceeded(u); text != "" {
@@ -46,7 +46,7 @@ func (r *result) summary(b budgets, f reportFiles) string {
 	return out.String()
 }
 
-func describe(list []failure) []string {
+func describe(list []testReport) []string {
 	var lines []string
 	for _, f := range list {
 		name := f.Name

@@ -6,7 +6,6 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"go/ast"
@@ -94,8 +93,8 @@ func check(module fs.FS, words, exceptions []byte) ([]string, error) {
 
 // rows returns the fields of the rows that have n of them. Other lines are comments.
 func rows(table []byte, n int) (out [][]string) {
-	for line := range bytes.Lines(table) {
-		if f := strings.Split(strings.TrimSpace(string(line)), "\t"); len(f) == n {
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Split(strings.TrimSpace(line), "\t"); len(f) == n {
 			out = append(out, f)
 		}
 	}
@@ -141,9 +140,9 @@ func declared(n ast.Node) (out []*ast.Ident) {
 	}
 	switch n := n.(type) {
 	case *ast.FuncDecl:
-		return []*ast.Ident{n.Name}
+		out = append(out, n.Name)
 	case *ast.TypeSpec:
-		return []*ast.Ident{n.Name}
+		out = append(out, n.Name)
 	case *ast.ValueSpec:
 		return n.Names
 	case *ast.Field:
@@ -158,7 +157,7 @@ func declared(n ast.Node) (out []*ast.Ident) {
 		}
 	case *ast.ImportSpec:
 		if n.Name != nil {
-			return []*ast.Ident{n.Name}
+			out = append(out, n.Name)
 		}
 	}
 	return out

@@ -1,9 +1,11 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +60,7 @@ func openCache(dir string, maxBytes int64) (*cache, error) {
 		switch {
 		case strings.HasPrefix(name, tempPrefix):
 			err = os.RemoveAll(filepath.Join(dir, name))
-		case isHex(name):
+		case sha256Pattern.MatchString(name):
 			err = c.loadEntry(name)
 		}
 		if err != nil {
@@ -90,20 +92,9 @@ func (c *cache) renumber() {
 }
 
 func (c *cache) entriesByUse() []*entry {
-	all := make([]*entry, 0, len(c.entries))
-	for _, e := range c.entries {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b *entry) int {
-		if a.lastUse != b.lastUse {
-			if a.lastUse < b.lastUse {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.sum, b.sum)
+	return slices.SortedFunc(maps.Values(c.entries), func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.lastUse, b.lastUse), strings.Compare(a.sum, b.sum))
 	})
-	return all
 }
 
 func (c *cache) root(sum string) string { return filepath.Join(c.dir, sum, treeName) }
@@ -159,15 +150,10 @@ func (c *cache) checkAndLease(ctx context.Context, sum string) (bool, error) {
 // discard removes a leased tree that is incomplete.
 func (c *cache) discard(e *entry) error {
 	c.mu.Lock()
+	e.leases--
 	aside, err := c.moveAside(e)
-	if err != nil {
-		e.leases--
-	}
 	c.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return os.RemoveAll(aside)
+	return cmp.Or(err, os.RemoveAll(aside))
 }
 
 // add moves the tree in <temp>/tree into the cache and leases it.
@@ -187,14 +173,12 @@ func (c *cache) add(temp, sum string, size Size) error {
 	return nil
 }
 
-// release returns a lease.
+// release returns a lease, which kept the entry in the cache.
 func (c *cache) release(sum string) {
 	c.mu.Lock()
 	e := c.entries[sum]
-	last := e != nil && e.leases == 1
-	if e != nil {
-		e.leases--
-	}
+	e.leases--
+	last := e.leases == 0
 	c.mu.Unlock()
 	if last {
 		// The next process uses the modification time of the marker as the time of last use.
@@ -212,30 +196,23 @@ func (c *cache) evict() error {
 	var err error
 	if c.total > c.maxBytes {
 		for _, e := range c.entriesByUse() {
-			if c.total <= c.maxBytes {
-				break
+			if c.total > c.maxBytes && e.leases == 0 && err == nil {
+				var path string
+				path, err = c.moveAside(e)
+				aside = append(aside, path)
 			}
-			if e.leases > 0 {
-				continue
-			}
-			var path string
-			if path, err = c.moveAside(e); err != nil {
-				break
-			}
-			aside = append(aside, path)
 		}
 	}
 	c.mu.Unlock()
 	for _, path := range aside {
-		if rerr := os.RemoveAll(path); rerr != nil && err == nil {
-			err = rerr
-		}
+		err = cmp.Or(err, os.RemoveAll(path))
 	}
 	return err
 }
 
 // moveAside renames a tree, so that a partly removed tree never has the name of a digest,
-// and drops its entry. The caller removes the returned directory without holding the lock.
+// and drops its entry. The caller removes the returned directory without holding the lock. It is
+// empty after an error, and os.RemoveAll ignores that.
 func (c *cache) moveAside(e *entry) (string, error) {
 	aside, err := os.MkdirTemp(c.dir, tempPrefix+"evicted-")
 	if err != nil {

@@ -1,10 +1,12 @@
 package artifact
 
 import (
+	"regexp"
 	"strings"
 )
 
-const sha256Hex = 64
+// sha256Pattern matches the hexadecimal part of a digest.
+var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // ParseDigest returns the hexadecimal part of a digest such as "sha256:2c26…". The error
 // names an unsupported algorithm: content that can't be checked must not be fetched.
@@ -19,20 +21,8 @@ func ParseDigest(digest string) (string, error) {
 	if algorithm != "sha256" {
 		return "", newError(UnsupportedDigest, "", "digest algorithm %q is not supported; expected sha256", truncate(algorithm, 32))
 	}
-	if !isHex(sum) {
+	if !sha256Pattern.MatchString(sum) {
 		return "", newError(Malformed, "", "digest %q: expected 64 lower-case hexadecimal digits", truncate(digest, 128))
 	}
 	return sum, nil
-}
-
-func isHex(s string) bool {
-	if len(s) != sha256Hex {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -36,15 +37,15 @@ func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum stri
 		if err == nil {
 			return name, nil
 		}
-		e, retry := classifyError(ctx, err)
+		e := classifyError(ctx, err)
 		e.URL = MaskURL(rawURL)
-		if retry && timedOut(err) {
+		if e.retryable && timedOut(err) {
 			if shared {
 				f.unresponsive.record(rawURL, e)
 			}
 			return "", e
 		}
-		if !retry || attempt >= f.attempts {
+		if !e.retryable || attempt >= f.attempts {
 			return "", e
 		}
 		if sleepWithJitter(ctx, f.backoff<<(attempt-1)) != nil {
@@ -56,10 +57,7 @@ func (f *Fetcher) download(ctx context.Context, dir string, a Artifact, sum stri
 // timedOut is true if the server did not respond in time. An immediate retry would block a
 // worker for the same time again.
 func timedOut(err error) bool {
-	e, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err)
+	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()
 }
 
@@ -69,6 +67,7 @@ func markRetryable(e *Error) *Error {
 	return e
 }
 
+// downloadOnce makes one attempt. The error is an *Error.
 func (f *Fetcher) downloadOnce(ctx context.Context, client *http.Client, dir, rawURL, sum string) (name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -108,11 +107,11 @@ func (f *Fetcher) storeBody(dir string, body io.Reader, sum string) (name string
 		}
 	}()
 	hash := sha256.New()
-	w := &trackingWriter{w: file}
+	w := &TrackingWriter{W: file}
 	n, err := io.Copy(io.MultiWriter(w, hash), io.LimitReader(body, f.limits.DownloadBytes+1))
 	switch {
-	case w.err != nil:
-		return "", wrapError(Storage, w.err, "storing the download")
+	case w.Err != nil:
+		return "", wrapError(Storage, w.Err, "storing the download")
 	case n > f.limits.DownloadBytes:
 		return "", newError(TooLarge, "", "the tarball has more than the %d bytes allowed", f.limits.DownloadBytes)
 	case err != nil:
@@ -124,41 +123,40 @@ func (f *Fetcher) storeBody(dir string, body io.Reader, sum string) (name string
 	return file.Name(), nil
 }
 
+// statusError returns the error of an HTTP status code, and nil for 200.
 func statusError(code int) error {
-	switch {
-	case code == http.StatusOK:
+	if code == http.StatusOK {
 		return nil
-	case code == http.StatusNotFound || code == http.StatusGone:
-		return newError(NotFound, "", "the server answered %d %s", code, http.StatusText(code))
-	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return newError(AccessDenied, "", "the server answered %d %s", code, http.StatusText(code))
-	case code == http.StatusTooManyRequests || code >= 500:
-		return markRetryable(newError(Unreachable, "", "the server answered %d %s", code, http.StatusText(code)))
-	default:
-		return newError(Unreachable, "", "the server answered %d %s, expected 200", code, http.StatusText(code))
 	}
+	e := newError(Unreachable, "", "the server answered %d %s", code, http.StatusText(code))
+	switch {
+	case code == http.StatusNotFound || code == http.StatusGone:
+		e.Reason = NotFound
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		e.Reason = AccessDenied
+	case code == http.StatusTooManyRequests || code >= 500:
+		e.retryable = true
+	default:
+		e.Message += ", expected 200"
+	}
+	return e
 }
 
-// classifyError returns the *Error of a failed attempt, and whether a retry makes sense.
-func classifyError(ctx context.Context, err error) (*Error, bool) {
+// classifyError returns the *Error of a failed attempt. It is retryable only if a retry makes
+// sense.
+func classifyError(ctx context.Context, err error) *Error {
 	if ctx.Err() != nil {
-		return wrapError(Unreachable, context.Cause(ctx), "interrupted while downloading"), false
+		return wrapError(Unreachable, context.Cause(ctx), "interrupted while downloading")
 	}
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		return wrapError(Unreachable, err, "downloading"), false
-	}
+	e, _ := errors.AsType[*Error](err)
 	if refused, ok := AsRefusedAddress(e.Err); ok {
-		return refused, false
+		return refused
 	}
-	return e, e.retryable
+	return e
 }
 
 // sleepWithJitter waits between d/2 and d, so that many clients do not retry at the same time.
 func sleepWithJitter(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
 	timer := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer timer.Stop()
 	select {

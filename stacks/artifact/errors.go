@@ -82,8 +82,6 @@ func (e *Error) Terminal() bool {
 	switch e.Reason {
 	case TooLarge, TooManyFiles, TooDeep, UnsafePath, Malformed, IgnoreInvalid, UnsupportedDigest, RefusedAddress:
 		return true
-	case DigestMismatch, NotFound, AccessDenied, Unreachable, Storage:
-		return false
 	}
 	return false
 }

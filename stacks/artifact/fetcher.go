@@ -98,27 +98,22 @@ type fetchCall struct {
 
 // NewFetcher opens the cache in o.Dir.
 func NewFetcher(o Options) (*Fetcher, error) {
-	if o.CacheBytes == 0 {
-		o.CacheBytes = 1 << 30
-	}
-	c, err := openCache(o.Dir, o.CacheBytes)
+	c, err := openCache(o.Dir, cmp.Or(o.CacheBytes, 1<<30))
 	if err != nil {
 		return nil, err
 	}
-	f := &Fetcher{cache: c, client: o.Client, limits: o.Limits.WithDefaults(), attempts: o.Attempts,
-		backoff: o.Backoff, timeout: o.Timeout, calls: map[string]*fetchCall{}}
-	f.unresponsive = unresponsiveURLs{retryAfter: cmp.Or(o.ResponseHeaderTimeout, DefaultResponseHeaderTimeout), now: time.Now}
+	f := &Fetcher{
+		cache: c, client: o.Client, limits: o.Limits.WithDefaults(), calls: map[string]*fetchCall{},
+		attempts: cmp.Or(o.Attempts, 3),
+		backoff:  cmp.Or(o.Backoff, 250*time.Millisecond),
+		timeout:  cmp.Or(o.Timeout, DefaultTimeout),
+		unresponsive: unresponsiveURLs{
+			retryAfter: cmp.Or(o.ResponseHeaderTimeout, DefaultResponseHeaderTimeout),
+			failures:   map[string]failure{},
+		},
+	}
 	if f.client == nil {
 		f.client = NewHTTPClientWith(ClientOptions{ResponseHeaderTimeout: f.unresponsive.retryAfter})
-	}
-	if f.attempts == 0 {
-		f.attempts = 3
-	}
-	if f.backoff == 0 {
-		f.backoff = 250 * time.Millisecond
-	}
-	if f.timeout == 0 {
-		f.timeout = DefaultTimeout
 	}
 	return f, nil
 }

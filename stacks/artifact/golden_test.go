@@ -86,7 +86,7 @@ func TestGoldenMarker(t *testing.T) {
 // The cache uses trees that an earlier release stored.
 func TestGoldenCacheFolder(t *testing.T) {
 	dir := t.TempDir()
-	sum := strings.Repeat("0", sha256Hex)
+	sum := strings.Repeat("0", 64)
 	if err := os.MkdirAll(filepath.Join(dir, sum, "tree"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -95,11 +95,11 @@ type addressGuard struct {
 
 // RoundTrip implements http.RoundTripper.
 func (g addressGuard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if addr, err := netip.ParseAddr(r.URL.Hostname()); err == nil && isForbidden(addr) {
+	if err := checkHost(r.URL.Hostname()); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, refusedAddressError(addr)
+		return nil, err
 	}
 	return g.next.RoundTrip(r)
 }
@@ -125,8 +125,13 @@ func CheckHost(address string) error {
 	if err != nil {
 		return newError(RefusedAddress, "", "invalid address %q: expected host:port", address)
 	}
-	if addr, err := netip.ParseAddr(host); err == nil && isForbidden(addr) {
-		return refusedAddressError(addr)
+	return checkHost(host)
+}
+
+// checkHost refuses the addresses that checkAddress refuses, and no names.
+func checkHost(host string) error {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return checkAddress(addr)
 	}
 	return nil
 }
@@ -136,27 +141,20 @@ func checkDialAddress(_ context.Context, _, address string, _ syscall.RawConn) e
 	if err != nil {
 		return newError(RefusedAddress, "", "invalid address %q: expected IP:port", address)
 	}
-	if isForbidden(addr.Addr()) {
-		return refusedAddressError(addr.Addr())
+	return checkAddress(addr.Addr())
+}
+
+// checkAddress refuses link-local and multicast addresses.
+func checkAddress(a netip.Addr) error {
+	if plain := a.Unmap().WithZone(""); plain.IsLinkLocalUnicast() || plain.IsMulticast() {
+		return newError(RefusedAddress, "", "%s is a link-local or multicast address", a)
 	}
 	return nil
 }
 
-func isForbidden(a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	return a.IsLinkLocalUnicast() || a.IsMulticast()
-}
-
-func refusedAddressError(a netip.Addr) *Error {
-	return newError(RefusedAddress, "", "%s is a link-local or multicast address", a)
-}
-
-// AsRefusedAddress returns the *Error in err if the client refused to connect to an
+// AsRefusedAddress returns the *Error in err, and true if the client refused to connect to an
 // address.
 func AsRefusedAddress(err error) (*Error, bool) {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Reason != RefusedAddress {
-		return nil, false
-	}
-	return e, true
+	return e, ok && e.Reason == RefusedAddress
 }

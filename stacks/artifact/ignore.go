@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +43,7 @@ func NewIgnore(ctx context.Context, fsys fs.FS, spec string) (*Ignore, error) {
 		return ig.readFile(fsys, name)
 	})
 	if err == nil {
-		err = ig.addPatterns("spec.ignore", []byte(spec), nil)
+		err = ig.addPatterns("spec.ignore", spec, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -70,13 +69,13 @@ func (ig *Ignore) readFile(fsys fs.FS, name string) (err error) {
 	if dir := path.Dir(name); dir != "." {
 		domain = strings.Split(dir, "/")
 	}
-	return ig.addPatterns(name, content, domain)
+	return ig.addPatterns(name, string(content), domain)
 }
 
 // addPatterns adds the patterns of a file. They apply below the directory domain.
-func (ig *Ignore) addPatterns(source string, content []byte, domain []string) error {
-	for number, line := range bytes.Split(content, []byte("\n")) {
-		pattern := strings.TrimSuffix(string(line), "\r")
+func (ig *Ignore) addPatterns(source, content string, domain []string) error {
+	for number, line := range strings.Split(content, "\n") {
+		pattern := strings.TrimSuffix(line, "\r")
 		if strings.TrimSpace(pattern) == "" || strings.HasPrefix(pattern, "#") {
 			continue
 		}

@@ -1,5 +1,7 @@
 package artifact
 
+import "cmp"
+
 // Limits bounds the size of one artifact. A zero field takes the default.
 type Limits struct {
 	// DownloadBytes is the maximum size of the tarball.
@@ -15,35 +17,17 @@ type Limits struct {
 }
 
 // DefaultLimits returns limits that are generous for stacks and small for a controller.
-func DefaultLimits() Limits {
-	return Limits{
-		DownloadBytes: 128 << 20,
-		UnpackedBytes: 256 << 20,
-		FileBytes:     64 << 20,
-		Files:         50_000,
-		Depth:         64,
-	}
-}
+func DefaultLimits() Limits { return Limits{}.WithDefaults() }
 
 // WithDefaults returns the limits with defaults for the fields that are zero.
 func (l Limits) WithDefaults() Limits {
-	d := DefaultLimits()
-	if l.DownloadBytes == 0 {
-		l.DownloadBytes = d.DownloadBytes
+	return Limits{
+		DownloadBytes: cmp.Or(l.DownloadBytes, 128<<20),
+		UnpackedBytes: cmp.Or(l.UnpackedBytes, 256<<20),
+		FileBytes:     cmp.Or(l.FileBytes, 64<<20),
+		Files:         cmp.Or(l.Files, 50_000),
+		Depth:         cmp.Or(l.Depth, 64),
 	}
-	if l.UnpackedBytes == 0 {
-		l.UnpackedBytes = d.UnpackedBytes
-	}
-	if l.FileBytes == 0 {
-		l.FileBytes = d.FileBytes
-	}
-	if l.Files == 0 {
-		l.Files = d.Files
-	}
-	if l.Depth == 0 {
-		l.Depth = d.Depth
-	}
-	return l
 }
 
 // usage counts the files and bytes of a tree, and compares them with the limits.

@@ -18,22 +18,21 @@ func writeMarker(dir string, size Size) error {
 	return os.WriteFile(filepath.Join(dir, markerName), b, 0o600)
 }
 
-func readMarker(dir string) (Size, time.Time, error) {
+func readMarker(dir string) (size Size, lastUse time.Time, err error) {
 	path := filepath.Join(dir, markerName)
 	info, err := os.Stat(path)
 	if err != nil {
-		return Size{}, time.Time{}, err
+		return size, lastUse, err
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return Size{}, time.Time{}, err
+		return size, lastUse, err
 	}
-	var size Size
 	if err := json.Unmarshal(b, &size); err != nil {
-		return Size{}, time.Time{}, err
+		return size, lastUse, err
 	}
 	if size.Bytes < 0 || size.Files < 0 {
-		return Size{}, time.Time{}, errors.New("negative size")
+		return size, lastUse, errors.New("negative size")
 	}
 	return size, info.ModTime(), nil
 }

@@ -46,8 +46,7 @@ const maxLeftOutNames = 5
 // Symbolic links and special files are left out, as in Flux, and counted.
 func Pack(ctx context.Context, w io.Writer, fsys fs.FS, o PackOptions) (Packed, error) {
 	sum := sha256.New()
-	counter := &countingWriter{w: io.MultiWriter(w, sum)}
-	out := &trackingWriter{w: counter}
+	out := &TrackingWriter{W: io.MultiWriter(w, sum)}
 	gz := gzip.NewWriter(out)
 	p := &packer{ctx: ctx, fsys: fsys, tw: tar.NewWriter(gz), skip: o.Skip, usage: usage{limits: o.Limits.WithDefaults()}}
 
@@ -61,15 +60,15 @@ func Pack(ctx context.Context, w io.Writer, fsys fs.FS, o PackOptions) (Packed, 
 	switch {
 	case ctx.Err() != nil:
 		return Packed{}, wrapError(Unreachable, context.Cause(ctx), "interrupted while packing")
-	case out.err != nil:
-		return Packed{}, wrapError(Storage, out.err, "writing the tarball")
+	case out.Err != nil:
+		return Packed{}, wrapError(Storage, out.Err, "writing the tarball")
 	case err != nil:
 		return Packed{}, err
-	case counter.n > p.usage.limits.DownloadBytes:
-		return Packed{}, newError(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", counter.n, p.usage.limits.DownloadBytes)
+	case out.n > p.usage.limits.DownloadBytes:
+		return Packed{}, newError(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", out.n, p.usage.limits.DownloadBytes)
 	}
 	p.packed.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	p.packed.Size = counter.n
+	p.packed.Size = out.n
 	p.packed.Tree = Size{Files: p.usage.files, Bytes: p.usage.bytes}
 	return p.packed, nil
 }
@@ -166,15 +165,4 @@ func readError(name string, err error) error {
 		return err
 	}
 	return &Error{Reason: Storage, Entry: name, Message: "packing", Err: err}
-}
-
-type countingWriter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
 }

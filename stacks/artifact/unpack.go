@@ -3,6 +3,7 @@ package artifact
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -61,7 +62,7 @@ func unpackTar(ctx context.Context, r io.Reader, dir string, limits Limits) (Siz
 		return size, nil
 	case ctx.Err() != nil:
 		return size, wrapError(Unreachable, context.Cause(ctx), "interrupted while unpacking")
-	case bounded.exceeded:
+	case bounded.left < 0:
 		return size, newError(TooLarge, "", "the tarball has more than the %d bytes allowed", limits.UnpackedBytes)
 	}
 	if _, ok := errors.AsType[*Error](err); ok {
@@ -173,60 +174,52 @@ func (u *unpacker) writeFile(name string, h *tar.Header) error {
 	if err != nil {
 		return wrapError(Storage, err, "unpacking")
 	}
-	w := &trackingWriter{w: f}
+	w := &TrackingWriter{W: f}
 	_, err = io.CopyBuffer(w, u.tr, u.buf)
-	if cerr := f.Close(); err == nil && cerr != nil {
-		w.err = cerr
+	if cerr := f.Close(); err == nil {
+		w.Err = cerr
 	}
-	if w.err != nil {
-		return wrapError(Storage, w.err, "unpacking")
+	if w.Err != nil {
+		return wrapError(Storage, w.Err, "unpacking")
 	}
 	return err
 }
 
-// trackingWriter records write errors, which distinguish a failed disk from an invalid
-// tarball.
-type trackingWriter struct {
-	w   io.Writer
-	err error
+// TrackingWriter records write errors of W, which distinguish a failed disk from content that
+// can't be read.
+type TrackingWriter struct {
+	W   io.Writer
+	Err error
+	n   int64
 }
 
-func (w *trackingWriter) Write(p []byte) (int, error) {
-	n, err := w.w.Write(p)
-	if err != nil {
-		w.err = err
-	}
+// Write implements io.Writer.
+func (w *TrackingWriter) Write(p []byte) (int, error) {
+	n, err := w.W.Write(p)
+	w.n += int64(n)
+	w.Err = cmp.Or(err, w.Err)
 	return n, err
 }
 
 // boundedReader fails after a number of bytes, or when the context is done.
 type boundedReader struct {
-	ctx      context.Context
-	r        io.Reader
-	left     int64
-	exceeded bool
+	ctx context.Context
+	r   io.Reader
+	// left is negative after the limit was exceeded.
+	left int64
 }
-
-var errLimitReached = errors.New("limit reached")
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if b.left <= 0 {
-		// One more byte shows whether the content is longer than allowed or exactly as long.
-		var one [1]byte
-		n, err := b.r.Read(one[:])
-		if n > 0 {
-			b.exceeded = true
-			return 0, errLimitReached
-		}
-		return 0, err
-	}
+	// One more byte shows whether the content is longer than allowed or exactly as long.
 	if int64(len(p)) > b.left {
-		p = p[:b.left]
+		p = p[:max(b.left, -1)+1]
 	}
 	n, err := b.r.Read(p)
-	b.left -= int64(n)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errors.New("limit reached")
+	}
 	return n, err
 }

@@ -10,7 +10,6 @@ import (
 // requests and hangs costs one timeout per interval, however many callers fetch it.
 type unresponsiveURLs struct {
 	retryAfter time.Duration
-	now        func() time.Time
 
 	mu       sync.Mutex
 	failures map[string]failure
@@ -25,11 +24,8 @@ type failure struct {
 func (s *unresponsiveURLs) record(url string, err *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now()
+	now := time.Now()
 	maps.DeleteFunc(s.failures, func(_ string, f failure) bool { return !now.Before(f.until) })
-	if s.failures == nil {
-		s.failures = map[string]failure{}
-	}
 	s.failures[url] = failure{err, now.Add(s.retryAfter)}
 }
 
@@ -38,7 +34,7 @@ func (s *unresponsiveURLs) record(url string, err *Error) {
 func (s *unresponsiveURLs) recentFailure(url string) *Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, ok := s.failures[url]; ok && s.now().Before(f.until) {
+	if f, ok := s.failures[url]; ok && time.Now().Before(f.until) {
 		return f.err
 	}
 	return nil

@@ -124,45 +124,33 @@ func (c *Catalog) Artifact(ctx context.Context, stack, version string) (artifact
 
 func (c *Catalog) pack(ctx context.Context, stack, version string) (packedStack, error) {
 	var buf bytes.Buffer
-	files, err := FS(stack, version)
-	if err == nil {
+	files, absent := FS(stack, version)
+	if absent == nil {
 		result, err := artifact.Pack(ctx, &buf, files, artifact.PackOptions{Limits: c.opts.Limits})
 		return packedStack{digest: result.Digest, tarball: buf.Bytes()}, err
 	}
 	if c.opts.URL == "" {
-		return packedStack{}, err
+		return packedStack{}, absent
 	}
-	registryDigest, err := c.resolve(ctx, stack, version, err)
-	if err != nil {
-		return packedStack{}, err
-	}
-	digest, err := c.pull(ctx, &buf, stack, registryDigest)
-	return packedStack{digest: digest, registryDigest: registryDigest}, err
-}
-
-// resolve finds a version in the registry. If the registry does not have it either, the error is a
-// *NotFoundError that contains absent, the error for the shipped stacks.
-func (c *Catalog) resolve(ctx context.Context, stack, version string, absent error) (string, error) {
 	r, err := c.repository(stack)
 	if err != nil {
-		return "", err
+		return packedStack{}, err
 	}
 	defer r.Close()
 	target, err := r.Resolve(ctx, oci.Ref{Tag: version})
 	if oci.IsNotFound(err) {
-		return "", &NotFoundError{fmt.Sprintf("%v; %s has no tag %q: %v", absent, r, version, err)}
+		err = &NotFoundError{fmt.Sprintf("%v; %s has no tag %q: %v", absent, r, version, err)}
 	}
-	return target.Digest, err
+	if err != nil {
+		return packedStack{}, err
+	}
+	digest, err := c.pull(ctx, &buf, r, target.Digest)
+	return packedStack{digest: digest, registryDigest: target.Digest}, err
 }
 
 // pull writes the tarball of a stack in the registry to w, and returns its digest.
-func (c *Catalog) pull(ctx context.Context, w io.Writer, stack, digest string) (string, error) {
-	r, err := c.repository(stack)
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	tree, err := r.Fetch(ctx, digest, oci.LayerSelector{})
+func (c *Catalog) pull(ctx context.Context, w io.Writer, r *oci.Repository, digest string) (string, error) {
+	tree, err := r.Fetch(ctx, digest, "")
 	if err != nil {
 		return "", err
 	}
@@ -191,8 +179,13 @@ func (c *Catalog) RoundTrip(req *http.Request) (*http.Response, error) {
 	tarball := p.tarball
 	if tarball == nil {
 		stack, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+		r, err := c.repository(stack)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
 		var buf bytes.Buffer
-		if _, err := c.pull(req.Context(), &buf, stack, p.registryDigest); err != nil {
+		if _, err := c.pull(req.Context(), &buf, r, p.registryDigest); err != nil {
 			return nil, err
 		}
 		tarball = buf.Bytes()

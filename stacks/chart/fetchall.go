@@ -2,7 +2,6 @@ package chart
 
 import (
 	"context"
-	"slices"
 
 	"github.com/ksctl/gitops/stacks"
 )
@@ -21,7 +20,7 @@ func (f *Fetcher) FetchAll(ctx context.Context, req *stacks.Request, accessFor f
 			releaseChart()
 		}
 	}
-	req.Charts = slices.Grow([]stacks.FetchedChart(nil), len(refs))
+	req.Charts = make([]stacks.FetchedChart, 0, len(refs))
 	for _, ref := range refs {
 		var a *Access
 		if accessFor != nil {

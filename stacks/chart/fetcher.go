@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -81,17 +82,9 @@ type resolvedChart struct {
 
 // NewFetcher returns a Fetcher with its cache in o.Dir.
 func NewFetcher(o Options) (*Fetcher, error) {
-	if o.CacheBytes == 0 {
-		o.CacheBytes = DefaultCacheBytes
-	}
-	if o.IndexBytes == 0 {
-		o.IndexBytes = DefaultIndexBytes
-	}
-	if o.Timeout == 0 {
-		o.Timeout = artifact.DefaultTimeout
-	}
-	trees, err := artifact.NewFetcher(artifact.Options{Dir: filepath.Join(o.Dir, "unpacked"), CacheBytes: o.CacheBytes,
-		Limits: o.Limits, Attempts: o.Attempts, Backoff: o.Backoff, Timeout: o.Timeout})
+	timeout := cmp.Or(o.Timeout, artifact.DefaultTimeout)
+	trees, err := artifact.NewFetcher(artifact.Options{Dir: filepath.Join(o.Dir, "unpacked"), CacheBytes: cmp.Or(o.CacheBytes, DefaultCacheBytes),
+		Limits: o.Limits, Attempts: o.Attempts, Backoff: o.Backoff, Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +92,8 @@ func NewFetcher(o Options) (*Fetcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the chart cache: %w", err)
 	}
-	return &Fetcher{archives: trees, digests: records, key: o.Key, limits: o.Limits, indexBytes: o.IndexBytes, timeout: o.Timeout,
+	return &Fetcher{archives: trees, digests: records, key: o.Key, limits: o.Limits,
+		indexBytes: cmp.Or(o.IndexBytes, DefaultIndexBytes), timeout: timeout,
 		indexSlot: make(chan struct{}, 1), flights: map[string]*flight{}}, nil
 }
 
@@ -110,37 +104,35 @@ func (f *Fetcher) Fetch(ctx context.Context, ref stacks.ChartRef, access *Access
 	if access == nil {
 		access = &Access{}
 	}
+	tree, err := f.fetchTree(ctx, ref, access)
+	if err != nil {
+		return chart, nil, withRef(ref, err)
+	}
+	ref.Digest = tree.Digest
+	return stacks.FetchedChart{ChartRef: ref, Root: tree.Root}, tree.Release, nil
+}
+
+// fetchTree returns the unpacked chart, from the cache or from the flight that fetches it.
+func (f *Fetcher) fetchTree(ctx context.Context, ref stacks.ChartRef, access *Access) (*artifact.Tree, error) {
 	key := f.cacheKey(ref, access)
 	for {
 		tree, err := f.cached(ctx, key)
-		if err != nil {
-			return chart, nil, withRef(ref, err)
-		}
-		if tree != nil {
-			return fetchedChart(ref, tree), tree.Release, nil
+		if tree != nil || err != nil {
+			return tree, err
 		}
 		fl, leader := f.joinFlight(key)
 		if leader {
-			tree, err := f.runFlight(ctx, fl, key, ref, access)
-			if err != nil {
-				return chart, nil, withRef(ref, err)
-			}
-			return fetchedChart(ref, tree), tree.Release, nil
+			return f.runFlight(ctx, fl, key, ref, access)
 		}
 		select {
 		case <-ctx.Done():
-			return chart, nil, withRef(ref, transientError(Unreachable, context.Cause(ctx), "interrupted while waiting for the download"))
+			return nil, transientError(Unreachable, context.Cause(ctx), "interrupted while waiting for the download")
 		case <-fl.done:
 		}
 		if fl.err != nil {
-			return chart, nil, withRef(ref, fl.err)
+			return nil, fl.err
 		}
 	}
-}
-
-func fetchedChart(ref stacks.ChartRef, tree *artifact.Tree) stacks.FetchedChart {
-	ref.Digest = tree.Digest
-	return stacks.FetchedChart{ChartRef: ref, Root: tree.Root}
 }
 
 // cacheKey is an HMAC of everything that the resolved digest depends on.

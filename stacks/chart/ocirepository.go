@@ -35,7 +35,6 @@ const (
 
 // ociRepository is one repository of an OCI registry.
 type ociRepository struct {
-	repo   name.Repository
 	client *http.Client
 	base   url.URL
 }
@@ -115,7 +114,7 @@ func connect(ctx context.Context, client *http.Client, ref stacks.ChartRef, acce
 	if access.repo.Insecure {
 		base.Scheme = repo.Scheme()
 	}
-	return &ociRepository{repo: repo, client: client, base: base}, nil
+	return &ociRepository{client: client, base: base}, nil
 }
 
 // registryError is the *Error for a failed authentication. It does not quote the response, which

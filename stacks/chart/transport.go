@@ -1,11 +1,13 @@
 package chart
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -44,10 +46,7 @@ type credentialTransport struct {
 func (t *credentialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("Authorization")
-	for _, host := range t.hosts {
-		if host != hostOf(r.URL) {
-			continue
-		}
+	if slices.Contains(t.hosts, hostOf(r.URL)) {
 		if t.auth.RegistryToken != "" {
 			r.Header.Set("Authorization", "Bearer "+t.auth.RegistryToken)
 		} else if t.auth.Username != "" {
@@ -62,11 +61,7 @@ func (t *credentialTransport) CloseIdleConnections() { closeIdle(t.next) }
 
 // hostOf returns the lower-case host and the port of an https URL.
 func hostOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	return strings.ToLower(u.Hostname()) + ":" + port
+	return strings.ToLower(u.Hostname()) + ":" + cmp.Or(u.Port(), "443")
 }
 
 // httpClient returns a client with the TLS settings, and without the credentials.

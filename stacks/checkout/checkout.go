@@ -14,7 +14,6 @@ import (
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/source"
-	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Checkout is a working copy of a repository with its stacks and installs.
@@ -44,7 +43,7 @@ func Open(root string) (*Checkout, error) {
 		return info.IsDir() && (strings.HasPrefix(path.Base(name), ".") || path.Base(name) == "node_modules")
 	})
 	if err != nil {
-		_ = tree.Close()
+		tree.Close()
 		return nil, err
 	}
 	for _, file := range files {
@@ -60,8 +59,11 @@ func Open(root string) (*Checkout, error) {
 	return c, nil
 }
 
-// Close releases the working copy.
-func (c *Checkout) Close() error { return c.tree.Close() }
+// Close releases the working copy. The error is always nil.
+func (c *Checkout) Close() error {
+	c.tree.Close()
+	return nil
+}
 
 // relevantKinds are the kinds that Open reads. Files without any of these names are not parsed.
 var relevantKinds = [][]byte{[]byte(installKind), []byte("ConfigMap"), []byte("Kustomization"), []byte("Application")}
@@ -77,7 +79,7 @@ func (c *Checkout) readManifest(file string) {
 		// Ignore chart templates, which are not YAML before rendering. Report other files only if
 		// they may contain an install.
 		if bytes.Contains(data, []byte("kind: "+installKind)) && !bytes.Contains(data, []byte("{{")) {
-			c.problems = append(c.problems, problem.Flatten(err)...)
+			c.problems.Add(err)
 		}
 		return
 	}

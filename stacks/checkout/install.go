@@ -12,6 +12,7 @@ import (
 	"github.com/ksctl/gitops/stacks/catalog"
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 const (
@@ -59,19 +60,14 @@ func (i *Install) UnpackCatalogStack() (root string, remove func(), err error) {
 // decodeInstall decodes an install strictly: unknown fields are errors.
 func decodeInstall(file string, node *yaml.Node) (*Install, stacks.Errors) {
 	out := &Install{File: file, Line: node.Line}
-	lines, problems := document.Decode(file, node, &out.KsctlInstall)
+	lines, errs := document.Decode(file, node, &out.KsctlInstall)
 	out.lines = lines
-	var errs stacks.Errors
-	for _, p := range problems {
-		errs = append(errs, &stacks.Error{File: file, Line: p.Line, Field: p.Path, Message: p.Message, Suggestion: p.Suggestion})
-	}
 	last, value := "spec.sourceRef.name", out.Spec.SourceRef.Name
 	if out.FromCatalog() {
 		last, value = "spec.stackVersion", out.Spec.StackVersion
 	}
-	required := map[string]string{"metadata.name": out.Name, "spec.stack": out.Spec.Stack, "spec.sourceRef.kind": out.Spec.SourceRef.Kind, last: value}
-	for _, field := range []string{"metadata.name", "spec.stack", "spec.sourceRef.kind", last} {
-		if required[field] == "" {
+	for _, required := range [][2]string{{"metadata.name", out.Name}, {"spec.stack", out.Spec.Stack}, {"spec.sourceRef.kind", out.Spec.SourceRef.Kind}, {last, value}} {
+		if field := required[0]; required[1] == "" {
 			errs = append(errs, &stacks.Error{File: file, Line: lines.Of(field), Field: field, Message: fmt.Sprintf("field %q is required", field)})
 		}
 	}
@@ -93,7 +89,7 @@ func ReadInstall(file string, data []byte) (*Install, error) {
 			continue
 		}
 		if found != nil {
-			return nil, &stacks.Error{File: file, Line: doc.Line, Message: "there is more than one KsctlInstall in this file"}
+			return nil, problem.Errorf(file, doc.Line, "there is more than one KsctlInstall in this file")
 		}
 		install, errs := decodeInstall(file, doc.Root)
 		if len(errs) > 0 {
@@ -102,7 +98,7 @@ func ReadInstall(file string, data []byte) (*Install, error) {
 		found = install
 	}
 	if found == nil {
-		return nil, &stacks.Error{File: file, Message: "there is no KsctlInstall in this file"}
+		return nil, problem.Errorf(file, 0, "there is no KsctlInstall in this file")
 	}
 	return found, nil
 }
@@ -128,10 +124,10 @@ func (i *Install) RenderRequest(root string, caps stacks.Capabilities, values fu
 	}, missing, err
 }
 
-// locate sets the file and line of the install in errors without a file: such errors are about the
-// choices of the install.
-func (i *Install) locate(errs stacks.Errors) stacks.Errors {
-	out := slices.Clone(errs)
+// locate returns the errors in err, with the file and line of the install in errors without a file:
+// such errors are about the choices of the install.
+func (i *Install) locate(err error) stacks.Errors {
+	out := slices.Clone(problem.Flatten(err))
 	for n, e := range out {
 		if e.File != "" {
 			continue

@@ -8,9 +8,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ksctl/gitops/stacks"
-	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/kustomize"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // syncedPath is a folder that Flux or Argo CD applies to a cluster.
@@ -65,8 +65,8 @@ func (c *Checkout) checkSyncedPaths() stacks.Errors {
 		for _, file := range c.Stacks {
 			if applied[file] && !refused[file] {
 				refused[file] = true
-				errs = append(errs, &stacks.Error{File: file, Message: fmt.Sprintf(
-					"%s (%s:%d) applies the folder %s, and would apply this file as an object; move the stack out of the folder", s.owner, s.file, s.line, s.dir)})
+				errs = append(errs, problem.Errorf(file, 0,
+					"%s (%s:%d) applies the folder %s, and would apply this file as an object; move the stack out of the folder", s.owner, s.file, s.line, s.dir))
 			}
 		}
 	}
@@ -80,9 +80,12 @@ func (c *Checkout) collectApplied(dir string, recurse bool, files, seen map[stri
 		return
 	}
 	seen[dir] = true
-	if file, err := kustomize.FindFile(c.tree, dir); err == nil {
-		c.collectListed(dir, file, files, seen)
-		return
+	file, root, err := kustomize.Read(c.tree, dir)
+	if err == nil {
+		c.collectListed(dir, root, files, seen)
+	}
+	if file != "" {
+		return // also if the kustomization is invalid: validate reports that
 	}
 	entries, err := c.tree.ReadDir(dir)
 	if err != nil || c.tree.IsFile(path.Join(dir, "Chart.yaml")) {
@@ -100,15 +103,8 @@ func (c *Checkout) collectApplied(dir string, recurse bool, files, seen map[stri
 	}
 }
 
-func (c *Checkout) collectListed(dir, file string, files, seen map[string]bool) {
-	data, err := c.tree.Read(file, 1<<20)
-	if err != nil {
-		return
-	}
-	root, err := document.ParseSingle(file, data)
-	if err != nil {
-		return
-	}
+// collectListed adds the files that the kustomization root in a folder lists.
+func (c *Checkout) collectListed(dir string, root *yaml.Node, files, seen map[string]bool) {
 	for _, field := range []string{"resources", "bases", "components"} {
 		list := childNode(root, field)
 		if list == nil {

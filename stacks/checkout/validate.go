@@ -1,9 +1,11 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ksctl/gitops/stacks"
@@ -111,7 +113,7 @@ func (v *validation) checkInstall(i *Install) {
 	v.report.Installs++
 	file, err := stacks.FindFile(v.c.root, i.Spec.Path, i.Spec.Stack)
 	if err != nil {
-		v.addProblems(i.locate(problem.Flatten(err)))
+		v.addProblems(i.locate(err))
 		return
 	}
 	v.used[file] = true
@@ -126,21 +128,20 @@ func (v *validation) checkInstall(i *Install) {
 // have the stack, it only adds a warning.
 func (v *validation) checkCatalogInstall(i *Install) {
 	root, remove, err := i.UnpackCatalogStack()
-	var absent *catalog.NotFoundError
-	if errors.As(err, &absent) {
+	if absent, ok := errors.AsType[*catalog.NotFoundError](err); ok {
 		v.report.InOtherSources++
 		v.warn("%s:%d: %v; the install was not checked", i.File, i.lines.Of("spec.stackVersion"), absent)
 		return
 	}
 	if err != nil {
-		v.addProblems(i.locate(problem.Flatten(err)))
+		v.addProblems(i.locate(err))
 		return
 	}
 	defer remove()
 	v.report.Installs++
 	def, err := stacks.LoadFile(root, stacks.FileName)
 	if err != nil {
-		v.addProblems(i.locate(problem.Flatten(err)))
+		v.addProblems(i.locate(err))
 		return
 	}
 	v.render(i, root, def)
@@ -150,7 +151,7 @@ func (v *validation) checkCatalogInstall(i *Install) {
 func (v *validation) render(i *Install, root string, def *stacks.Definition) {
 	req, missing, err := i.RenderRequest(root, v.capabilities(def), v.c.valuesLookup(i))
 	if err != nil {
-		v.addProblems(i.locate(problem.Flatten(err)))
+		v.addProblems(i.locate(err))
 		return
 	}
 	req.WithoutCharts = true // validation fetches no charts
@@ -158,7 +159,7 @@ func (v *validation) render(i *Install, root string, def *stacks.Definition) {
 	if v.warnEncrypted(err, fmt.Sprintf("%s:%d", i.File, i.Line)) {
 		return
 	}
-	found := i.locate(problem.Flatten(err))
+	found := i.locate(err)
 	for _, ref := range missing {
 		v.warn("%s:%d: %s is not in this checkout; %q was checked without it", i.File, i.lines.Of("spec.valuesFrom"), stacks.ValuesSource(ref), i.Name)
 	}
@@ -189,21 +190,15 @@ func (v *validation) checkUnusedStack(file string) {
 		return
 	}
 	for _, e := range problem.Flatten(err) {
-		if e.File != "" && !isChart(def, e.Component) {
+		isChart := slices.ContainsFunc(def.Spec.Components, func(c stacks.Component) bool {
+			return c.Name == e.Component && c.Helm != nil
+		})
+		if e.File != "" && !isChart {
 			v.addProblems(stacks.Errors{e})
 			continue
 		}
 		v.warn("no install uses this stack, and it does not render without choices: %s", e)
 	}
-}
-
-func isChart(def *stacks.Definition, component string) bool {
-	for i := range def.Spec.Components {
-		if c := &def.Spec.Components[i]; c.Name == component {
-			return c.Helm != nil
-		}
-	}
-	return false
 }
 
 func (v *validation) warn(format string, args ...any) {
@@ -212,8 +207,6 @@ func (v *validation) warn(format string, args ...any) {
 
 func (v *validation) capabilities(def *stacks.Definition) stacks.Capabilities {
 	caps := v.caps
-	if caps.KubeVersion == "" {
-		caps.KubeVersion = stacks.NewestKubernetesVersion(def)
-	}
+	caps.KubeVersion = cmp.Or(caps.KubeVersion, stacks.NewestKubernetesVersion(def))
 	return caps
 }

@@ -3,6 +3,7 @@
 package problem
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,6 +28,16 @@ type Error struct {
 	// Err is the cause, if any.
 	Err error `json:"-"`
 }
+
+// Errorf returns an error about a line of a file. The file is empty and the line is 0 if unknown.
+// As in fmt.Errorf, %w sets the cause.
+func Errorf(file string, line int, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{File: file, Line: line, Message: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// Newf is like Errorf, for an error without a file.
+func Newf(format string, args ...any) *Error { return Errorf("", 0, format, args...) }
 
 // Error returns one line, for example: stacks/monitoring/stack.yaml:12: component "prometheus":
 // field "helm.relaseName" is not known; did you mean "releaseName"?
@@ -76,18 +87,16 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
+// Add appends all *Errors in err, as Flatten returns them.
+func (es *Errors) Add(err error) { *es = append(*es, Flatten(err)...) }
+
 // Err returns the errors sorted by file and line, or nil if there are none.
 func (es Errors) Err() error {
 	if len(es) == 0 {
 		return nil
 	}
 	sorted := slices.Clone(es)
-	slices.SortStableFunc(sorted, func(a, b *Error) int {
-		if c := strings.Compare(a.File, b.File); c != 0 {
-			return c
-		}
-		return a.Line - b.Line
-	})
+	slices.SortStableFunc(sorted, func(a, b *Error) int { return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line) })
 	return sorted
 }
 

@@ -22,7 +22,7 @@ func Nearest(word string, known []string) string {
 // editDistance counts insertions, deletions, replacements and swaps of adjacent bytes. It returns
 // limit+1 or more if the distance exceeds limit.
 func editDistance(a, b string, limit int) int {
-	if abs(len(a)-len(b)) > limit || len(a) > 256 || len(b) > 256 {
+	if max(len(a)-len(b), len(b)-len(a)) > limit || len(a) > 256 || len(b) > 256 {
 		return limit + 1
 	}
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
@@ -44,11 +44,4 @@ func editDistance(a, b string, limit int) int {
 		}
 	}
 	return rows[len(a)%3][len(b)]
-}
-
-func abs(n int) int {
-	if n < 0 {
-		return -n
-	}
-	return n
 }

@@ -2,6 +2,7 @@ package readyexpr
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -119,12 +120,7 @@ func checkLiteral(parts []ast.Expr, loopVariables []string) error {
 func references(e ast.Expr, names []string) bool {
 	found := false
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.IdentKind {
-			return
-		}
-		for _, n := range names {
-			found = found || e.AsIdent() == n
-		}
+		found = found || e.Kind() == ast.IdentKind && slices.Contains(names, e.AsIdent())
 	}))
 	return found
 }

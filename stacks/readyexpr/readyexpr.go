@@ -163,12 +163,8 @@ func Value(expr string, object map[string]any) (any, error) {
 			return nil, fmt.Errorf("returns a string of %d bytes; at most %d are allowed", len(v), maxValue)
 		}
 		return string(v), nil
-	case types.Bool:
-		return bool(v), nil
-	case types.Int:
-		return int64(v), nil
-	case types.Double:
-		return float64(v), nil
+	case types.Bool, types.Int, types.Double:
+		return v.Value(), nil
 	}
 	return nil, fmt.Errorf("returns %s, not a string, a number or a bool", out.Type().TypeName())
 }

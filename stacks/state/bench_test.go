@@ -52,7 +52,7 @@ func BenchmarkEncrypt(b *testing.B) {
 		b.Run(fmt.Sprintf("clusters=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Encrypt(b.Context(), "a.json", data, []string{id.Recipient().String()}, codec.Encrypter(codec.Limits{})); err != nil {
+				if _, err := Encrypt(b.Context(), "a.json", data, []string{id.Recipient().String()}, codec.Encrypt); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -67,14 +67,14 @@ func BenchmarkDecryptAndParse(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, n := range clusterCounts {
-		sealed, err := Encrypt(b.Context(), "a.json", newExport(b, n), []string{id.Recipient().String()}, codec.Encrypter(codec.Limits{}))
+		sealed, err := Encrypt(b.Context(), "a.json", newExport(b, n), []string{id.Recipient().String()}, codec.Encrypt)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Run(fmt.Sprintf("clusters=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				plain, err := codec.Decrypter(codec.Options{})(b.Context(), sops.Request{Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(id.String())}})
+				plain, err := codec.Decrypt(b.Context(), sops.Request{Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(id.String())}})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -53,8 +54,8 @@ type Cluster struct {
 	Pools []Pool
 	// Addons are the addons that ksctl installed.
 	Addons []Addon
-	// Team, Owner and Phase are fields of the platform, which documents have since v2.7.0.
-	Team, Owner, Phase string
+	// Phase is the state of the cluster in the platform, which documents have since v2.7.0.
+	Phase string
 	// External is true if the document comes from a MongoDB: only there it has an ID.
 	External bool
 
@@ -65,22 +66,17 @@ type Cluster struct {
 const zeroObjectID = "000000000000000000000000"
 
 // newCluster returns the Cluster of a document.
-func newCluster(raw json.RawMessage, doc object) (*Cluster, error) {
-	small, err := compact(raw)
-	if err != nil {
-		return nil, err
-	}
+func newCluster(raw json.RawMessage, doc object) *Cluster {
 	c := &Cluster{
 		ID: ID{Cloud: stringAt(doc, "cloud_provider"), Type: stringAt(doc, "cluster_type"),
 			Name: stringAt(doc, "cluster_name"), Region: stringAt(doc, "region")},
 		Dialect: dialectOf(doc), Bootstrap: stringAt(doc, "bootstrap_provider"), Context: stringAt(doc, "cluster_kubeconfig_context"),
-		Team: stringAt(doc, "platform", "team"), Owner: stringAt(doc, "platform", "owner"), Phase: stringAt(doc, "platform", "state"),
-		raw: small,
+		Phase: stringAt(doc, "platform", "state"), Addons: addonsOf(doc), raw: compact(raw),
 	}
 	id := stringAt(doc, "ID")
 	c.External = id != "" && id != zeroObjectID
-	c.Versions, c.Pools, c.Addons = versionsOf(doc, c.ID.Cloud), poolsOf(doc, c.ID.Cloud), addonsOf(doc)
-	return c, nil
+	c.Versions, c.Pools = versionsOf(doc, c.ID.Cloud), poolsOf(doc, c.ID.Cloud)
+	return c
 }
 
 // JSON returns the document as it was read, without white space. It contains secrets.
@@ -92,10 +88,7 @@ func (c *Cluster) KubeConfig() string { return stringAt(c.tree(), "cluster_kubec
 // tree decodes the document. It decodes on each call, because a decoded document takes much more
 // memory than its bytes.
 func (c *Cluster) tree() any {
-	v, err := decode(c.raw)
-	if err != nil {
-		return nil // not expected: the document was decoded before
-	}
+	v, _ := decode(c.raw) //nolint:errcheck // the document was decoded before
 	return v
 }
 
@@ -133,43 +126,18 @@ func (c *Cluster) KubernetesVersion() string {
 	return ""
 }
 
-// Addon is an addon that ksctl installed.
-type Addon struct {
-	Name string
-	// For is the distribution that the addon belongs to; only in v2.
-	For string
-	// Version is the version of the addon; Components has the version of each component instead.
-	Version    string
-	Components map[string]string
-	// CNI is true for the network plugin of the cluster.
-	CNI bool
-}
+// Addon is an addon that ksctl installed. The version is empty if only its components have one.
+type Addon struct{ Name, Version string }
 
 func addonsOf(doc object) []Addon {
 	var out []Addon
 	for _, key := range []string{"addons", "provisioner_addons"} {
 		apps, _ := lookup(doc, key, "apps").([]any)
-		for _, app := range apps {
-			out = appendAddon(out, app, false)
+		for _, v := range append(slices.Clone(apps), lookup(doc, key, "cni")) {
+			if name := stringAt(v, "name"); name != "" {
+				out = append(out, Addon{Name: name, Version: stringAt(v, "version")})
+			}
 		}
-		out = appendAddon(out, lookup(doc, key, "cni"), true)
 	}
 	return out
-}
-
-func appendAddon(out []Addon, v any, cni bool) []Addon {
-	a := Addon{Name: stringAt(v, "name"), For: stringAt(v, "for"), Version: stringAt(v, "version"), CNI: cni}
-	if a.Name == "" {
-		return out
-	}
-	for _, key := range []string{"components", "ksctl_specific_components"} {
-		parts, _ := lookup(v, key).(object)
-		for id := range parts {
-			if a.Components == nil {
-				a.Components = map[string]string{}
-			}
-			a.Components[id] = stringAt(parts, id, "version")
-		}
-	}
-	return append(out, a)
 }

@@ -155,11 +155,13 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// compact removes the white space of JSON, and changes nothing else.
-func compact(data []byte) (json.RawMessage, error) {
+// compact removes the white space of JSON that was decoded before, and changes nothing else.
+func compact(data []byte) json.RawMessage {
 	var out bytes.Buffer
-	err := json.Compact(&out, data)
-	return out.Bytes(), err
+	if json.Compact(&out, data) != nil {
+		return data
+	}
+	return out.Bytes()
 }
 
 // lookup returns the value at a path of keys, or nil.

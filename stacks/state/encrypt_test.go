@@ -80,11 +80,11 @@ func FuzzEncrypt(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		sealed, err := Encrypt(t.Context(), "x", data, []string{mine.Recipient().String()}, codec.Encrypter(codec.Limits{}))
+		sealed, err := Encrypt(t.Context(), "x", data, []string{mine.Recipient().String()}, codec.Encrypt)
 		if err != nil {
 			return
 		}
-		back, err := codec.Decrypter(codec.Options{})(t.Context(), sops.Request{Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(mine.String())}})
+		back, err := codec.Decrypt(t.Context(), sops.Request{Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(mine.String())}})
 		if err != nil || !Equal(back, data) {
 			t.Fatalf("%v: %s\nof %s", err, back, sealed)
 		}

@@ -41,7 +41,7 @@ type File struct {
 func Parse(name string, data []byte) (*File, error) {
 	tree, err := decode(data)
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: err.Error()}
+		return nil, problem.Errorf(name, 0, "%s", err)
 	}
 	f := &File{}
 	if err := f.read(data, tree); err != nil {
@@ -131,22 +131,14 @@ func (f *File) readExport(data []byte, top object) *problem.Error {
 	return nil
 }
 
-func (f *File) addCluster(data []byte, doc object, pointer string) *problem.Error {
-	c, err := newCluster(data, doc)
-	if err != nil {
-		return pointerError(pointer, "not JSON")
-	}
-	f.Clusters = append(f.Clusters, c)
+func (f *File) addCluster(data []byte, doc object, _ string) *problem.Error {
+	f.Clusters = append(f.Clusters, newCluster(data, doc))
 	return nil
 }
 
 func (f *File) addCredentials(data []byte, doc object, pointer string) *problem.Error {
-	small, err := compact(data)
-	if err != nil {
-		return pointerError(pointer, "not JSON")
-	}
-	c := &Credentials{Cloud: stringAt(doc, "cloud_provider"), raw: small}
-	if !valid(cloudName, c.Cloud) {
+	c := &Credentials{Cloud: stringAt(doc, "cloud_provider"), raw: compact(data)}
+	if !cloudName.MatchString(c.Cloud) {
 		return pointerError(pointer+"/cloud_provider", "not the name of a cloud, such as aws")
 	}
 	f.Credentials = append(f.Credentials, c)

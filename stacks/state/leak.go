@@ -13,7 +13,7 @@ const (
 // is that of an untrusted receiver of the file, such as an error message. Wrapping, indentation and
 // escaping make no difference. It is also true if the file can't be parsed.
 func LeaksSecret(text string, data []byte) bool {
-	s, err := findSecrets(data)
+	tree, err := decode(data)
 	if err != nil {
 		return true
 	}
@@ -22,8 +22,11 @@ func LeaksSecret(text string, data []byte) bool {
 	for i := 0; i+minLeakRun <= len(text); i++ {
 		runs[text[i:i+minLeakRun]] = true
 	}
-	for _, value := range s.values {
-		value = alphanumeric(value)
+	for _, l := range leaves(tree) {
+		if !l.isPlainSecret() {
+			continue
+		}
+		value := alphanumeric(l.text())
 		if len(value) < minLeakRun && len(value) >= minSecretLength && strings.Contains(text, value) {
 			return true
 		}

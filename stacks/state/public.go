@@ -103,11 +103,6 @@ const matchNothing = `[^\s\S]`
 
 // exposedPointers returns the JSON pointers of readable values in an encrypted file that are not
 // public.
-func exposedPointers(tree any) (out []string) {
-	for _, l := range leaves(tree) {
-		if v := l.text(); v != "" && !isEncrypted(v) && !l.isPublic() {
-			out = append(out, l.pointer)
-		}
-	}
-	return out
+func exposedPointers(tree any) []string {
+	return pointersOf(tree, func(l leaf) bool { return l.text() != "" && !isEncrypted(l.text()) && !l.isPublic() })
 }

@@ -23,45 +23,30 @@ var secretName = regexp.MustCompile(EncryptedRegex + `|^` + credentialsKey + `$`
 // encrypted and known to be secret: by their name, or by their form, such as that of a private key.
 // It ignores empty values and booleans.
 func SecretPointers(data []byte) ([]string, error) {
-	s, err := findSecrets(data)
-	return s.pointers, err
-}
-
-// findings are JSON pointers and the values at them.
-type findings struct{ pointers, values []string }
-
-func (s *findings) add(l leaf) {
-	s.pointers, s.values = append(s.pointers, l.pointer), append(s.values, l.text())
-}
-
-// findSecrets returns the secrets in a file that are not encrypted.
-func findSecrets(data []byte) (findings, error) {
 	tree, err := decode(data)
-	if err != nil {
-		return findings{}, err
-	}
-	s := findings{}
+	return pointersOf(tree, leaf.isPlainSecret), err
+}
+
+// pointersOf returns the JSON pointers of the values in a file that match.
+func pointersOf(tree any, match func(leaf) bool) (out []string) {
 	for _, l := range leaves(tree) {
-		if _, ok := l.value.(bool); !ok && l.text() != "" && !isEncrypted(l.text()) && (l.secret || looksSecret(l.text())) {
-			s.add(l)
+		if match(l) {
+			out = append(out, l.pointer)
 		}
 	}
-	return s, nil
+	return out
+}
+
+// isPlainSecret is true for a secret that is not encrypted.
+func (l leaf) isPlainSecret() bool {
+	_, isBool := l.value.(bool)
+	return !isBool && l.text() != "" && !isEncrypted(l.text()) && (l.secret || looksSecret(l.text()))
 }
 
 // EncryptedPointers returns the JSON pointers of the values in a file that SOPS encrypted.
 func EncryptedPointers(data []byte) ([]string, error) {
 	tree, err := decode(data)
-	if err != nil {
-		return nil, err
-	}
-	s := findings{}
-	for _, l := range leaves(tree) {
-		if isEncrypted(l.text()) {
-			s.add(l)
-		}
-	}
-	return s.pointers, nil
+	return pointersOf(tree, func(l leaf) bool { return isEncrypted(l.text()) }), err
 }
 
 // leaf is a value that is neither an object nor a list nor null.

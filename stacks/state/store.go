@@ -33,12 +33,9 @@ const (
 // ReadCluster reads the document of a cluster from the store. key is used for errors only. The
 // error is a *stacks.Error.
 func ReadCluster(key string, data []byte) (*Cluster, error) {
-	f, err := Parse(key, data)
+	f, err := parseForm(DocumentForm, key, data, "the file is not the state of one cluster")
 	if err != nil {
 		return nil, err
-	}
-	if f.Form != DocumentForm {
-		return nil, &problem.Error{File: key, Message: "the file is not the state of one cluster"}
 	}
 	return f.Clusters[0], nil
 }
@@ -46,14 +43,20 @@ func ReadCluster(key string, data []byte) (*Cluster, error) {
 // ReadCredentials reads the credentials of a cloud from the store. key is used for errors only. The
 // error is a *stacks.Error.
 func ReadCredentials(key string, data []byte) (*Credentials, error) {
-	f, err := Parse(key, data)
+	f, err := parseForm(CredentialsForm, key, data, "the file is not the credentials of a cloud")
 	if err != nil {
 		return nil, err
 	}
-	if f.Form != CredentialsForm {
-		return nil, &problem.Error{File: key, Message: "the file is not the credentials of a cloud"}
-	}
 	return f.Credentials[0], nil
+}
+
+// parseForm is like Parse, but returns an error with the message other for a file of another form.
+func parseForm(form Form, key string, data []byte, other string) (*File, error) {
+	f, err := Parse(key, data)
+	if err == nil && f.Form != form {
+		err = &problem.Error{File: key, Message: other}
+	}
+	return f, err
 }
 
 // Equal is true for documents with the same canonical form.
@@ -79,31 +82,19 @@ func TotalSize(values map[string][]byte) int {
 	return n
 }
 
-// StoreFullError means that the states do not fit into the ConfigMap of the store.
-type StoreFullError struct {
-	// Bytes is the size that the store would have, Clusters the number of its clusters.
-	Bytes, Clusters int
-	// Largest are the keys of the largest documents, with their sizes.
-	Largest []string
-}
-
-func (e *StoreFullError) Error() string {
-	return fmt.Sprintf("the ksctl store would have %d bytes for %d clusters, but a ConfigMap holds at most %d; the largest are %s: remove clusters, or split them over several stores",
-		e.Bytes, e.Clusters, MaxStoreBytes, strings.Join(e.Largest, ", "))
-}
-
-// CheckStoreSize returns a *StoreFullError if the values exceed MaxStoreBytes.
+// CheckStoreSize returns an error with the largest documents if the values exceed MaxStoreBytes.
 func CheckStoreSize(values map[string][]byte) error {
 	total := TotalSize(values)
 	if total <= MaxStoreBytes {
 		return nil
 	}
-	e := &StoreFullError{Bytes: total, Clusters: len(values)}
 	keys := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(values[b]), len(values[a])), cmp.Compare(a, b))
 	})
+	var largest []string
 	for _, key := range keys[:min(3, len(keys))] {
-		e.Largest = append(e.Largest, fmt.Sprintf("%s (%d bytes)", key, len(values[key])))
+		largest = append(largest, fmt.Sprintf("%s (%d bytes)", key, len(values[key])))
 	}
-	return e
+	return fmt.Errorf("the ksctl store would have %d bytes for %d clusters, but a ConfigMap holds at most %d; the largest are %s: remove clusters, or split them over several stores",
+		total, len(values), MaxStoreBytes, strings.Join(largest, ", "))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/ksctl/gitops/stacks/problem"
 )
@@ -21,8 +22,6 @@ var (
 	regionName  = regexp.MustCompile(`^[A-Za-z0-9]([-_A-Za-z0-9]{0,62}[A-Za-z0-9])?$`)
 )
 
-func valid(pattern *regexp.Regexp, s string) bool { return pattern.MatchString(s) }
-
 // Validate returns the problems of a document, in the order of its fields; nil if ksctl can use it.
 // Each problem has the JSON pointer of the value in the document.
 func (c *Cluster) Validate() []*problem.Error {
@@ -35,10 +34,10 @@ func (c *Cluster) Validate() []*problem.Error {
 		e.Suggestion = problem.Nearest(value, supported)
 		problems = append(problems, e)
 	}
-	if !valid(clusterName, c.ID.Name) {
+	if !clusterName.MatchString(c.ID.Name) {
 		problems = append(problems, pointerError("/cluster_name", "%s; want 2 to 50 characters of a-z, 0-9 and -, starting with a letter and not ending with -", describeValue(c.ID.Name)))
 	}
-	if !valid(regionName, c.ID.Region) {
+	if !regionName.MatchString(c.ID.Region) {
 		problems = append(problems, pointerError("/region", "%s; want the name of a region, or LOCAL for the cloud local", describeValue(c.ID.Region)))
 	}
 	checkSupported("cloud_provider", c.ID.Cloud, Clouds)
@@ -58,19 +57,10 @@ func describeValue(value string) string {
 	return fmt.Sprintf("the value is %.60q", value)
 }
 
+// joinWords joins at least two words.
 func joinWords(words []string) string {
-	out := ""
-	for i, w := range words {
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			out += " and "
-		default:
-			out += ", "
-		}
-		out += w
-	}
-	return out
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
 // Filter selects clusters, with the field names of ksctl. An empty field matches any value.

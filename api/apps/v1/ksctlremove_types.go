@@ -1,6 +1,8 @@
 package v1
 
 import (
+	"slices"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -236,15 +238,7 @@ func (in *KsctlRemove) Schedule() *Schedule { return &in.Spec.Schedule }
 
 // Names reports whether a component is removed.
 func (in *KsctlRemoveSpec) Names(component string) bool {
-	if len(in.Components) == 0 {
-		return true
-	}
-	for _, c := range in.Components {
-		if c == component {
-			return true
-		}
-	}
-	return false
+	return len(in.Components) == 0 || slices.Contains(in.Components, component)
 }
 
 // Keeps reports whether an object is kept instead of deleted.

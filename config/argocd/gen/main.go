@@ -77,12 +77,6 @@ func configMap(root fs.FS) ([]byte, error) {
 	return append([]byte(header), body...), err
 }
 
-// definition is an action in argocd-cm.
-type definition struct {
-	Name   string `json:"name"`
-	Script string `json:"action.lua"`
-}
-
 // actions returns the value of the actions key of a kind: its scripts as YAML.
 func actions(root fs.FS, dir string) (string, error) {
 	discovery, err := fs.ReadFile(root, dir+"/discovery.lua")
@@ -93,13 +87,13 @@ func actions(root fs.FS, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var definitions []definition
+	var definitions []map[string]string
 	for _, file := range scripts {
 		script, err := fs.ReadFile(root, file)
 		if err != nil {
 			return "", err
 		}
-		definitions = append(definitions, definition{Name: path.Base(path.Dir(file)), Script: string(script)})
+		definitions = append(definitions, map[string]string{"name": path.Base(path.Dir(file)), "action.lua": string(script)})
 	}
 	out, err := yaml.Marshal(map[string]any{"discovery.lua": string(discovery), "definitions": definitions})
 	return string(out), err

@@ -29,9 +29,7 @@ type Health struct {
 
 // RunHealth runs a health script on an object and returns the result.
 func RunHealth(script string, object map[string]any) (Health, error) {
-	var h Health
-	err := run(script, object, &h)
-	return h, err
+	return run[Health](script, object)
 }
 
 // Action is an action that a discovery script returns.
@@ -41,25 +39,19 @@ type Action struct {
 
 // RunDiscovery runs a discovery script on an object and returns the actions by name.
 func RunDiscovery(script string, object map[string]any) (map[string]Action, error) {
-	var out map[string]Action
-	err := run(script, object, &out)
-	return out, err
+	return run[map[string]Action](script, object)
 }
 
 // RunAction runs an action script on an object and returns the changed object, which Argo CD sends
 // as a patch. Empty maps and lists keep their type.
 func RunAction(script string, object map[string]any) (map[string]any, error) {
-	var out map[string]any
-	if err := run(script, object, &out); err != nil {
-		return nil, err
-	}
+	out, err := run[map[string]any](script, object)
 	restoreEmptyMaps(out, object)
-	return out, nil
+	return out, err
 }
 
-// run executes a script with object as the global obj, and decodes the returned table into the
-// value that into points to.
-func run(script string, object map[string]any, into any) error {
+// run executes a script with object as the global obj, and decodes the returned table.
+func run[T any](script string, object map[string]any) (out T, err error) {
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer l.Close()
 	openLibs(l)
@@ -68,20 +60,20 @@ func run(script string, object map[string]any, into any) error {
 	l.SetContext(ctx)
 	l.SetGlobal("obj", toLua(l, object))
 	if err := l.DoString(script); err != nil {
-		return err
+		return out, err
 	}
 	returned := l.Get(-1)
 	if returned.Type() != lua.LTTable {
-		return fmt.Errorf("the script returns a %s, not a table", returned.Type())
+		return out, fmt.Errorf("the script returns a %s, not a table", returned.Type())
 	}
 	data, err := luajson.Encode(returned)
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
 	if err != nil {
-		return fmt.Errorf("decoding the table that the script returned: %w", err)
+		return out, fmt.Errorf("decoding the table that the script returned: %w", err)
 	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("decoding the table that the script returned: %w", err)
-	}
-	return nil
+	return out, nil
 }
 
 // openLibs loads the allowed libraries into the VM.

@@ -34,7 +34,7 @@ func undesiredEntries(inv *Inventory, desired map[string]bool) []appsv1.Inventor
 		}
 	}
 	// Sorted, so that messages stay the same.
-	slices.SortFunc(out, func(a, b appsv1.InventoryEntry) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, byID)
 	return out
 }
 
@@ -45,17 +45,18 @@ func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired m
 	if !in.Policies.Prune {
 		return undesired // nothing is deleted
 	}
-	needsApproval := func(e appsv1.InventoryEntry) bool { return !e.Leaving && e.State != appsv1.EntryIntended }
-	var unapproved []appsv1.InventoryEntry
+	var unapproved, others []appsv1.InventoryEntry
 	for _, e := range undesired {
-		if needsApproval(e) {
+		if e.Leaving || e.State == appsv1.EntryIntended {
+			others = append(others, e)
+		} else {
 			unapproved = append(unapproved, e)
 		}
 	}
 	if len(unapproved) == 0 {
 		return undesired
 	}
-	approval := &ApprovalRequiredError{Deletes: len(unapproved), Total: max(len(unapproved), in.Inventory.CountBefore(desired)), Digest: digest(unapproved)}
+	approval := &ApprovalRequiredError{Deletes: len(unapproved), Total: max(len(unapproved), in.Inventory.CountBefore(desired)), Digest: Digest(unapproved)}
 	if !exceedsDeleteLimits(&in.Policies, approval) {
 		return undesired
 	}
@@ -67,7 +68,7 @@ func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired m
 		return undesired
 	}
 	p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonApprovalRequired, Entry: unapproved[0], Err: approval, Message: approval.Error()})
-	return slices.DeleteFunc(slices.Clone(undesired), needsApproval)
+	return others
 }
 
 // exceedsDeleteLimits is true when the number or the percentage of deletes is above its limit.
@@ -76,16 +77,14 @@ func exceedsDeleteLimits(p *Policies, approval *ApprovalRequiredError) bool {
 		(approval.Deletes > appsv1.FewDeletes && approval.Deletes*100 > p.MaxDeletePercent*approval.Total)
 }
 
-// digest returns a digest of the ids and uids of entries.
-func digest(entries []appsv1.InventoryEntry) string {
+// Digest returns a digest of the ids and uids of entries, independent of their order. Different
+// sets have different digests.
+func Digest(entries []appsv1.InventoryEntry) string {
 	var ids []string
 	for i := range entries {
 		ids = append(ids, entries[i].ID+" "+string(entries[i].UID)+"\n")
 	}
 	slices.Sort(ids)
-	h := sha256.New()
-	for _, id := range ids {
-		h.Write([]byte(id))
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	sum := sha256.Sum256([]byte(strings.Join(ids, "")))
+	return hex.EncodeToString(sum[:8])
 }

@@ -38,8 +38,8 @@ func TestDeletesAboveLimitsNeedApproval(t *testing.T) {
 		"a higher percentage":      {20, 11, func(p *Policies) { p.MaxDeletePercent = 60 }, false},
 		"a higher number":          {200, 90, func(p *Policies) { p.MaxDeletes = 100 }, false},
 		"released, not deleted":    {200, 200, func(p *Policies) { p.Prune = false }, false},
-		"approved for another set": {200, 51, func(p *Policies) { p.ApprovedDigest = digest(nil) }, true},
-		"approved for this set":    {200, 51, func(p *Policies) { p.ApprovedDigest = digest(appliedObjects(51).entries) }, false},
+		"approved for another set": {200, 51, func(p *Policies) { p.ApprovedDigest = Digest(nil) }, true},
+		"approved for this set":    {200, 51, func(p *Policies) { p.ApprovedDigest = Digest(appliedObjects(51).entries) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := appliedObjects(tc.total)
@@ -83,7 +83,7 @@ func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
 		"number before is not known":       {0, 20, 40, nil, false, true},
 		"more than before, never complete": {5, 20, 40, nil, true, false},
 		"handover not known yet":           {40, 20, 20, func(p *Policies) { p.HandoverTo = handoverTo }, false, false},
-		"approved":                         {40, 40, 40, func(p *Policies) { p.ApprovedDigest = digest(appliedObjects(40).entries) }, false, true},
+		"approved":                         {40, 40, 40, func(p *Policies) { p.ApprovedDigest = Digest(appliedObjects(40).entries) }, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := appliedObjects(max(tc.before, tc.leaves) + tc.added)
@@ -164,7 +164,7 @@ func TestDeleteLimitsOfARevertedChange(t *testing.T) {
 // Approved deletes continue without another approval when some of the objects are gone.
 func TestApprovalCoversTheRemainingDeletes(t *testing.T) {
 	w := appliedObjects(60)
-	w.policy = func(p *Policies) { p.ApprovedDigest = digest(appliedObjects(60).entries) }
+	w.policy = func(p *Policies) { p.ApprovedDigest = Digest(appliedObjects(60).entries) }
 	first := Reconcile(w.snapshot())
 	if len(first.Intents) != 60 || len(first.Removals) != 60 {
 		t.Fatalf("%d are recorded, %d are removed", len(first.Intents), len(first.Removals))

@@ -22,8 +22,7 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	if it.Shared {
 		return decideSharedNamespace(in, a)
 	}
-	if err := in.SyncErrors[it.GroupKind()]; err != nil {
-		a.Verb, a.Reason, a.Message = VerbWait, ReasonIndexNotSynced, it.Ref.String()+": "+err.Error()
+	if in.waitsForIndex(&a, it.Ref) {
 		return a, false
 	}
 	// An object without a mark is ours if the entry has its uid. Else its owner is unknown.
@@ -32,22 +31,25 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	}
 	// The index knows the other owner of this installation: no request is needed.
 	if a.Live != nil && a.Live.Mark.Owner != "" && a.Live.Mark.Owner != in.Owner.String() {
-		return refuseOwned(a, &OwnedByOtherError{Ref: it.Ref, By: OwnerDisplayName(a.Live.Mark.Owner),
-			Hint: "remove the object from one of the two"}), false
-	}
-	if reason := in.backoffMessage(it.ID, it.ContentHash); reason != "" {
-		a.Verb, a.Reason, a.Message, a.Err = VerbRefuse, ReasonBackingOff, reason, errBackingOff
+		a.Verb, a.Reason = VerbRefuse, ReasonOwnedByOther
+		a.Err = &OwnedByOtherError{Ref: it.Ref, By: OwnerDisplayName(a.Live.Mark.Owner), Hint: "remove the object from one of the two"}
+		a.Message = a.Err.Error()
 		return a, false
 	}
-	if it.RunsOnce && a.Entry.State != appsv1.EntryDone && a.Entry.Hash == it.ContentHash && in.Succeeded[it.ID] {
-		a.Verb, a.Reason = VerbRecord, ReasonFinished
-		return a, true // even if it no longer exists: its TTL may have deleted it
+	if in.waitsForRetry(&a, VerbRefuse) {
+		return a, false
 	}
-	if it.RunsOnce && a.Entry.State == appsv1.EntryDone && a.Entry.Hash == it.ContentHash {
-		a.Verb, a.Reason = VerbSkip, ReasonFinished
-		return a, true // also during its deletion
+	if it.RunsOnce && a.Entry.Hash == it.ContentHash {
+		switch {
+		case a.Entry.State == appsv1.EntryDone:
+			a.Verb, a.Reason = VerbSkip, ReasonFinished
+			return a, true // also during its deletion
+		case in.Succeeded[it.ID]:
+			a.Verb, a.Reason = VerbRecord, ReasonFinished
+			return a, true // even if it no longer exists: its TTL may have deleted it
+		}
 	}
-	if a.Live != nil && (a.Live.Deleting || in.PendingDeletions[it.ID] == a.Live.UID) {
+	if a.Live != nil && in.isDeleting(it.ID, a.Live) {
 		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
 		a.Message = NewBeingDeletedError(a.Live).Error()
 		return a, false
@@ -70,8 +72,6 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	}
 }
 
-var errBackingOff = errors.New("backing off")
-
 // decideUnresolved returns the action for an item whose kind could not be resolved. It waits for a
 // kind that a CRD or an APIService may still provide, and refuses the others.
 func decideUnresolved(a Action) Action {
@@ -86,11 +86,6 @@ func decideUnresolved(a Action) Action {
 	if ns == nil && !errors.As(a.Item.ResolveErr, &scope) {
 		a.Reason = ReasonIndexNotSynced // the discovery request failed
 	}
-	return a
-}
-
-func refuseOwned(a Action, err error) Action {
-	a.Verb, a.Reason, a.Err, a.Message = VerbRefuse, ReasonOwnedByOther, err, err.Error()
 	return a
 }
 
@@ -141,7 +136,10 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 	if l.Readiness == live.Current || a.Item.PreRemove > 0 {
 		return a, true
 	}
-	a.Message = fmt.Sprintf("%s is %s", a.Item.Ref, describeReadiness(l))
+	a.Message = fmt.Sprintf("%s is %s", a.Item.Ref, l.Readiness)
+	if l.Message != "" {
+		a.Message += ": " + l.Message
+	}
 	return a, false
 }
 
@@ -153,8 +151,7 @@ func reclaimedByTool(in *Snapshot, a *Action) bool {
 
 // decideSharedNamespace returns the action for a namespace that several owners may use.
 func decideSharedNamespace(in *Snapshot, a Action) (Action, bool) {
-	if reason := in.backoffMessage(a.Item.ID, a.Item.ContentHash); reason != "" {
-		a.Verb, a.Reason, a.Message, a.Err = VerbRefuse, ReasonBackingOff, reason, errBackingOff
+	if in.waitsForRetry(&a, VerbRefuse) {
 		return a, false
 	}
 	if a.Entry.Hash != "" {
@@ -163,13 +160,6 @@ func decideSharedNamespace(in *Snapshot, a Action) (Action, bool) {
 	}
 	a.Verb, a.Reason = VerbCreate, ReasonNew
 	return a, false
-}
-
-func describeReadiness(l *live.Object) string {
-	if l.Message == "" {
-		return l.Readiness.String()
-	}
-	return l.Readiness.String() + ": " + l.Message
 }
 
 // OwnerDisplayName returns the display name of the owner in a mark; the quoted text if it is not an

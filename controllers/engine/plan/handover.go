@@ -36,17 +36,14 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 // dropped.
 func planHandover(in *Snapshot, e appsv1.InventoryEntry, newOwner *OwnerKey, p *Plan) {
 	if _, err := stacks.ParseID(e.ID); err != nil {
-		p.Removals = append(p.Removals, Action{Verb: VerbDrop, Reason: ReasonInvalid, Entry: e, Message: err.Error()})
+		p.Removals = append(p.Removals, dropInvalid(e, err))
 		return
 	}
 	a := Action{Verb: VerbHandOver, Reason: ReasonMoved, Entry: e, HandoverTo: newOwner}
-	if reason := in.backoffMessage(e.ID, ""); reason != "" {
-		a.Verb, a.Reason, a.Message, a.Err = VerbWait, ReasonBackingOff, reason, errBackingOff
-		p.Waits = append(p.Waits, a)
-		return
+	if !in.waitsForRetry(&a, VerbWait) {
+		if a.Live = in.Objects[e.ID]; a.Live != nil && a.Live.Mark.Owner != in.Owner.String() {
+			a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
+		}
 	}
-	if a.Live = in.Objects[e.ID]; a.Live != nil && a.Live.Mark.Owner != in.Owner.String() {
-		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
-	}
-	p.Removals = append(p.Removals, a)
+	p.addRemoval(a)
 }

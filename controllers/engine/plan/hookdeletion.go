@@ -23,7 +23,7 @@ func planHookDeletions(in *Snapshot, c *Component, p *Plan) {
 			continue
 		}
 		l := in.Objects[it.ID]
-		if l == nil || l.UID != e.UID || l.Mark.Owner != in.Owner.String() || l.Adopted || l.Protected || l.Deleting || in.PendingDeletions[it.ID] == l.UID {
+		if l == nil || l.UID != e.UID || l.Mark.Owner != in.Owner.String() || l.Adopted || l.Protected || in.isDeleting(it.ID, l) {
 			continue
 		}
 		p.Intents = append(p.Intents, e)

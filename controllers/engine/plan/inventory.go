@@ -6,10 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
-
-	"golang.org/x/sync/errgroup"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
@@ -58,7 +55,7 @@ func NewInventory(status *appsv1.Inventory, chunks []appsv1.KsctlInventory) *Inv
 			inv.chunkOf[e.ID] = chunks[i].Name
 		}
 	}
-	sort.Strings(inv.chunks)
+	slices.Sort(inv.chunks)
 	if status == nil {
 		return inv
 	}
@@ -71,7 +68,7 @@ func NewInventory(status *appsv1.Inventory, chunks []appsv1.KsctlInventory) *Inv
 	}
 	for _, e := range status.Entries {
 		inv.entries[e.ID] = e
-		if inv.chunkOf[e.ID] != "" || len(inv.chunks) > 0 {
+		if len(inv.chunks) > 0 {
 			inv.dirty[e.ID] = true
 		}
 	}
@@ -155,35 +152,34 @@ func (inv *Inventory) All() iter.Seq2[string, appsv1.InventoryEntry] { return ma
 
 // Entries returns the entries sorted by id.
 func (inv *Inventory) Entries() []appsv1.InventoryEntry {
-	out := make([]appsv1.InventoryEntry, 0, len(inv.entries))
-	for _, e := range inv.entries {
-		out = append(out, e)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].ID < out[j].ID })
-	return out
+	return slices.SortedFunc(maps.Values(inv.entries), byID)
 }
 
-// NeedsChunks is true when the status alone cannot store the changes: call WriteChunks before
-// writing the status.
+func byID(a, b appsv1.InventoryEntry) int { return cmp.Compare(a.ID, b.ID) }
+
+// NeedsChunks is true when the status alone cannot store the changes: write the chunks before the
+// status.
 func (inv *Inventory) NeedsChunks() bool {
 	if len(inv.chunks) == 0 {
 		return len(inv.entries) > MaxStatusEntries
 	}
-	return inv.journalLen() > maxJournal || len(inv.entries) == 0
+	entries, removed := inv.journal()
+	return len(entries)+len(removed) > maxJournal || len(inv.entries) == 0
 }
 
-// journalLen returns the number of entries and removals in the status that override chunks.
-func (inv *Inventory) journalLen() int {
-	n := 0
+// journal returns the entries and removals in the status that override chunks.
+func (inv *Inventory) journal() (entries []appsv1.InventoryEntry, removed []string) {
 	for id := range inv.dirty {
-		if inv.chunkOf[id] != "" || inv.has(id) {
-			n++
+		if e, ok := inv.entries[id]; ok {
+			entries = append(entries, e)
+		} else if inv.chunkOf[id] != "" {
+			removed = append(removed, id)
 		}
 	}
-	return n
+	slices.SortFunc(entries, byID)
+	slices.Sort(removed)
+	return entries, removed
 }
-
-func (inv *Inventory) has(id string) bool { _, ok := inv.entries[id]; return ok }
 
 // Status returns the inventory for the status of the owner: all entries, or, with chunks, those
 // that differ from the chunks as they were last written.
@@ -194,17 +190,9 @@ func (inv *Inventory) Status() *appsv1.Inventory {
 		}
 		return &appsv1.Inventory{Entries: inv.Entries(), Settled: int32(inv.settled), SettledIDs: inv.settledIDs}
 	}
-	out := &appsv1.Inventory{Chunks: append([]string(nil), inv.chunks...), Settled: int32(inv.settled), SettledIDs: inv.settledIDs}
-	for id := range inv.dirty {
-		if e, ok := inv.entries[id]; ok {
-			out.Entries = append(out.Entries, e)
-		} else if inv.chunkOf[id] != "" {
-			out.Removed = append(out.Removed, id)
-		}
-	}
-	sort.Slice(out.Entries, func(i, j int) bool { return out.Entries[i].ID < out.Entries[j].ID })
-	sort.Strings(out.Removed)
-	return out
+	entries, removed := inv.journal()
+	return &appsv1.Inventory{Entries: entries, Chunks: slices.Clone(inv.chunks), Removed: removed,
+		Settled: int32(inv.settled), SettledIDs: inv.settledIDs}
 }
 
 // Chunk is the desired content of one KsctlInventory.
@@ -229,7 +217,7 @@ func (inv *Inventory) Layout(name func(n int) string) []Chunk {
 			unassigned = append(unassigned, e)
 		}
 	}
-	names := append([]string(nil), inv.chunks...)
+	names := slices.Clone(inv.chunks)
 	for n := 0; len(unassigned) > 0; n++ {
 		c := name(n)
 		if _, ok := byChunk[c]; !ok {
@@ -244,7 +232,7 @@ func (inv *Inventory) Layout(name func(n int) string) []Chunk {
 	}
 	out := make([]Chunk, 0, len(names))
 	for _, c := range names {
-		sort.Slice(byChunk[c], func(i, j int) bool { return byChunk[c][i].ID < byChunk[c][j].ID })
+		slices.SortFunc(byChunk[c], byID)
 		out = append(out, Chunk{Name: c, Entries: byChunk[c]})
 	}
 	return out
@@ -269,33 +257,8 @@ func (inv *Inventory) Dirty(c Chunk) bool {
 	return false
 }
 
-// maxParallelWrites is the maximum number of chunks that are written concurrently.
-const maxParallelWrites = 4
-
-// WriteChunks assigns the entries to chunks, and writes the changed chunks concurrently. If a write
-// fails, the inventory records which chunks were written nevertheless.
-func (inv *Inventory) WriteChunks(name func(n int) string, write func(Chunk) error) error {
-	changed := slices.DeleteFunc(inv.Layout(name), func(c Chunk) bool { return !inv.Dirty(c) })
-	errs := make([]error, len(changed))
-	var g errgroup.Group
-	g.SetLimit(maxParallelWrites)
-	for i, c := range changed {
-		g.Go(func() error {
-			errs[i] = write(c)
-			return nil
-		})
-	}
-	_ = g.Wait() // each has an error of its own
-	for i, c := range changed {
-		if errs[i] == nil {
-			inv.markWritten(c)
-		}
-	}
-	return cmp.Or(errs...)
-}
-
-// markWritten records that a chunk has been written with this content.
-func (inv *Inventory) markWritten(c Chunk) {
+// MarkWritten records that a chunk of Layout has been written with this content.
+func (inv *Inventory) MarkWritten(c Chunk) {
 	delete(inv.stale, c.Name)
 	for id, in := range inv.chunkOf {
 		if in == c.Name {

@@ -1,13 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"math/rand"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,10 +33,7 @@ func (d *persistedState) persist(inv *Inventory, beforeWrite func() error) error
 		beforeWrite = func() error { return nil }
 	}
 	if inv.NeedsChunks() {
-		var mu sync.Mutex // chunks are written concurrently
 		save := func(c Chunk) error {
-			mu.Lock()
-			defer mu.Unlock()
 			if err := beforeWrite(); err != nil {
 				return err
 			}
@@ -49,7 +46,14 @@ func (d *persistedState) persist(inv *Inventory, beforeWrite func() error) error
 			}
 			return nil
 		}
-		if err := inv.WriteChunks(chunkName, save); err != nil {
+		changed := slices.DeleteFunc(inv.Layout(chunkName), func(c Chunk) bool { return !inv.Dirty(c) })
+		errs := make([]error, len(changed))
+		for i, c := range changed {
+			if errs[i] = save(c); errs[i] == nil {
+				inv.MarkWritten(c)
+			}
+		}
+		if err := cmp.Or(errs...); err != nil {
 			return err
 		}
 	}

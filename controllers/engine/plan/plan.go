@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -160,12 +161,8 @@ func (p *Plan) Idle() bool {
 
 // Ready is true when every component is ready and nothing is left to remove.
 func (p *Plan) Ready() bool {
-	for i := range p.Components {
-		if !p.Components[i].Ready {
-			return false
-		}
-	}
-	return len(p.Removals) == 0 && len(p.Waits) == 0
+	return len(p.Removals) == 0 && len(p.Waits) == 0 &&
+		!slices.ContainsFunc(p.Components, func(c ComponentState) bool { return !c.Ready })
 }
 
 // Reconcile plans the actions that are possible now to reach the desired state. It is a pure
@@ -180,39 +177,29 @@ func Reconcile(in *Snapshot) Plan {
 		for j := range c.Items {
 			desired[c.Items[j].ID] = true
 		}
-		st := planComponent(in, c, unreadyDependencies(c, ready), &p)
+		unready := slices.DeleteFunc(slices.Clone(c.DependsOn), func(d string) bool { return ready[d] })
+		st := planComponent(in, c, unready, &p)
 		ready[c.Name] = st.Ready
 		applied = applied && st.Applied
 		p.Components = append(p.Components, st)
 	}
 	requested, undesired := splitRequested(&in.Policies, undesiredEntries(in.Inventory, desired))
-	if len(requested) > 0 {
-		q := planRequested(withoutHandoverWait(in), requested)
-		p.Removals, p.Waits = append(p.Removals, q.Removals...), append(p.Waits, q.Waits...)
-	}
+	q := planRequested(withoutHandoverWait(in), requested)
+	p.Removals, p.Waits = append(p.Removals, q.Removals...), append(p.Waits, q.Waits...)
 	switch {
 	case applied:
 		removable := approvedRemovals(in, planHandovers(in, undesired, &p), desired, &p)
 		p.Settled = len(removable) == len(undesired)
-		if len(removable) > 0 {
-			planPrune(in, removable, &p)
+		if in.Policies.Prune {
+			planRemovals(in, removable, &p)
+		} else {
+			planReleases(in, removable, "spec.prune is false", &p)
 		}
 	case len(undesired) > 0:
 		p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonBlocked, Entry: undesired[0],
 			Message: fmt.Sprintf("%d objects are removed after everything else is applied", len(undesired))})
 	}
 	return p
-}
-
-// unreadyDependencies returns the names of the dependencies of a component that are not ready.
-func unreadyDependencies(c *Component, ready map[string]bool) []string {
-	var out []string
-	for _, d := range c.DependsOn {
-		if !ready[d] {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 // planComponent plans the actions for the objects of one component. A step starts when the steps
@@ -287,7 +274,7 @@ func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Act
 		}
 	case VerbRefuse:
 		st.Applied, st.Failed, ready = false, true, false
-		message.addFailure(a.Message)
+		message.failed = appendDistinct(message.failed, a.Message)
 		p.Waits = append(p.Waits, a)
 	default:
 		st.Applied, ready = false, false
@@ -307,8 +294,6 @@ type componentMessage struct {
 	failed, waiting []string
 }
 
-func (n *componentMessage) addFailure(m string) { n.failed = appendDistinct(n.failed, m) }
-
 func (n *componentMessage) addWait(m string) { n.waiting = appendDistinct(n.waiting, m) }
 
 // appendDistinct appends a message unless it equals the last one.
@@ -323,7 +308,7 @@ func appendDistinct(notes []string, m string) []string {
 const maxNotes = 3
 
 func (n *componentMessage) String() string {
-	all := append(append([]string(nil), n.failed...), n.waiting...)
+	all := slices.Concat(n.failed, n.waiting)
 	if len(all) > maxNotes {
 		return strings.Join(all[:maxNotes], "; ") + fmt.Sprintf("; and %d more", len(all)-maxNotes)
 	}

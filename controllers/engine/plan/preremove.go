@@ -20,7 +20,7 @@ var jobKind = batchv1.SchemeGroupVersion.WithKind("Job").GroupKind()
 func planPreRemoveJobs(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) (pending bool) {
 	jobs := preRemoveJobs(in, entries)
 	slices.SortFunc(jobs, func(a, b appsv1.InventoryEntry) int {
-		return cmp.Or(cmp.Compare(b.Wave, a.Wave), cmp.Compare(a.PreRemove, b.PreRemove), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.Wave, a.Wave), cmp.Compare(a.PreRemove, b.PreRemove), byID(a, b))
 	})
 	for i, e := range jobs {
 		if i > 0 && pending && (jobs[i-1].Wave != e.Wave || jobs[i-1].PreRemove != e.PreRemove) {
@@ -31,11 +31,7 @@ func planPreRemoveJobs(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) (
 			continue // planRemovals drops the entry
 		}
 		pending = true
-		if a := decidePreRemoveJob(in, e, ref); a.Verb == VerbWait {
-			p.Waits = append(p.Waits, a)
-		} else {
-			p.Removals = append(p.Removals, a)
-		}
+		p.addRemoval(decidePreRemoveJob(in, e, ref))
 	}
 	return pending
 }
@@ -64,12 +60,7 @@ func preRemoveJobs(in *Snapshot, entries []appsv1.InventoryEntry) (jobs []appsv1
 // decidePreRemoveJob returns the action for a Job that has to run before a removal.
 func decidePreRemoveJob(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action {
 	a := Action{Verb: VerbWait, Reason: ReasonPreRemove, Entry: e}
-	if reason := in.backoffMessage(e.ID, ""); reason != "" {
-		a.Reason, a.Message, a.Err = ReasonBackingOff, reason, errBackingOff
-		return a
-	}
-	if err := in.SyncErrors[ref.GroupKind()]; err != nil {
-		a.Reason, a.Message = ReasonIndexNotSynced, ref.String()+": "+err.Error()
+	if in.waitsForRetry(&a, VerbWait) || in.waitsForIndex(&a, ref) {
 		return a
 	}
 	if in.Succeeded[e.ID] {

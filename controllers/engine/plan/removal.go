@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"slices"
-	"sort"
 	"strings"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -22,36 +21,22 @@ const (
 	rankNamespace
 )
 
-// planPrune plans the removal of objects that are no longer desired.
-func planPrune(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) {
-	if in.Policies.Prune {
-		planRemovals(in, undesired, p)
-		return
-	}
-	planReleases(in, undesired, "spec.prune is false", p)
-}
-
 // planReleases plans to leave objects in the cluster, without our label and marks.
 func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *Plan) {
 	for _, e := range entries {
 		ref, err := stacks.ParseID(e.ID)
 		if err != nil {
-			p.Removals = append(p.Removals, Action{Verb: VerbDrop, Reason: ReasonInvalid, Entry: e, Message: err.Error()})
+			p.Removals = append(p.Removals, dropInvalid(e, err))
 			continue
 		}
 		a := decideRemoval(in, e, ref)
-		switch {
-		case a.Verb == VerbDelete, a.Reason == ReasonProtected:
-			a.Verb, a.Message = VerbRelease, why
-			if a.Reason == ReasonProtected {
-				a.Reason = ReasonRemoved
-			}
-			fallthrough
-		case a.Verb != VerbWait:
-			p.Removals = append(p.Removals, a)
-		default:
-			p.Waits = append(p.Waits, a)
+		if a.Reason == ReasonProtected {
+			a.Verb, a.Reason = VerbDelete, ReasonRemoved
 		}
+		if a.Verb == VerbDelete {
+			a.Verb, a.Message = VerbRelease, why
+		}
+		p.addRemoval(a)
 	}
 }
 
@@ -85,13 +70,22 @@ func planRemovals(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) {
 		if i > 0 && !s.sameStep(&slots[i-1]) && (len(p.Removals) > 0 || len(p.Waits) > 0) {
 			return
 		}
-		a := decideRemoval(in, s.entry, s.ref)
-		if a.Verb == VerbWait {
-			p.Waits = append(p.Waits, a)
-		} else {
-			p.Removals = append(p.Removals, a)
-		}
+		p.addRemoval(decideRemoval(in, s.entry, s.ref))
 	}
+}
+
+// addRemoval adds an action to the removals, or to the waits.
+func (p *Plan) addRemoval(a Action) {
+	if a.Verb == VerbWait {
+		p.Waits = append(p.Waits, a)
+	} else {
+		p.Removals = append(p.Removals, a)
+	}
+}
+
+// dropInvalid returns the action for an entry with an invalid id, which the engine never writes.
+func dropInvalid(e appsv1.InventoryEntry, err error) Action {
+	return Action{Verb: VerbDrop, Reason: ReasonInvalid, Entry: e, Message: err.Error()}
 }
 
 // orderedEntry is an entry in the order of a removal.
@@ -106,31 +100,36 @@ func (s *orderedEntry) sameStep(other *orderedEntry) bool {
 	return s.entry.Wave == other.entry.Wave && s.rank == other.rank
 }
 
-// orderRemovals returns entries in the order of their removal. invalid has the actions that drop
-// entries with an invalid id, which the engine never writes.
-func orderRemovals(entries []appsv1.InventoryEntry) (slots []orderedEntry, invalid []Action) {
+// rankEntries returns entries in the order of waves and ranks. invalid has the actions that drop
+// entries with an invalid id.
+func rankEntries(entries []appsv1.InventoryEntry) (slots []orderedEntry, invalid []Action) {
 	for _, e := range entries {
 		ref, err := stacks.ParseID(e.ID)
 		if err != nil {
-			invalid = append(invalid, Action{Verb: VerbDrop, Reason: ReasonInvalid, Entry: e, Message: err.Error()})
+			invalid = append(invalid, dropInvalid(e, err))
 			continue
 		}
 		slots = append(slots, orderedEntry{e, ref, rank(ref, e)})
 	}
-	sort.Slice(slots, func(i, j int) bool {
-		a, b := &slots[i], &slots[j]
-		if sa, sb := a.entry.State == appsv1.EntryShared, b.entry.State == appsv1.EntryShared; sa != sb {
-			return sb // shared namespaces are removed after everything else
-		}
-		if a.entry.Wave != b.entry.Wave {
-			return a.entry.Wave > b.entry.Wave
-		}
-		if a.rank != b.rank {
-			return a.rank < b.rank
-		}
-		return a.entry.ID < b.entry.ID
+	slices.SortFunc(slots, func(a, b orderedEntry) int {
+		return cmp.Or(cmp.Compare(b.entry.Wave, a.entry.Wave), cmp.Compare(a.rank, b.rank), byID(a.entry, b.entry))
 	})
 	return slots, invalid
+}
+
+// orderRemovals returns entries in the order of their removal: shared namespaces are removed after
+// everything else. For invalid, see rankEntries.
+func orderRemovals(entries []appsv1.InventoryEntry) (slots []orderedEntry, invalid []Action) {
+	ranked, invalid := rankEntries(entries)
+	var shared []orderedEntry
+	for _, s := range ranked {
+		if s.entry.State == appsv1.EntryShared {
+			shared = append(shared, s)
+		} else {
+			slots = append(slots, s)
+		}
+	}
+	return append(slots, shared...), invalid
 }
 
 // rank returns the rank of an entry inside its wave.
@@ -155,18 +154,14 @@ func rank(ref stacks.Ref, e appsv1.InventoryEntry) int {
 // in the inventory and have the owner's mark.
 func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action {
 	a := Action{Entry: e, Reason: ReasonRemoved}
-	if reason := in.backoffMessage(e.ID, ""); reason != "" {
-		a.Verb, a.Reason, a.Message, a.Err = VerbWait, ReasonBackingOff, reason, errBackingOff
-		return a
-	}
-	if err := in.SyncErrors[ref.GroupKind()]; err != nil && e.State != appsv1.EntryShared {
-		a.Verb, a.Reason, a.Message = VerbWait, ReasonIndexNotSynced, ref.String()+": "+err.Error()
+	if in.waitsForRetry(&a, VerbWait) || (e.State != appsv1.EntryShared && in.waitsForIndex(&a, ref)) {
 		return a
 	}
 	a.Live = in.Objects[e.ID]
+	keepReason := in.Policies.KeepReason(&e, ref)
 	switch {
-	case e.State == appsv1.EntryShared && in.Policies.KeepReason(&e, ref) != "":
-		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.KeepReason(&e, ref)
+	case e.State == appsv1.EntryShared && keepReason != "":
+		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, keepReason
 	case e.State == appsv1.EntryShared:
 		a.Verb = VerbDelete
 	case a.Live == nil:
@@ -174,9 +169,9 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 		a.Verb, a.Reason = VerbDelete, ReasonUnconfirmed
 	case a.Live.Mark.Owner != in.Owner.String():
 		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
-	case (a.Live.Deleting || in.PendingDeletions[e.ID] == a.Live.UID) && a.Live.LabelLost:
+	case in.isDeleting(e.ID, a.Live) && a.Live.LabelLost:
 		a.Verb, a.Reason = VerbDelete, ReasonUnconfirmed // no watch observes its deletion
-	case a.Live.Deleting, in.PendingDeletions[e.ID] == a.Live.UID:
+	case in.isDeleting(e.ID, a.Live):
 		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
 		a.Message = NewBeingDeletedError(a.Live).Error()
 	case e.State == appsv1.EntryAdopted, a.Live.Adopted:
@@ -184,8 +179,8 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 	case e.State != appsv1.EntryIntended && e.UID != "" && a.Live.UID != e.UID:
 		// Another client deleted and recreated it: it is theirs, whatever its annotations are.
 		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
-	case in.Policies.KeepReason(&e, ref) != "":
-		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, in.Policies.KeepReason(&e, ref)
+	case keepReason != "":
+		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, keepReason
 	case a.Live.Protected:
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonProtected, (&ProtectedError{Ref: ref}).Error()
 	default:
@@ -197,29 +192,12 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 // RemovalOrder returns entries in the order of their removal. The objects of one step are removed
 // concurrently, and the next step starts when they are gone.
 func RemovalOrder(entries []appsv1.InventoryEntry) (steps [][]appsv1.InventoryEntry) {
-	type place struct {
-		wave int32
-		rank int
-	}
-	by := map[place][]appsv1.InventoryEntry{}
-	var places []place
-	for i := range entries {
-		ref, err := stacks.ParseID(entries[i].ID)
-		if err != nil {
-			continue
+	slots, _ := rankEntries(entries)
+	for i := range slots {
+		if i == 0 || !slots[i].sameStep(&slots[i-1]) {
+			steps = append(steps, nil)
 		}
-		p := place{entries[i].Wave, rank(ref, entries[i])}
-		if by[p] == nil {
-			places = append(places, p)
-		}
-		by[p] = append(by[p], entries[i])
-	}
-	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(b.wave, a.wave), cmp.Compare(a.rank, b.rank))
-	})
-	for _, p := range places {
-		slices.SortFunc(by[p], func(a, b appsv1.InventoryEntry) int { return cmp.Compare(a.ID, b.ID) })
-		steps = append(steps, by[p])
+		steps[len(steps)-1] = append(steps[len(steps)-1], slots[i].entry)
 	}
 	return steps
 }

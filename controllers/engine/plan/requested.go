@@ -82,13 +82,11 @@ func RequestedJobs(in *Snapshot) (jobs []appsv1.InventoryEntry, waits []Action) 
 
 // RetainedIDs returns the ids of entries without a removal request, or with a suspended one.
 func RetainedIDs(p *Policies, inv *Inventory) map[string]bool {
-	requested, _ := splitRequested(p, inv.Entries())
 	out := map[string]bool{}
-	for id := range inv.entries {
-		out[id] = true
-	}
-	for i := range requested {
-		delete(out, requested[i].ID)
+	for id, e := range inv.entries {
+		if r := p.RequestFor(&e); r == nil || r.Suspended {
+			out[id] = true
+		}
 	}
 	return out
 }
@@ -100,7 +98,3 @@ func planRequested(in *Snapshot, entries []appsv1.InventoryEntry) Plan {
 	}
 	return p
 }
-
-// Digest returns a digest of the ids and uids of entries, independent of their order. Different
-// sets have different digests.
-func Digest(entries []appsv1.InventoryEntry) string { return digest(entries) }

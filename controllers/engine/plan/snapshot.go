@@ -90,3 +90,32 @@ func (s *Snapshot) backoffMessage(id, contentHash string) string {
 	}
 	return ""
 }
+
+// waitsForRetry turns an action into a wait or a refusal if its object is backed off, and returns
+// true if it is.
+func (s *Snapshot) waitsForRetry(a *Action, verb Verb) bool {
+	contentHash := ""
+	if a.Item != nil {
+		contentHash = a.Item.ContentHash
+	}
+	message := s.backoffMessage(a.Entry.ID, contentHash)
+	if message != "" {
+		a.Verb, a.Reason, a.Message = verb, ReasonBackingOff, message
+	}
+	return message != ""
+}
+
+// isDeleting is true for an object whose deletion is in progress.
+func (s *Snapshot) isDeleting(id string, l *live.Object) bool {
+	return l.Deleting || s.PendingDeletions[id] == l.UID
+}
+
+// waitsForIndex turns an action into a wait if the index may not know every object of the kind, and
+// returns true if it may not.
+func (s *Snapshot) waitsForIndex(a *Action, ref stacks.Ref) bool {
+	err := s.SyncErrors[ref.GroupKind()]
+	if err != nil {
+		a.Verb, a.Reason, a.Message = VerbWait, ReasonIndexNotSynced, ref.String()+": "+err.Error()
+	}
+	return err != nil
+}

@@ -11,8 +11,8 @@ import (
 // dependentMessages returns a message for each install that depends on one of the objects.
 func dependentMessages(entries []appsv1.InventoryEntry, installs []appsv1.KsctlInstall) []string {
 	ids := map[string]bool{}
-	for i := range entries {
-		ids[entries[i].ID] = true
+	for _, e := range entries {
+		ids[e.ID] = true
 	}
 	var out []string
 	for i := range installs {

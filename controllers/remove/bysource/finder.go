@@ -41,8 +41,6 @@ type findings struct {
 	spared []appsv1.RemovalObject
 	// dependents are messages about installs that depend on an object of the set.
 	dependents []string
-	// matchedBy counts the objects of the set by how they were matched.
-	matchedBy map[match.By]int
 }
 
 // finder finds the objects of a stack in the cluster.
@@ -60,11 +58,11 @@ const maxConcurrentReads = 8
 
 // find finds the objects of components. rendered has the Helm releases of the components.
 func (l *finder) find(ctx context.Context, components []plan.Component, rendered []stacks.RenderedComponent) (*findings, error) {
-	out := &findings{matchedBy: map[match.By]int{}}
+	out := &findings{}
 	known := map[string]bool{}
-	for i := range components {
-		for j := range components[i].Items {
-			known[components[i].Items[j].ID] = true
+	for _, c := range components {
+		for _, it := range c.Items {
+			known[it.ID] = true
 		}
 	}
 	for i := range components {
@@ -110,7 +108,7 @@ func (l *finder) findComponent(ctx context.Context, c *plan.Component, release *
 				out.leave(it.ID, reasonNamespace, "the stack requests the namespace with createNamespace, but its creator is unknown: delete the namespace manually if it is empty")
 			}
 		default:
-			marked = l.classify(it, release, u, out) == match.Release || marked
+			marked = l.classify(it, release, u, out) || marked
 		}
 	}
 	return marked, nil
@@ -144,25 +142,23 @@ func readObject(ctx context.Context, c dynamic.Interface, m *meta.RESTMapping, r
 	return u, nil
 }
 
-// classify adds an object to the set, or to the objects that are left.
-func (l *finder) classify(it *plan.Item, release *stacks.Release, u *unstructured.Unstructured, out *findings) match.By {
+// classify adds an object to the set, or to the objects that are left. marked is true if the object
+// is marked by the Helm release of its component.
+func (l *finder) classify(it *plan.Item, release *stacks.Release, u *unstructured.Unstructured, out *findings) (marked bool) {
 	w := &match.Rendered{Object: it.Object, Release: release}
-	v := match.Match(w, l.self, u)
-	if !v.Matches() {
-		out.leave(it.ID, reasonNotMatched, v.Why)
-		return ""
-	}
-	switch rule := keepReason(l.spec, it.Ref); {
+	mismatch, marked := match.Match(w, l.self, u)
+	rule := keepReason(l.spec, it.Ref)
+	switch {
+	case mismatch != "":
+		out.leave(it.ID, reasonNotMatched, mismatch)
 	case match.KeptByHelm(w, u):
 		out.leave(it.ID, reasonKept, "annotation helm.sh/resource-policy is keep")
-		return v.By
 	case rule != "":
 		out.leave(it.ID, reasonKept, rule)
-		return v.By
+	default:
+		out.add(it.ID, it.Version, it.Component, it.Wave, u)
 	}
-	out.add(it.ID, it.Version, it.Component, it.Wave, u)
-	out.matchedBy[v.By]++
-	return v.By
+	return marked
 }
 
 func (f *findings) leave(id, reason, message string) {
@@ -190,14 +186,11 @@ func keepReason(spec *appsv1.KsctlRemoveSpec, ref stacks.Ref) string {
 	return "listed in spec.keep"
 }
 
-// otherOwner returns a function that returns the current owner of an object; empty if there is
-// none, or if it is self. Helm releases are ignored, because the object may be part of the release
-// to remove.
-func otherOwner(self string) func(stacks.Ref, *unstructured.Unstructured) string {
-	return func(ref stacks.Ref, u *unstructured.Unstructured) string {
-		if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == ref.ID() && m.Owner != self {
-			return plan.OwnerDisplayName(m.Owner)
-		}
-		return engine.ActiveManagerOf(u)
+// otherOwner returns the current owner of an object; empty if there is none, or if it is the
+// KsctlRemove. Helm releases are ignored, because the object may be part of the release to remove.
+func (o *owner) otherOwner(ref stacks.Ref, u *unstructured.Unstructured) string {
+	if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == ref.ID() && m.Owner != o.key.String() {
+		return plan.OwnerDisplayName(m.Owner)
 	}
+	return engine.ActiveManagerOf(u)
 }

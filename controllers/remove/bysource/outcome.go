@@ -16,42 +16,23 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// UnapprovedError reports a removal that needs an approval.
-type UnapprovedError struct {
-	Removal *appsv1.Removal
-	// Approved is the digest in the spec, if it is another one.
-	Approved string
-	// Left is the number of objects that are not removed.
-	Left int
-	// Started is true if the removal was approved and started, and the approval was withdrawn:
-	// Removed objects are removed, Rest objects are not.
-	Started       bool
-	Removed, Rest int
-}
-
-func (e *UnapprovedError) Error() string {
-	left := ""
-	if e.Left > 0 {
-		left = fmt.Sprintf(", %d are left (status.remaining)", e.Left)
-	}
-	prefix := ""
-	if e.Approved != "" {
-		prefix = fmt.Sprintf("spec.approvedDigest %s does not match the objects that were found; ", e.Approved)
-	}
-	if e.Started {
-		return fmt.Sprintf("%sthe removal was interrupted: %d of %d objects were removed, %d more would be removed%s: to continue, set spec.approvedDigest: %s",
-			prefix, e.Removed, e.Removal.Count, e.Rest, left, e.Removal.Digest)
-	}
-	return fmt.Sprintf("%s%d objects would be removed (status.removal)%s; nothing is deleted yet: review the objects, then set spec.approvedDigest: %s",
-		prefix, e.Removal.Count, left, e.Removal.Digest)
-}
-
 // approvalOutcome returns the outcome while the rehearsal is not approved, or no longer approved.
 func (o *owner) approvalOutcome() reconcile.Outcome {
 	rm := o.req.Object
-	return reconcile.Stalled{Reason: AwaitingApprovalReason, Revision: rm.Status.LastAttemptedRevision,
-		Err: &UnapprovedError{Removal: rm.Status.Removal, Approved: rm.Spec.ApprovedDigest, Left: len(rm.Status.Remaining),
-			Started: o.started(), Removed: int(ptr.Deref(rm.Status.Removed, 0)), Rest: o.inv.Len()}}
+	removal, left, prefix := rm.Status.Removal, "", ""
+	if n := len(rm.Status.Remaining); n > 0 {
+		left = fmt.Sprintf(", %d are left (status.remaining)", n)
+	}
+	if approved := rm.Spec.ApprovedDigest; approved != "" {
+		prefix = fmt.Sprintf("spec.approvedDigest %s does not match the objects that were found; ", approved)
+	}
+	err := fmt.Errorf("%s%d objects would be removed (status.removal)%s; nothing is deleted yet: review the objects, then set spec.approvedDigest: %s",
+		prefix, removal.Count, left, removal.Digest)
+	if o.started() { // the approval was withdrawn
+		err = fmt.Errorf("%sthe removal was interrupted: %d of %d objects were removed, %d more would be removed%s: to continue, set spec.approvedDigest: %s",
+			prefix, ptr.Deref(rm.Status.Removed, 0), removal.Count, o.inv.Len(), left, removal.Digest)
+	}
+	return reconcile.Stalled{Reason: AwaitingApprovalReason, Revision: rm.Status.LastAttemptedRevision, Err: err}
 }
 
 // doneOutcome returns the outcome when all objects of the rehearsal are removed.
@@ -77,13 +58,11 @@ func (s *Steps) waitingOutcome(o *owner, rep *engine.Report) reconcile.Outcome {
 	}
 	timeout := reconcile.Timeout(&rm.Spec.Schedule)
 	deadline := rm.Status.Removal.MadeAt.Add(timeout)
-	switch {
-	case !s.Clock.Now().Before(deadline):
-		out.TimedOut, out.Reason = true, reconcile.TimeoutReason
-		out.On = fmt.Sprintf("not removed within %s: %s", timeout, out.On)
-	case out.RequeueAt.IsZero() || deadline.Before(out.RequeueAt):
-		out.RequeueAt = deadline
+	if s.Clock.Now().Before(deadline) {
+		return reconcile.RequeueBy(out, deadline)
 	}
+	out.TimedOut, out.Reason = true, reconcile.TimeoutReason
+	out.On = fmt.Sprintf("not removed within %s: %s", timeout, out.On)
 	return out
 }
 
@@ -139,10 +118,9 @@ func (o *owner) updateProgress(rep *engine.Report) {
 	if rep == nil {
 		return
 	}
-	st.Removal.Blockers = nil
 	var blockers []appsv1.RemovalObject
-	for i := range rep.Plan.Waits {
-		if w := &rep.Plan.Waits[i]; w.Message != "" {
+	for _, w := range rep.Plan.Waits {
+		if w.Message != "" {
 			blockers = append(blockers, appsv1.RemovalObject{ID: w.Entry.ID, Reason: reasonWaiting, Message: w.Message})
 		}
 	}

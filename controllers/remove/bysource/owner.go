@@ -47,11 +47,9 @@ func (o *owner) Policies() plan.Policies {
 	return p
 }
 
-var errNoManifests = errors.New("a KsctlRemove applies no objects")
-
 // Manifest implements engine.Owner.
 func (o *owner) Manifest(context.Context, *plan.Item) (json.RawMessage, error) {
-	return nil, errNoManifests
+	return nil, errors.New("a KsctlRemove applies no objects")
 }
 
 // Persist implements engine.Owner.
@@ -82,7 +80,7 @@ func (o *owner) setEntries(entries []appsv1.InventoryEntry) {
 	for _, e := range o.inv.Entries() {
 		o.inv.Remove(e.ID)
 	}
-	for i := range entries {
-		o.inv.Put(entries[i])
+	for _, e := range entries {
+		o.inv.Put(e)
 	}
 }

@@ -2,7 +2,6 @@ package bysource
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
@@ -11,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,15 +53,12 @@ func (l *finder) findRecords(ctx context.Context, r *stacks.Release, c *plan.Com
 	if newest == nil {
 		return nil // Helm uses another storage driver, or did not install the release
 	}
-	unrendered, err := l.findUnrendered(ctx, r, newest, known, out)
 	keepReason := ""
-	var unreadable *recordError
-	switch {
-	case errors.As(err, &unreadable):
-		keepReason = err.Error()
-	case err != nil:
+	if refs, err := parseRecord(newest); err != nil {
+		keepReason = fmt.Sprintf("release record %s/%s can't be read, so the release may have objects that the stack does not render", newest.GetNamespace(), newest.GetName())
+	} else if unrendered, err := l.findUnrendered(ctx, r, refs, known, out); err != nil {
 		return err
-	case unrendered > 0:
+	} else if unrendered > 0 {
 		keepReason = fmt.Sprintf("Helm release %s/%s has %d objects that the stack does not render; helm uninstall removes them", r.Namespace, r.Name, unrendered)
 	}
 	for _, u := range all {
@@ -85,13 +82,9 @@ func revision(u *unstructured.Unstructured) int {
 
 // findUnrendered adds the objects that are recorded in and marked by a release, but not rendered by
 // the stack, to the objects that are left. It returns their number.
-func (l *finder) findUnrendered(ctx context.Context, r *stacks.Release, record *unstructured.Unstructured, known map[string]bool, out *findings) (int, error) {
-	refs, err := parseRecord(record)
-	if err != nil {
-		return 0, err
-	}
+func (l *finder) findUnrendered(ctx context.Context, r *stacks.Release, recorded []versionedRef, known map[string]bool, out *findings) (int, error) {
 	n := 0
-	for _, x := range refs {
+	for _, x := range recorded {
 		m, err := l.discovery.Resolve(ctx, x.Group, x.version, x.Kind)
 		var unserved *plan.NotServedError
 		if errors.As(err, &unserved) {
@@ -124,13 +117,6 @@ func (l *finder) findUnrendered(ctx context.Context, r *stacks.Release, record *
 	return n, nil
 }
 
-// recordError reports an unreadable release record.
-type recordError struct{ name string }
-
-func (e *recordError) Error() string {
-	return "release record " + e.name + " can't be read, so the release may have objects that the stack does not render"
-}
-
 // versionedRef is a reference to an object, with its API version.
 type versionedRef struct {
 	stacks.Ref
@@ -139,45 +125,36 @@ type versionedRef struct {
 
 // parseRecord returns the objects in a release record.
 func parseRecord(u *unstructured.Unstructured) ([]versionedRef, error) {
-	recordErr := &recordError{name: u.GetNamespace() + "/" + u.GetName()}
 	text, _, err := unstructured.NestedString(u.Object, "data", "release")
 	if err != nil {
-		return nil, recordErr
+		return nil, err
 	}
 	// The data is base64-encoded twice: by Helm, and as Secret data.
-	outer, err := base64.StdEncoding.DecodeString(text)
+	secretData := base64.NewDecoder(base64.StdEncoding, strings.NewReader(text))
+	zipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, secretData))
 	if err != nil {
-		return nil, recordErr
-	}
-	inner, err := base64.StdEncoding.DecodeString(string(outer))
-	if err != nil {
-		return nil, recordErr
-	}
-	zipped, err := gzip.NewReader(bytes.NewReader(inner))
-	if err != nil {
-		return nil, recordErr
+		return nil, err
 	}
 	raw, err := io.ReadAll(io.LimitReader(zipped, maxRecordBytes+1))
-	if err != nil || len(raw) > maxRecordBytes {
-		return nil, recordErr
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > maxRecordBytes {
+		return nil, errors.New("the record is too large")
 	}
 	var release struct {
 		Manifest string `json:"manifest"`
 	}
 	if err := json.Unmarshal(raw, &release); err != nil {
-		return nil, recordErr
+		return nil, err
 	}
-	refs, err := parseManifest(release.Manifest)
-	if err != nil {
-		return nil, recordErr
-	}
-	return refs, nil
+	return parseManifest(release.Manifest)
 }
 
 // parseManifest returns the objects of a manifest.
 func parseManifest(manifest string) ([]versionedRef, error) {
 	var out []versionedRef
-	docs := yaml.NewYAMLReader(bufio.NewReader(bytes.NewBufferString(manifest)))
+	docs := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifest)))
 	for {
 		doc, err := docs.Read()
 		if errors.Is(err, io.EOF) {

@@ -50,7 +50,7 @@ func (s *Steps) rehearse(ctx context.Context, o *owner, c clients, specHash stri
 		return content.RenderOutcome(err, from.Revision)
 	}
 	if err := match.CheckComponents(&rm.Spec, "the stack", componentNames(res.Components)); err != nil {
-		return reconcile.Stalled{Err: err, Reason: match.NoSuchComponentReason, Revision: from.Revision}
+		return reconcile.OutcomeOf(err, from.Revision)
 	}
 	l := &finder{client: c.target, discovery: o.target.Discovery, spec: &rm.Spec, self: o.Key().String(), homeNamespace: rm.Namespace}
 	f, err := l.find(ctx, engine.Prepare(ctx, res.Components, plan.Policies{}, o.target.Discovery), res.Components)
@@ -108,8 +108,8 @@ func (s *Steps) renderRequest(ctx context.Context, o *owner) (stacks.Request, er
 
 func componentNames(rendered []stacks.RenderedComponent) []string {
 	out := make([]string, 0, len(rendered))
-	for i := range rendered {
-		out = append(out, rendered[i].Name)
+	for _, c := range rendered {
+		out = append(out, c.Name)
 	}
 	return out
 }
@@ -133,8 +133,8 @@ func (s *Steps) reportRehearsal(rm *appsv1.KsctlRemove, f *findings, specHash st
 			break
 		}
 		out := appsv1.RemovalStep{Wave: step[0].Wave, Count: int32(len(step))}
-		for i := range step[:min(maxStepObjects, len(step))] {
-			out.Objects = append(out.Objects, step[i].ID)
+		for _, e := range step[:min(maxStepObjects, len(step))] {
+			out.Objects = append(out.Objects, e.ID)
 		}
 		r.Order = append(r.Order, out)
 	}
@@ -166,18 +166,11 @@ func fingerprint(spec *appsv1.KsctlRemoveSpec) (string, error) {
 	raw, err := json.Marshal(struct {
 		appsv1.KsctlRemoveSpec
 		// Keep has no omitempty: an empty list differs from an unset one.
-		Keep *[]appsv1.KeepRule
-	}{relevant, keepOf(spec)})
+		Keep []appsv1.KeepRule
+	}{relevant, spec.Keep})
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:4]), nil
-}
-
-func keepOf(spec *appsv1.KsctlRemoveSpec) *[]appsv1.KeepRule {
-	if spec.Keep == nil {
-		return nil
-	}
-	return &spec.Keep
 }

@@ -28,7 +28,7 @@ func chartAccess(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemov
 			data, err := readSecret(ctx, c, rm.Namespace, name)
 			switch {
 			case apierrors.IsNotFound(err):
-				return nil, &content.ChartSecretError{Repository: repo.Repository, Namespace: rm.Namespace, Name: name}
+				return nil, content.NewChartSecretError(repo.Repository, rm.Namespace, name)
 			case err != nil:
 				return nil, fmt.Errorf("spec.charts: Secret %s/%s for the repository %s: %w", rm.Namespace, name, repo.Repository, err)
 			}
@@ -50,7 +50,7 @@ func (s *Steps) decryptionKeys(ctx context.Context, c dynamic.Interface, rm *app
 	data, err := readSecret(ctx, c, rm.Namespace, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &content.KeysNotFoundError{Namespace: rm.Namespace, Name: name}
+		return nil, content.NewKeysNotFoundError(rm.Namespace, name)
 	case err != nil:
 		return nil, fmt.Errorf("reading Secret %s/%s of spec.decryption: %w", rm.Namespace, name, err)
 	}
@@ -65,9 +65,7 @@ func readSecret(ctx context.Context, c dynamic.Interface, namespace, name string
 	}
 	var s corev1.Secret
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &s); err != nil {
-		return nil, errInvalidSecret // the cause is omitted because it may quote the data
+		return nil, errors.New("invalid Secret") // the cause is omitted because it may quote the data
 	}
 	return s.Data, nil
 }
-
-var errInvalidSecret = errors.New("invalid Secret")

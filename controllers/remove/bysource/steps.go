@@ -127,7 +127,7 @@ func (s *Steps) proceed(ctx context.Context, o *owner) reconcile.Outcome {
 
 // remove takes the next possible step of removing the approved objects.
 func (s *Steps) remove(ctx context.Context, o *owner, c *engine.Client) reconcile.Outcome {
-	left, errs, err := s.Engine.ClaimRecorded(ctx, s.pass(o, c), otherOwner(o.Key().String()))
+	left, errs, err := s.Engine.ClaimRecorded(ctx, s.pass(o, c), o.otherOwner)
 	o.recordReleased(left)
 	if err == nil && len(errs) > 0 {
 		// Stop, because removing only a part would break the order.

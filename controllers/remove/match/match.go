@@ -12,30 +12,6 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// By is how an object was matched.
-type By string
-
-// Ways to match an object.
-const (
-	// Release: the object has the labels and annotations of the Helm release of its component.
-	Release By = "Release"
-	// Fields: every rendered field equals that of the live object.
-	Fields By = "Fields"
-	// Name: the stack renders only the name and labels of the object.
-	Name By = "Name"
-)
-
-// Result is the result of matching an object.
-type Result struct {
-	// By is how the object was matched; empty if it does not match.
-	By By
-	// Why is the reason for users why the object does not match. It contains no field values.
-	Why string
-}
-
-// Matches reports whether the object belongs to the stack.
-func (v Result) Matches() bool { return v.By != "" }
-
 // Rendered is a rendered object, with the Helm release of its component; nil if it has none.
 type Rendered struct {
 	stacks.Object
@@ -44,29 +20,31 @@ type Rendered struct {
 
 // Match decides whether a live object is the rendered object with the same group, kind, namespace
 // and name. It never matches an object that is marked by another owner. self is the owner key of
-// the caller, whose own marks are ignored.
-func Match(w *Rendered, self string, u *unstructured.Unstructured) Result {
+// the caller, whose own marks are ignored. mismatch is the reason for users why the object does not
+// match; it contains no field values, and is empty if the object matches. inRelease is true if the
+// object matches because it has the labels and annotations of the Helm release of its component.
+func Match(w *Rendered, self string, u *unstructured.Unstructured) (mismatch string, inRelease bool) {
 	if by := ownerOf(w, self, u); by != "" {
-		return Result{Why: "belongs to " + by}
+		return "belongs to " + by, false
 	}
 	if w.Release != nil && isInRelease(u, w.Release) {
-		return Result{By: Release}
+		return "", true
 	}
 	var want map[string]any
 	if err := utiljson.Unmarshal(w.Manifest, &want); err != nil {
-		return Result{Why: fmt.Sprintf("the rendered object can't be parsed: %T", err)}
+		return fmt.Sprintf("the rendered object can't be parsed: %T", err), false
 	}
 	path, content := diff(want, u.Object)
 	switch {
 	case path != "":
-		return Result{Why: path + " differs from the stack, and the object is not marked by a Helm release of the stack"}
+		return path + " differs from the stack, and the object is not marked by a Helm release of the stack", false
 	case content:
-		return Result{By: Fields}
+		return "", false
 	}
 	if path := diffLabels(want, u.Object); path != "" {
-		return Result{Why: path + " differs from the stack, which renders only the name and labels"}
+		return path + " differs from the stack, which renders only the name and labels", false
 	}
-	return Result{By: Name}
+	return "", false
 }
 
 // ownerOf returns the owner that an object is marked with; empty if there is none, or if it is the

@@ -10,6 +10,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,20 +37,16 @@ const callTimeout = 30 * time.Second
 type Autoscaler struct {
 	// Cluster is a client of the scaled cluster.
 	Cluster client.Client
-	// ProvisionTime is --max-node-provision-time.
-	ProvisionTime time.Duration
 	// ScaleDown enables the deletion of nodes without pods.
 	ScaleDown bool
 
 	conn *grpc.ClientConn
 	api  externalgrpc.CloudProviderClient
 
-	mu sync.Mutex
+	mu sync.Mutex // of calls and writeErrors; the other fields belong to the loop
 	// calls are counted by method. writeErrors are the errors of write calls.
 	calls       map[string]int
 	writeErrors []error
-	// missingSince is the time since when a group has requested machines without nodes.
-	missingSince map[string]time.Time
 	// backoff is the time until when nothing is requested for a group.
 	backoff map[string]time.Time
 	// started is true when the nodes that an earlier process marked are unmarked.
@@ -65,7 +63,7 @@ func Dial(address string, secret map[string][]byte, cluster client.Client) (*Aut
 	if !roots.AppendCertsFromPEM(secret["ca.crt"]) {
 		return nil, errors.New("no ca.crt")
 	}
-	a := &Autoscaler{Cluster: cluster, ProvisionTime: time.Hour, ScaleDown: true, calls: map[string]int{}, missingSince: map[string]time.Time{}, backoff: map[string]time.Time{}}
+	a := &Autoscaler{Cluster: cluster, ScaleDown: true, calls: map[string]int{}, backoff: map[string]time.Time{}}
 	a.conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS12})),
 		grpc.WithUnaryInterceptor(a.count))
 	if err != nil {
@@ -94,12 +92,12 @@ func (a *Autoscaler) Calls() map[string]int {
 func (a *Autoscaler) WriteErrors() []error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append([]error(nil), a.writeErrors...)
+	return slices.Clone(a.writeErrors)
 }
 
 func (a *Autoscaler) count(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	a.mu.Lock()
-	a.calls[method[len("/clusterautoscaler.cloudprovider.v1.externalgrpc.CloudProvider/"):]]++
+	a.calls[path.Base(method)]++
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -127,8 +125,8 @@ type group struct {
 	template *corev1.Node
 }
 
-// Loop runs one loop: it observes the groups, deletes failed instances, handles timeouts, scales
-// up for pending pods, and scales down only if there is nothing else to do.
+// Loop runs one loop: it observes the groups, deletes failed instances, scales up for pending pods,
+// and scales down only if there is nothing else to do.
 func (a *Autoscaler) Loop(ctx context.Context) error {
 	if _, err := a.api.Refresh(ctx, &externalgrpc.RefreshRequest{}); err != nil {
 		return err
@@ -143,20 +141,15 @@ func (a *Autoscaler) Loop(ctx context.Context) error {
 	if a.deleteFailed(ctx, groups) {
 		return nil
 	}
-	for _, g := range groups {
-		if a.timedOut(ctx, g) {
-			return nil
-		}
-	}
-	pending, err := a.pending(ctx)
-	if err != nil {
+	var pods corev1.PodList
+	if err := a.Cluster.List(ctx, &pods); err != nil {
 		return err
 	}
-	if len(pending) > 0 {
-		return a.scaleUp(ctx, groups, pending)
+	if pending := pendingPods(pods.Items); len(pending) > 0 {
+		return a.scaleUp(ctx, groups, pods.Items, pending)
 	}
 	if a.ScaleDown {
-		return a.scaleDown(ctx, groups)
+		return a.scaleDown(ctx, groups, pods.Items)
 	}
 	return nil
 }
@@ -254,31 +247,7 @@ func (a *Autoscaler) deleteFailed(ctx context.Context, groups []*group) bool {
 		}
 		_, err := a.api.NodeGroupDeleteNodes(ctx, req)
 		_ = a.recordError(err) //nolint:errcheck // the error is recorded
-		a.mu.Lock()
 		a.backoff[g.Id] = time.Now().Add(5 * time.Second)
-		a.mu.Unlock()
 	}
 	return did
-}
-
-// timedOut gives up requested machines that have no node in time.
-func (a *Autoscaler) timedOut(ctx context.Context, g *group) bool {
-	a.mu.Lock()
-	missing := g.target - int32(len(g.nodes)) - int32(len(g.failed))
-	if missing <= 0 {
-		delete(a.missingSince, g.Id)
-	} else if a.missingSince[g.Id].IsZero() {
-		a.missingSince[g.Id] = time.Now()
-	}
-	late := missing > 0 && time.Since(a.missingSince[g.Id]) > a.ProvisionTime
-	if late {
-		delete(a.missingSince, g.Id)
-		a.backoff[g.Id] = time.Now().Add(5 * time.Second)
-	}
-	a.mu.Unlock()
-	if late {
-		_, err := a.api.NodeGroupDecreaseTargetSize(ctx, &externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: g.Id, Delta: -missing})
-		_ = a.recordError(err) //nolint:errcheck // the error is recorded
-	}
-	return late
 }

@@ -14,38 +14,30 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
-// pending returns the unschedulable pods.
-func (a *Autoscaler) pending(ctx context.Context) ([]*corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := a.Cluster.List(ctx, &pods); err != nil {
-		return nil, err
-	}
-	var out []*corev1.Pod
-	for i := range pods.Items {
-		p := &pods.Items[i]
+// pendingPods returns the unschedulable pods.
+func pendingPods(pods []corev1.Pod) (out []*corev1.Pod) {
+	for i := range pods {
+		p := &pods[i]
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
 				out = append(out, p)
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // scaleUp requests machines for pods that fit on no existing node and no requested machine.
-func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pending []*corev1.Pod) error {
+func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pods []corev1.Pod, pending []*corev1.Pod) error {
 	for _, g := range groups {
 		if g.target >= g.MaxSize || time.Now().Before(a.backoff[g.Id]) {
 			continue
 		}
-		need, err := a.need(ctx, g, pending)
-		if err != nil {
-			return err
-		}
-		if need = min(need, g.MaxSize-g.target); need <= 0 {
+		need := min(g.need(pods, pending), g.MaxSize-g.target)
+		if need <= 0 {
 			continue
 		}
-		_, err = a.api.NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: g.Id, Delta: need})
+		_, err := a.api.NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: g.Id, Delta: need})
 		if a.recordError(err) != nil {
 			a.backoff[g.Id] = time.Now().Add(5 * time.Second)
 			return err
@@ -57,14 +49,10 @@ func (a *Autoscaler) scaleUp(ctx context.Context, groups []*group, pending []*co
 
 // need returns how many more machines a group needs for the pending pods that fit in it, besides
 // the free space of existing nodes and the machines already requested.
-func (a *Autoscaler) need(ctx context.Context, g *group, pending []*corev1.Pod) (int32, error) {
-	var all corev1.PodList
-	if err := a.Cluster.List(ctx, &all); err != nil {
-		return 0, err
-	}
+func (g *group) need(pods []corev1.Pod, pending []*corev1.Pod) int32 {
 	used := map[string]int64{}
-	for i := range all.Items {
-		used[all.Items[i].Spec.NodeName] += request(&all.Items[i])
+	for i := range pods {
+		used[pods[i].Spec.NodeName] += request(&pods[i])
 	}
 	var fitting, each int64
 	for _, p := range pending {
@@ -73,7 +61,7 @@ func (a *Autoscaler) need(ctx context.Context, g *group, pending []*corev1.Pod) 
 		}
 	}
 	if fitting == 0 {
-		return 0, nil
+		return 0
 	}
 	for _, n := range g.nodes {
 		if !tainted(n) {
@@ -82,9 +70,9 @@ func (a *Autoscaler) need(ctx context.Context, g *group, pending []*corev1.Pod) 
 	}
 	per := g.template.Status.Allocatable.Cpu().MilliValue() / each
 	if fitting <= 0 || per == 0 {
-		return 0, nil
+		return 0
 	}
-	return int32((fitting+per-1)/per) - (g.target - int32(len(g.nodes)) - int32(len(g.failed))), nil
+	return int32((fitting+per-1)/per) - (g.target - int32(len(g.nodes)) - int32(len(g.failed)))
 }
 
 // request returns the CPU request of a pod in millicores.
@@ -96,14 +84,10 @@ func request(p *corev1.Pod) (milli int64) {
 }
 
 // scaleDown requests the deletion of one node without pods, unless it is protected.
-func (a *Autoscaler) scaleDown(ctx context.Context, groups []*group) error {
-	var pods corev1.PodList
-	if err := a.Cluster.List(ctx, &pods); err != nil {
-		return err
-	}
+func (a *Autoscaler) scaleDown(ctx context.Context, groups []*group, pods []corev1.Pod) error {
 	busy := map[string]bool{}
-	for i := range pods.Items {
-		if p := &pods.Items[i]; p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+	for i := range pods {
+		if p := &pods[i]; p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 			busy[p.Spec.NodeName] = true
 		}
 	}
@@ -129,12 +113,7 @@ func (a *Autoscaler) scaleDown(ctx context.Context, groups []*group) error {
 }
 
 func tainted(n *corev1.Node) bool {
-	for _, t := range n.Spec.Taints {
-		if t.Key == ToBeDeletedTaint {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == ToBeDeletedTaint })
 }
 
 // MarkToBeDeleted taints and cordons a node in one update.

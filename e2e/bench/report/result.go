@@ -3,7 +3,6 @@
 package report
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -125,19 +124,24 @@ func Median[T int | int64 | float64](values []T) T {
 // the order of their first occurrence. Its Run is the number of runs.
 func Medians(results []Result) []Result {
 	var out []Result
-	seen := map[key]bool{}
-	for _, r := range results {
-		if seen[keyOf(r)] {
-			continue
-		}
-		seen[keyOf(r)] = true
-		var same []Result
-		for _, other := range results {
-			if keyOf(other) == keyOf(r) {
-				same = append(same, other)
-			}
-		}
+	for _, same := range groupBy(results, keyOf) {
 		out = append(out, medianResult(same))
+	}
+	return out
+}
+
+// groupBy groups results by a key, in the order of its first occurrence.
+func groupBy(results []Result, by func(Result) key) [][]Result {
+	var out [][]Result
+	at := map[key]int{}
+	for _, r := range results {
+		i, ok := at[by(r)]
+		if !ok {
+			i = len(out)
+			at[by(r)] = i
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], r)
 	}
 	return out
 }
@@ -194,15 +198,11 @@ func Ratio(a, b float64) (float64, bool) {
 }
 
 // findLargest returns the result of a scenario and peer with the largest number of installs.
-func findLargest(medians []Result, scenario, peer string) (Result, bool) {
-	var found []Result
+func findLargest(medians []Result, scenario, peer string) (largest Result, ok bool) {
 	for _, r := range medians {
-		if r.Scenario == scenario && r.Peer == peer {
-			found = append(found, r)
+		if r.Scenario == scenario && r.Peer == peer && (!ok || r.Installs > largest.Installs) {
+			largest, ok = r, true
 		}
 	}
-	if len(found) == 0 {
-		return Result{}, false
-	}
-	return slices.MaxFunc(found, func(a, b Result) int { return cmp.Compare(a.Installs, b.Installs) }), true
+	return largest, ok
 }

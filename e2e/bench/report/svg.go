@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"strings"
@@ -58,10 +59,7 @@ func Chart(title string, metric Metric, medians []Result) string {
 }
 
 func bar(b *strings.Builder, y int, peer string, share float64, label string) {
-	color := colors[peer]
-	if color == "" {
-		color = "#a0aec0"
-	}
+	color := cmp.Or(colors[peer], "#a0aec0")
 	width := max(share*float64(chartWidth-leftWidth-rightWidth), 1)
 	text(b, 90, y+12, "normal", peer)
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", leftWidth, y, width, barHeight, color)

@@ -39,37 +39,21 @@ func heading(scenario string, titles map[string]string) string {
 
 // grouped groups the results by scenario and number of installs.
 func grouped(medians []Result) [][]Result {
-	var out [][]Result
-	at := map[key]int{}
-	for _, m := range medians {
-		k := key{scenario: m.Scenario, installs: m.Installs}
-		i, ok := at[k]
-		if !ok {
-			i = len(out)
-			at[k] = i
-			out = append(out, nil)
-		}
-		out[i] = append(out[i], m)
-	}
-	return out
+	return groupBy(medians, func(r Result) key { return key{scenario: r.Scenario, installs: r.Installs} })
 }
 
 func row(m Result, group []Result) string {
-	cells := []string{m.Peer, fmt.Sprint(m.Run), withRatio(Wall, m, group), withRatio(CPU, m, group)}
-	workers := "–"
-	if m.WorkerCPUSeconds > 0 {
-		workers = seconds(m.WorkerCPUSeconds)
-	}
-	cells = append(cells, workers, withRatio(RSS, m, group))
-	for _, l := range []float64{m.Latency.P50, m.Latency.P95, m.Latency.P99} {
-		if l == 0 {
-			cells = append(cells, "–")
-			continue
-		}
-		cells = append(cells, seconds(l))
-	}
-	cells = append(cells, fmt.Sprint(m.StatusWrites), requests(m), fmt.Sprint(m.Events))
+	cells := []string{m.Peer, fmt.Sprint(m.Run), withRatio(Wall, m, group), withRatio(CPU, m, group), secondsIfAny(m.WorkerCPUSeconds),
+		withRatio(RSS, m, group), secondsIfAny(m.Latency.P50), secondsIfAny(m.Latency.P95), secondsIfAny(m.Latency.P99),
+		fmt.Sprint(m.StatusWrites), requests(m), fmt.Sprint(m.Events)}
 	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+func secondsIfAny(v float64) string {
+	if v <= 0 {
+		return "–"
+	}
+	return seconds(v)
 }
 
 // withRatio returns a formatted value with its ratio to Flux' value, or to Argo CD's if Flux did
@@ -80,18 +64,16 @@ func withRatio(metric Metric, m Result, group []Result) string {
 		return "–"
 	}
 	text := metric.Format(value)
-	base := Flux
-	if !slices.ContainsFunc(group, func(r Result) bool { return r.Peer == Flux }) {
-		base = ArgoCD
+	base, ok := findLargest(group, m.Scenario, Flux)
+	if !ok {
+		base, ok = findLargest(group, m.Scenario, ArgoCD)
 	}
-	for _, other := range group {
-		if other.Peer != base || m.Peer == base {
-			continue
-		}
-		theirs, ok := metric.Value(other)
-		if ratio, has := Ratio(value, theirs); ok && has {
-			text += fmt.Sprintf(" (%.2g×)", ratio)
-		}
+	if !ok || m.Peer == base.Peer {
+		return text
+	}
+	theirs, ok := metric.Value(base)
+	if ratio, has := Ratio(value, theirs); ok && has {
+		text += fmt.Sprintf(" (%.2g×)", ratio)
 	}
 	return text
 }

@@ -3,25 +3,22 @@ package artifacts
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fluxcd/pkg/apis/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ksctl/gitops/e2e/cluster/loopback"
 )
 
 // Server serves archives on loopback. It is safe for concurrent use.
 type Server struct {
-	url      string
-	http     *http.Server
-	serveErr chan error
+	http *loopback.Server
 
 	requests atomic.Int64
 
@@ -32,34 +29,24 @@ type Server struct {
 
 // New starts a server on a free port. It runs until [Server.Close].
 func New() (*Server, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
+	s := &Server{archives: map[string][]byte{}}
+	var err error
+	if s.http, err = loopback.Serve(s); err != nil {
 		return nil, fmt.Errorf("listening for artifacts: %w", err)
 	}
-	s := &Server{
-		url:      "http://" + listener.Addr().String(),
-		serveErr: make(chan error, 1),
-		archives: map[string][]byte{},
-	}
-	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-	go func() { s.serveErr <- s.http.Serve(listener) }()
 	return s, nil
 }
 
 // Close stops the server immediately and aborts downloads.
 func (s *Server) Close() error {
-	err := s.http.Close()
-	if served := <-s.serveErr; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	if err != nil {
+	if err := s.http.Close(); err != nil {
 		return fmt.Errorf("stopping the artifact server: %w", err)
 	}
 	return nil
 }
 
 // URL returns the server's address, without a trailing slash.
-func (s *Server) URL() string { return s.url }
+func (s *Server) URL() string { return "http://" + s.http.Address }
 
 // Publish packs a tree and serves it under a name such as "gitrepository/flux-system/stacks". The
 // revision is the one that a source would report, such as "main@sha1:…". Earlier artifacts of the
@@ -82,7 +69,7 @@ func (s *Server) PublishArchive(name string, archive []byte, revision string) me
 	size := int64(len(archive))
 	return meta.Artifact{
 		Path:           path,
-		URL:            s.url + "/" + path,
+		URL:            s.URL() + "/" + path,
 		Revision:       revision,
 		Digest:         "sha256:" + digest,
 		LastUpdateTime: metav1.Now(),

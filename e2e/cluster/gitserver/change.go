@@ -61,24 +61,16 @@ func Delete(paths ...string) CommitOption {
 }
 
 // Executable adds an executable file.
-func Executable(path, content string) CommitOption {
-	return func(c *change) {
-		c.entries = append(c.entries, fileChange{path: path, mode: modeExecutable, content: []byte(content)})
-	}
-}
+func Executable(path, content string) CommitOption { return entry(path, modeExecutable, content) }
 
 // Symlink adds a symbolic link. The target is not validated.
-func Symlink(path, target string) CommitOption {
-	return func(c *change) {
-		c.entries = append(c.entries, fileChange{path: path, mode: modeSymlink, content: []byte(target)})
-	}
-}
+func Symlink(path, target string) CommitOption { return entry(path, modeSymlink, target) }
 
 // Submodule adds a submodule entry (gitlink) at a commit. The test writes .gitmodules itself.
-func Submodule(path, commit string) CommitOption {
-	return func(c *change) {
-		c.entries = append(c.entries, fileChange{path: path, mode: modeSubmodule, content: []byte(commit)})
-	}
+func Submodule(path, commit string) CommitOption { return entry(path, modeSubmodule, commit) }
+
+func entry(path, mode, content string) CommitOption {
+	return func(c *change) { c.entries = append(c.entries, fileChange{path, mode, []byte(content)}) }
 }
 
 // stream returns the input of git fast-import for the change. fast-import prints the commit's id.
@@ -88,9 +80,7 @@ func (c *change) stream() io.Reader {
 		c.time = time.Now()
 	}
 	now := c.time.Unix()
-	fmt.Fprintf(&b, "commit refs/heads/%s\nmark :1\n", c.branch)
-	fmt.Fprintf(&b, "author e2e <e2e@example.com> %d +0000\n", now)
-	fmt.Fprintf(&b, "committer e2e <e2e@example.com> %d +0000\n", now)
+	fmt.Fprintf(&b, "commit refs/heads/%s\nmark :1\nauthor e2e <e2e@example.com> %d +0000\ncommitter e2e <e2e@example.com> %d +0000\n", c.branch, now, now)
 	writeData(&b, []byte(c.message))
 	// Without a "from" line the commit has no parent, even if the branch exists.
 	if c.parent != "" {
@@ -100,16 +90,15 @@ func (c *change) stream() io.Reader {
 		fmt.Fprintln(&b, "deleteall")
 	}
 	for _, e := range c.entries {
-		if e.mode == "" {
+		switch e.mode {
+		case "":
 			fmt.Fprintf(&b, "D %s\n", quote(e.path))
-			continue
-		}
-		if e.mode == modeSubmodule {
+		case modeSubmodule:
 			fmt.Fprintf(&b, "M %s %s %s\n", e.mode, e.content, quote(e.path))
-			continue
+		default:
+			fmt.Fprintf(&b, "M %s inline %s\n", e.mode, quote(e.path))
+			writeData(&b, e.content)
 		}
-		fmt.Fprintf(&b, "M %s inline %s\n", e.mode, quote(e.path))
-		writeData(&b, e.content)
 	}
 	fmt.Fprint(&b, "get-mark :1\ndone\n")
 	return &b

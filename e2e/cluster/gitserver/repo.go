@@ -53,7 +53,7 @@ func (s *Server) NewRepo(ctx context.Context, name string) (*Repo, error) {
 }
 
 // URL returns the clone URL, without credentials.
-func (r *Repo) URL() string { return r.server.url + "/" + r.name + ".git" }
+func (r *Repo) URL() string { return r.server.URL() + "/" + r.name + ".git" }
 
 // Dir returns the folder of the bare repository.
 func (r *Repo) Dir() string { return r.dir }
@@ -65,10 +65,7 @@ func (r *Repo) Commit(ctx context.Context, files map[string]string, message stri
 	for path, content := range files {
 		c.entries = append(c.entries, fileChange{path: path, mode: modeFile, content: []byte(content)})
 	}
-	for _, o := range options {
-		o(c)
-	}
-	return r.apply(ctx, c)
+	return r.apply(ctx, c, options)
 }
 
 // CommitDir adds a commit with exactly the files of a tree and returns the commit id. Executable
@@ -86,10 +83,7 @@ func (r *Repo) CommitDir(ctx context.Context, tree fs.FS, message string, option
 	if err != nil {
 		return "", fmt.Errorf("reading the tree to commit: %w", err)
 	}
-	for _, o := range options {
-		o(c)
-	}
-	return r.apply(ctx, c)
+	return r.apply(ctx, c, options)
 }
 
 func readFileChange(tree fs.FS, path string, d fs.DirEntry) (fileChange, error) {
@@ -110,7 +104,10 @@ func readFileChange(tree fs.FS, path string, d fs.DirEntry) (fileChange, error) 
 
 // apply commits a change with git fast-import, which needs one process for any number of files and
 // no working tree.
-func (r *Repo) apply(ctx context.Context, c *change) (string, error) {
+func (r *Repo) apply(ctx context.Context, c *change, options []CommitOption) (string, error) {
+	for _, o := range options {
+		o(c)
+	}
 	r.commitMutex.Lock()
 	defer r.commitMutex.Unlock()
 	tip, err := r.Head(ctx, c.branch)
@@ -156,19 +153,19 @@ func (r *Repo) SetTag(ctx context.Context, tag, commit string) error {
 
 // DeleteBranch removes a branch.
 func (r *Repo) DeleteBranch(ctx context.Context, branch string) error {
-	r.commitMutex.Lock()
-	defer r.commitMutex.Unlock()
-	if _, err := r.server.run(ctx, r.dir, nil, "update-ref", "-d", "refs/heads/"+branch); err != nil {
-		return fmt.Errorf("deleting the branch %s of %s: %w", branch, r.name, err)
-	}
-	return nil
+	return r.updateRef(ctx, "deleting the branch "+branch, "-d", "refs/heads/"+branch)
 }
 
 func (r *Repo) setRef(ctx context.Context, ref, commit string) error {
+	return r.updateRef(ctx, "moving "+ref, ref, commit)
+}
+
+// updateRef runs git update-ref. doing describes that in an error.
+func (r *Repo) updateRef(ctx context.Context, doing string, args ...string) error {
 	r.commitMutex.Lock()
 	defer r.commitMutex.Unlock()
-	if _, err := r.server.run(ctx, r.dir, nil, "update-ref", ref, commit); err != nil {
-		return fmt.Errorf("moving %s of %s: %w", ref, r.name, err)
+	if _, err := r.server.run(ctx, r.dir, nil, append([]string{"update-ref"}, args...)...); err != nil {
+		return fmt.Errorf("%s of %s: %w", doing, r.name, err)
 	}
 	return nil
 }

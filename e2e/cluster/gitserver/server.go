@@ -6,10 +6,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
-	"errors"
+	"encoding/base64"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cgi"
 	"os"
@@ -18,6 +17,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/ksctl/gitops/e2e/cluster/loopback"
 )
 
 // closeGrace bounds the wait for running requests in Close.
@@ -25,28 +26,27 @@ const closeGrace = time.Minute
 
 // Server serves the bare repositories in one folder. It is safe for concurrent use.
 type Server struct {
-	dir         string
-	git         string // path of the program
-	url         string
-	basicAuth   *basicAuth
-	bearerToken string
-	http        *http.Server
-	serveErr    chan error
-	requests    atomic.Int64
+	dir           string
+	git           string // path of the program
+	authorization string // required value of the header Authorization; "" allows everybody
+	http          *loopback.Server
+	requests      atomic.Int64
 }
-
-type basicAuth struct{ user, password string }
 
 // Option configures a server.
 type Option func(*Server)
 
 // WithBasicAuth requires a user and a password for reads and writes.
 func WithBasicAuth(user, password string) Option {
-	return func(s *Server) { s.basicAuth = &basicAuth{user: user, password: password} }
+	return func(s *Server) {
+		s.authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	}
 }
 
 // WithBearerToken requires a bearer token for reads and writes.
-func WithBearerToken(token string) Option { return func(s *Server) { s.bearerToken = token } }
+func WithBearerToken(token string) Option {
+	return func(s *Server) { s.authorization = "Bearer " + token }
+}
 
 // New starts a server on a free port for the repositories in a folder, which must exist. It runs
 // until [Server.Close]. New returns an error if PATH has no git, or git lacks http-backend.
@@ -59,20 +59,16 @@ func New(dir string, options ...Option) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving Git repositories: %w", err)
 	}
-	s := &Server{dir: dir, git: git, serveErr: make(chan error, 1)}
+	s := &Server{dir: dir, git: git}
 	for _, o := range options {
 		o(s)
 	}
 	if err := s.checkBackend(); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
+	if s.http, err = loopback.Serve(s.Handler()); err != nil {
 		return nil, fmt.Errorf("serving Git repositories: %w", err)
 	}
-	s.url = "http://" + listener.Addr().String()
-	s.http = &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	go func() { s.serveErr <- s.http.Serve(listener) }()
 	return s, nil
 }
 
@@ -92,21 +88,14 @@ func (s *Server) checkBackend() error {
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, s.http.Close())
-	}
-	if served := <-s.serveErr; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	if err != nil {
+	if err := s.http.Shutdown(ctx); err != nil {
 		return fmt.Errorf("stopping the Git server: %w", err)
 	}
 	return nil
 }
 
 // URL returns the server's address, without a trailing slash.
-func (s *Server) URL() string { return s.url }
+func (s *Server) URL() string { return "http://" + s.http.Address }
 
 // Requests returns the number of HTTP requests received. A poll of an unchanged branch takes one or
 // two requests, a clone two or three.
@@ -128,25 +117,13 @@ func (s *Server) Handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
-		if !s.authorized(r) {
+		if s.authorization != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(s.authorization)) != 1 {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			http.Error(w, "authentication required", http.StatusUnauthorized)
 			return
 		}
 		backend.ServeHTTP(w, r)
 	})
-}
-
-func (s *Server) authorized(r *http.Request) bool {
-	if s.bearerToken != "" {
-		return subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.bearerToken)) == 1
-	}
-	if s.basicAuth == nil {
-		return true
-	}
-	user, password, ok := r.BasicAuth()
-	return ok && subtle.ConstantTimeCompare([]byte(user), []byte(s.basicAuth.user)) == 1 &&
-		subtle.ConstantTimeCompare([]byte(password), []byte(s.basicAuth.password)) == 1
 }
 
 // environ returns the environment of every git process of the server: without user and system

@@ -60,9 +60,6 @@ func NewKey(password string) (*Key, error) {
 	return &Key{Public: string(ssh.MarshalAuthorizedKey(signer.PublicKey())), Private: pem.EncodeToMemory(block), signer: signer}, nil
 }
 
-// Signer returns the private key as an ssh.Signer.
-func (k *Key) Signer() ssh.Signer { return k.signer }
-
 // ServeSSH serves the repositories on another free port to clients with the given key, until
 // [SSH.Close].
 func (s *Server) ServeSSH(client *Key) (*SSH, error) {

@@ -9,10 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log"
-	"net"
-	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -25,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
+	"github.com/ksctl/gitops/e2e/cluster/loopback"
 )
 
 // Media types of an artifact of "flux push artifact".
@@ -41,49 +39,31 @@ const (
 )
 
 // Server is a registry whose content is lost on Close. It is safe for concurrent use.
-type Server struct {
-	host     string
-	http     *http.Server
-	serveErr chan error
-	close    func() error
-}
+type Server struct{ http *loopback.Server }
 
 // New starts a registry on a free port. It serves plain HTTP until [Server.Close].
 func New() (*Server, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	server, err := loopback.Serve(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
 	if err != nil {
 		return nil, fmt.Errorf("listening for the registry: %w", err)
 	}
-	s := &Server{host: listener.Addr().String(), serveErr: make(chan error, 1)}
-	s.http = &http.Server{
-		Handler:           registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)),
-		ReadHeaderTimeout: 10 * time.Second,
-	}
-	s.close = sync.OnceValue(s.stop)
-	go func() { s.serveErr <- s.http.Serve(listener) }()
-	return s, nil
+	return &Server{http: server}, nil
 }
 
-// Close stops the registry immediately. Further calls do nothing and return the same error.
-func (s *Server) Close() error { return s.close() }
-
-func (s *Server) stop() error {
-	err := s.http.Close()
-	if served := <-s.serveErr; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	if err != nil {
+// Close stops the registry immediately. Further calls do nothing.
+func (s *Server) Close() error {
+	if err := s.http.Close(); err != nil {
 		return fmt.Errorf("stopping the registry: %w", err)
 	}
 	return nil
 }
 
 // Host returns host:port, the prefix of image references.
-func (s *Server) Host() string { return s.host }
+func (s *Server) Host() string { return s.http.Address }
 
 // URL returns a repository's address for spec.url of an OCIRepository, which must also set
 // insecure: true.
-func (s *Server) URL(repository string) string { return "oci://" + s.host + "/" + repository }
+func (s *Server) URL(repository string) string { return "oci://" + s.Host() + "/" + repository }
 
 // Push packs a tree as a Flux artifact, pushes it as repository:tag and returns the digest of its
 // manifest ("sha256:…"). The revision is that of the origin, such as "main@sha1:…". The same
@@ -93,11 +73,6 @@ func (s *Server) Push(ctx context.Context, repository, tag string, tree fs.FS, r
 	if err != nil {
 		return "", fmt.Errorf("pushing %s:%s: %w", repository, tag, err)
 	}
-	return s.PushArchive(ctx, repository, tag, archive, revision)
-}
-
-// PushArchive is like [Server.Push], with the given bytes as the content of the artifact.
-func (s *Server) PushArchive(ctx context.Context, repository, tag string, archive []byte, revision string) (string, error) {
 	image, err := artifact(archive, map[string]string{
 		createdAnnotation:  time.Unix(0, 0).UTC().Format(time.RFC3339),
 		sourceAnnotation:   s.URL(repository),
@@ -148,7 +123,7 @@ func (s *Server) Pull(ctx context.Context, reference string) ([]byte, error) {
 
 // reference parses a reference without its host.
 func (s *Server) reference(rest string) (name.Reference, error) {
-	reference, err := name.ParseReference(s.host+"/"+strings.TrimPrefix(rest, "/"), name.StrictValidation, name.Insecure)
+	reference, err := name.ParseReference(s.Host()+"/"+strings.TrimPrefix(rest, "/"), name.StrictValidation, name.Insecure)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the reference %s: %w", rest, err)
 	}

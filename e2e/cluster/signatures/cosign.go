@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -117,9 +118,7 @@ func statement(a Artifact, predicate string) ([]byte, error) {
 
 func pushSignatureTag(ctx context.Context, a Artifact, signed, sig []byte, annotations map[string]string) error {
 	all := map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(sig)}
-	for k, v := range annotations {
-		all[k] = v
-	}
+	maps.Copy(all, annotations)
 	tag, err := name.NewTag(a.Repository+":"+strings.Replace(a.Digest, ":", "-", 1)+".sig", name.Insecure)
 	if err != nil {
 		return err
@@ -142,7 +141,7 @@ func pushSignatureTag(ctx context.Context, a Artifact, signed, sig []byte, annot
 }
 
 func pushBundle(ctx context.Context, a Artifact, e *dsse.Envelope, m *protobundle.VerificationMaterial) error {
-	content, err := base64.StdEncoding.DecodeString(e.Payload)
+	content, err := e.DecodeB64Payload()
 	if err == nil && a.Tampered {
 		content, err = statement(a.pushed(), SignPredicate)
 	}

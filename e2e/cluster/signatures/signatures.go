@@ -3,6 +3,7 @@
 package signatures
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,12 +29,7 @@ type Artifact struct {
 	Tampered bool
 }
 
-func (a Artifact) signedDigest() string {
-	if a.SignedDigest != "" {
-		return a.SignedDigest
-	}
-	return a.Digest
-}
+func (a Artifact) signedDigest() string { return cmp.Or(a.SignedDigest, a.Digest) }
 
 // pushed returns the artifact as the pushed payload describes it.
 func (a Artifact) pushed() Artifact {

@@ -178,17 +178,10 @@ func (s *Sigstore) withInclusionPromise(e *protorekor.TransparencyLogEntry) (*pr
 // cosignAnnotations returns the verification material as annotations in the format of Cosign up to
 // version 2.
 func cosignAnnotations(m *protobundle.VerificationMaterial) (map[string]string, error) {
-	certificates, err := cryptoutils.UnmarshalCertificatesFromPEM(cryptoutils.PEMEncode(cryptoutils.CertificatePEMType, m.GetCertificate().RawBytes))
-	if err != nil {
-		return nil, err
-	}
 	if len(m.TlogEntries) != 1 {
 		return nil, fmt.Errorf("expected 1 entry of the transparency log, got %d", len(m.TlogEntries))
 	}
-	certificate, err := cryptoutils.MarshalCertificateToPEM(certificates[0])
-	if err != nil {
-		return nil, err
-	}
+	certificate := cryptoutils.PEMEncode(cryptoutils.CertificatePEMType, m.GetCertificate().RawBytes)
 	entry, err := json.Marshal(rekorBundle(m.TlogEntries[0]))
 	if err != nil {
 		return nil, err

@@ -36,21 +36,16 @@ func parse(r *http.Request) cluster.Request {
 	return q
 }
 
+// writeVerbs are the verbs of HTTP methods, for DELETE that of one object.
+var writeVerbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
+
 func verb(r *http.Request, one bool) string {
-	switch r.Method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if one {
-			return "delete"
-		}
+	watch := r.URL.Query().Get("watch")
+	switch write := writeVerbs[r.Method]; {
+	case write == "delete" && !one:
 		return "deletecollection"
-	}
-	switch watch := r.URL.Query().Get("watch"); {
+	case write != "":
+		return write
 	case watch != "" && watch != "false" && watch != "0":
 		return "watch"
 	case one:

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -29,6 +30,8 @@ type Rule struct {
 	Times int
 	// Do handles the request.
 	Do Fault
+
+	affected int // number of affected requests
 }
 
 // maxConsecutive limits chance: the backoff of a client doubles with each failure, so that
@@ -45,16 +48,11 @@ type Proxy struct {
 
 	mu          sync.Mutex
 	random      *rand.Rand
-	rules       []*rule
+	rules       []Rule
 	inFlight    map[*inFlightRequest]bool
 	consecutive map[requestKind]int // faults since a request was spared
 	faults      int                 // number of faults
 	observe     func(cluster.Request)
-}
-
-type rule struct {
-	Rule
-	left int // of Times
 }
 
 // requestKind identifies requests that count as consecutive.
@@ -102,10 +100,7 @@ func (p *Proxy) Config(client *rest.Config) *rest.Config {
 func (p *Proxy) Set(rules ...Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rules = nil
-	for _, r := range rules {
-		p.rules = append(p.rules, &rule{Rule: r, left: r.Times})
-	}
+	p.rules = slices.Clone(rules)
 }
 
 // Watch calls f with each request before any fault; nil ends that. f is called by the goroutine
@@ -130,7 +125,7 @@ func (p *Proxy) Cut(when ...cluster.RequestFilter) int {
 	defer p.mu.Unlock()
 	n := 0
 	for f := range p.inFlight {
-		if meets(f.request, when) {
+		if f.request.Meets(when...) {
 			f.cancel()
 			n++
 		}
@@ -178,24 +173,16 @@ func (p *Proxy) fault(q cluster.Request) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	to := requestKind{verb: q.Verb, group: q.Group, resource: q.Resource}
-	for _, r := range p.rules {
-		if !meets(q, r.When) || r.Times > 0 && r.left == 0 || r.Chance > 0 && (p.consecutive[to] >= maxConsecutive || p.random.Float64() >= r.Chance) {
+	for i := range p.rules {
+		r := &p.rules[i]
+		if !q.Meets(r.When...) || r.Times > 0 && r.affected == r.Times || r.Chance > 0 && (p.consecutive[to] >= maxConsecutive || p.random.Float64() >= r.Chance) {
 			continue
 		}
-		r.left--
+		r.affected++
 		p.faults++
 		p.consecutive[to]++
 		return r.Do
 	}
 	p.consecutive[to] = 0
 	return nil
-}
-
-func meets(q cluster.Request, when []cluster.RequestFilter) bool {
-	for _, c := range when {
-		if !c(q) {
-			return false
-		}
-	}
-	return true
 }

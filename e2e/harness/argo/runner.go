@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -99,56 +100,42 @@ func environment(dir, module string) ([]string, error) {
 // StartRepoServer starts the repo server and returns its address for StartController. It does not
 // wait until the server is ready: see [harness.Process.WaitHealthy].
 func (p *Runner) StartRepoServer(ctx context.Context, namespace string, flags ...string) (*harness.Process, string, error) {
-	address, err := cluster.FreeAddress()
-	if err != nil {
-		return nil, "", err
-	}
-	metrics, err := cluster.FreeAddress()
-	if err != nil {
-		return nil, "", err
-	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, "", err
-	}
-	_, metricsPort, err := net.SplitHostPort(metrics)
+	port, err := cluster.FreePort()
 	if err != nil {
 		return nil, "", err
 	}
 	// An empty CA path disables client authentication; with the default path the server does not
 	// start.
-	process, err := p.run(ctx, "argocd-repo-server", namespace, metrics, slices.Concat([]string{"--address", host, "--port", port,
-		"--metrics-address", host, "--metrics-port", metricsPort, "--disable-tls", "--client-ca-path="}, flags)...)
-	return process, address, err
+	process, err := p.run(ctx, "argocd-repo-server", namespace, slices.Concat([]string{"--address", loopback, "--port", strconv.Itoa(port),
+		"--metrics-address", loopback, "--disable-tls", "--client-ca-path="}, flags)...)
+	return process, net.JoinHostPort(loopback, strconv.Itoa(port)), err
 }
 
 // StartController starts the application controller for the Applications of a namespace, with the
 // Argo CD settings in that namespace. Like StartRepoServer, it does not wait until the controller
 // is ready.
 func (p *Runner) StartController(ctx context.Context, namespace, repoServer string, flags ...string) (*harness.Process, error) {
-	metrics, err := cluster.FreeAddress()
-	if err != nil {
-		return nil, err
-	}
-	_, port, err := net.SplitHostPort(metrics)
-	if err != nil {
-		return nil, err
-	}
-	return p.run(ctx, "argocd-application-controller", namespace, metrics, slices.Concat([]string{"--namespace", namespace, "--metrics-port", port,
+	return p.run(ctx, "argocd-application-controller", namespace, slices.Concat([]string{"--namespace", namespace,
 		"--repo-server", repoServer, "--repo-server-plaintext"}, flags)...)
 }
 
-// run starts one of the programs. Each serves /healthz at its metrics address.
-func (p *Runner) run(ctx context.Context, name, namespace, metrics string, flags ...string) (*harness.Process, error) {
+const loopback = "127.0.0.1"
+
+// run starts one of the programs. Each serves /healthz at its metrics port.
+func (p *Runner) run(ctx context.Context, name, namespace string, flags ...string) (*harness.Process, error) {
+	metrics, err := cluster.FreePort()
+	if err != nil {
+		return nil, err
+	}
 	config, err := p.harness.ControlPlane.ConfigFor(ctx, namespace, ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
-	shared := []string{"--redis", p.Redis.Addr(), "--redis-compress", "none", "--loglevel", "warn"}
+	shared := []string{"--redis", p.Redis.Addr(), "--redis-compress", "none", "--loglevel", "warn", "--metrics-port", strconv.Itoa(metrics)}
 	process, err := p.harness.RunProgram(p.binary, config, append(slices.Clone(p.Env), "ARGOCD_BINARY_NAME="+name), append(shared, flags...)...)
 	if err != nil {
 		return nil, err
 	}
-	process.SetHealthURL("http://" + metrics + "/healthz")
+	process.HealthURL = fmt.Sprintf("http://%s:%d/healthz", loopback, metrics)
 	return process, nil
 }

@@ -8,7 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/ksctl/gitops/e2e/cluster"
 )
 
 // namespace is the containerd namespace of the kubelet's containers.
@@ -47,10 +50,10 @@ state = %q
 	if n.containerd, err = n.h.RunProgram("containerd", n.h.ControlPlane.Config(), nil, "--config="+file); err != nil {
 		return err
 	}
-	return await(ctx, "containerd to respond", func(ctx context.Context) error {
+	return cluster.Await(ctx, "containerd to respond", startTimeout, func(ctx context.Context) error {
 		_, err := n.ctr(ctx, "version")
 		return err
-	}, n.containerd)
+	}, n.containerd.Process)
 }
 
 func (n *Node) path(name string) string { return filepath.Join(n.dir, name) }
@@ -86,10 +89,9 @@ func (n *Node) unmount(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lines := strings.Split(string(mounts), "\n")
 	var errs []error
-	for i := len(lines) - 1; i >= 0; i-- {
-		fields := strings.Fields(lines[i])
+	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
+		fields := strings.Fields(line)
 		if len(fields) > 1 && strings.HasPrefix(fields[1], n.dir+"/") {
 			errs = append(errs, run(ctx, "umount", "--lazy", fields[1]))
 		}

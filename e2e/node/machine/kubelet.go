@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"strconv"
 
 	"github.com/ksctl/gitops/e2e/cluster"
 )
 
 func (n *Node) startKubelet(ctx context.Context, binary string) error {
-	port, err := freePort()
+	port, err := cluster.FreePort()
 	if err != nil {
 		return err
 	}
@@ -48,32 +46,12 @@ authorization: {mode: Webhook}
 			return err
 		}
 	}
-	user, err := n.h.ControlPlane.ConfigForUser("system:node:"+Name, "system:nodes")
+	n.kubelet, err = n.runAs("system:node:"+Name, []string{"system:nodes"}, binary, "--config="+file, "--root-dir="+n.path("kubelet"),
+		"--cert-dir="+n.path("pki"))
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := n.h.ControlPlane.WriteKubeconfig("kubelet", user)
-	if err != nil {
-		return err
-	}
-	n.kubelet, err = n.h.RunProgram(binary, user, nil, "--config="+file, "--kubeconfig="+kubeconfig, "--root-dir="+n.path("kubelet"),
-		"--cert-dir="+n.path("pki"), "--hostname-override="+Name)
-	if err != nil {
-		return err
-	}
-	return await(ctx, "the node to become Ready", n.ready, n.kubelet)
-}
-
-func freePort() (int, error) {
-	address, err := cluster.FreeAddress()
-	if err != nil {
-		return 0, err
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(port)
+	return cluster.Await(ctx, "the node to become Ready", startTimeout, func(ctx context.Context) error { return n.h.ControlPlane.NodeReady(ctx, Name) }, n.kubelet.Process)
 }
 
 // Stop stops all programs and removes everything that they created: containers, mounts, packet

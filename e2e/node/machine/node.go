@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"net"
 	"os"
-	"strings"
+	"path/filepath"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
@@ -20,11 +17,8 @@ import (
 // Name is the name of the node. The API server resolves it to reach the kubelet on loopback.
 const Name = "localhost"
 
-const (
-	// startTimeout bounds each step of a start.
-	startTimeout = 2 * time.Minute
-	pollInterval = 200 * time.Millisecond
-)
+// startTimeout bounds each step of a start.
+const startTimeout = 2 * time.Minute
 
 // Node is a node that runs real pods. Stop removes all traces of it.
 type Node struct {
@@ -38,12 +32,9 @@ type Node struct {
 }
 
 // ClusterOptions returns options for a control plane that a node can join.
-func ClusterOptions(o cluster.Options) cluster.Options {
-	o.Nodes = -1
-	o.Addresses = append(o.Addresses, Address)
-	o.APIServerFlags = append(o.APIServerFlags,
-		"--bind-address=0.0.0.0", "--advertise-address="+Address.String(), "--endpoint-reconciler-type=lease")
-	return o
+func ClusterOptions() cluster.Options {
+	return cluster.Options{Nodes: -1, Addresses: []net.IP{Address},
+		APIServerFlags: []string{"--bind-address=0.0.0.0", "--advertise-address=" + Address.String(), "--endpoint-reconciler-type=lease"}}
 }
 
 // Start starts the node and waits until it accepts pods. pause is the reference of the sandbox
@@ -63,7 +54,7 @@ func Start(ctx context.Context, h *harness.Harness, pause string) (n *Node, err 
 	if err := sweep(ctx, h); err != nil {
 		return n, fmt.Errorf("removing leftovers of earlier runs: %w", err)
 	}
-	if err := n.saveForwarding(); err != nil {
+	if n.forwarding, err = os.ReadFile(forwarding); err != nil {
 		return n, err
 	}
 	n.proxyBinary = paths[tools.KubeProxy]
@@ -83,14 +74,6 @@ func Start(ctx context.Context, h *harness.Harness, pause string) (n *Node, err 
 }
 
 func (n *Node) startProxy(ctx context.Context) error {
-	config, err := n.h.ControlPlane.ConfigForUser("system:kube-proxy")
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := n.h.ControlPlane.WriteKubeconfig("proxy", config)
-	if err != nil {
-		return err
-	}
 	health, err := cluster.FreeAddress()
 	if err != nil {
 		return err
@@ -100,81 +83,32 @@ func (n *Node) startProxy(ctx context.Context) error {
 		return err
 	}
 	// Zero values keep the machine's connection tracking settings.
-	n.proxy, err = n.h.RunProgram(n.proxyBinary, config, nil, "--kubeconfig="+kubeconfig, "--proxy-mode=nftables", "--hostname-override="+Name,
-		"--cluster-cidr="+subnet, "--healthz-bind-address="+health, "--metrics-bind-address="+metrics,
+	n.proxy, err = n.runAs("system:kube-proxy", nil, n.proxyBinary, "--proxy-mode=nftables", "--cluster-cidr="+subnet, "--healthz-bind-address="+health, "--metrics-bind-address="+metrics,
 		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s")
 	if err != nil {
 		return err
 	}
-	return await(ctx, "kube-proxy to become healthy", func(ctx context.Context) error { return healthy(ctx, "http://"+health+"/healthz") }, n.proxy)
+	n.proxy.HealthURL = "http://" + health + "/healthz"
+	return n.proxy.WaitHealthy(ctx)
 }
 
-func healthy(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// runAs starts a program that authenticates as a user.
+func (n *Node) runAs(user string, groups []string, binary string, args ...string) (*harness.Process, error) {
+	config, err := n.h.ControlPlane.ConfigForUser(user, groups...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	res, err := http.DefaultClient.Do(req)
+	kubeconfig, err := n.h.ControlPlane.WriteKubeconfig(filepath.Base(binary), config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if res.StatusCode != http.StatusOK {
-		err = errors.New(res.Status)
-	}
-	return errors.Join(err, res.Body.Close())
-}
-
-// ready returns nil if pods can be scheduled to the node.
-func (n *Node) ready(ctx context.Context) error {
-	node := &corev1.Node{}
-	if err := n.h.ControlPlane.Client().Get(ctx, client.ObjectKey{Name: Name}, node); err != nil {
-		return err
-	}
-	for _, t := range node.Spec.Taints {
-		return fmt.Errorf("node %s has the taint %s", Name, t.Key)
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return fmt.Errorf("node %s is not Ready: %s", Name, c.Message)
-		}
-		if c.Type == corev1.NodeReady {
-			return nil
-		}
-	}
-	return fmt.Errorf("node %s has no Ready condition", Name)
+	return n.h.RunProgram(binary, config, nil, append([]string{"--kubeconfig=" + kubeconfig, "--hostname-override=" + Name}, args...)...)
 }
 
 // LogTails returns the last log lines of the node's programs.
 func (n *Node) LogTails() string {
-	return fmt.Sprintf("kubelet:\n%s\nkube-proxy:\n%s\ncontainerd:\n%s", tail(n.kubelet.Log()), tail(n.proxy.Log()), tail(n.containerd.Log()))
+	return fmt.Sprintf("kubelet:\n%s\nkube-proxy:\n%s\ncontainerd:\n%s", n.kubelet.Tail(), n.proxy.Tail(), n.containerd.Tail())
 }
 
 // PodLogs returns the folder of the pods' logs.
 func (n *Node) PodLogs() string { return n.path("logs") }
-
-// await polls ready until it returns nil. It fails after startTimeout, or when the process ends;
-// the error contains the end of its log.
-func await(ctx context.Context, what string, ready func(context.Context) error, process *harness.Process) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-process.Done():
-			return fmt.Errorf("waiting for %s: the process ended: %w; its log ends with:\n%s", what, process.Err(), tail(process.Log()))
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w; last error: %w; the log ends with:\n%s", what, ctx.Err(), err, tail(process.Log()))
-		}
-	}
-}
-
-func tail(log string) string {
-	lines := strings.Split(log, "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
-}

@@ -16,12 +16,6 @@ const (
 	results = "/var/lib/cni/results"
 )
 
-// saveForwarding saves the machine's setting of IP forwarding.
-func (n *Node) saveForwarding() (err error) {
-	n.forwarding, err = os.ReadFile(forwarding)
-	return err
-}
-
 // restore restores the machine's settings, and removes the node's files outside its folder.
 func (n *Node) restore() error {
 	var errs []error

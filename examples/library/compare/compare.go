@@ -51,7 +51,7 @@ func (i *install) objects() map[string]stacks.Object {
 	return out
 }
 
-// diffFields prints the fields that differ between two versions of an object.
+// fields prints the fields that differ between two versions of an object.
 func fields(out io.Writer, a, b stacks.Object) error {
 	var left, right any
 	if err := json.Unmarshal(a.Manifest, &left); err != nil {
@@ -64,7 +64,7 @@ func fields(out io.Writer, a, b stacks.Object) error {
 	return nil
 }
 
-// diffValues prints the fields that differ between two values at path.
+// walk prints the fields that differ between two values at path.
 func walk(out io.Writer, path []string, a, b any) {
 	if reflect.DeepEqual(a, b) {
 		return

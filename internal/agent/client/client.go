@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/internal/agent/agentpb"
+	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/state"
 )
 
@@ -48,11 +50,11 @@ type Client struct {
 // Dial returns a client of the agent at an endpoint. secret is the data of the endpoint's Secret.
 // The client connects on its first call. Errors are *SecretError and *AddressError.
 func Dial(endpoint appsv1.AgentEndpoint, secret map[string][]byte) (*Client, error) {
-	a, err := credentialsFor(&endpoint, secret)
+	transport, token, err := credentialsFor(&endpoint, secret)
 	if err != nil {
 		return nil, err
 	}
-	l := newTrackedTransport(a.transport)
+	l := &trackedTransport{TransportCredentials: transport, dialer: artifact.NewDialer()}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(l),
 		// A custom dialer also ignores the proxy of the environment.
@@ -65,8 +67,8 @@ func Dial(endpoint appsv1.AgentEndpoint, secret map[string][]byte) (*Client, err
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithUserAgent("ksctl-gitops"),
 	}
-	if a.token != "" {
-		options = append(options, grpc.WithPerRPCCredentials(tokenCredentials(a.token)))
+	if token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(tokenCredentials(token)))
 	}
 	// passthrough leaves name resolution to the dialer, which resolves the host name for each
 	// connection and checks every address.
@@ -74,24 +76,21 @@ func Dial(endpoint appsv1.AgentEndpoint, secret map[string][]byte) (*Client, err
 	if err != nil {
 		return nil, &AddressError{"gRPC does not accept it"}
 	}
-	return &Client{conn: conn, transport: l, token: a.token}, nil
+	return &Client{conn: conn, transport: l, token: token}, nil
 }
 
 // Close closes the connection. Pending calls fail with Canceled.
 func (c *Client) Close() { _ = c.conn.Close() }
 
 // Import imports an export into the state store of the agent's ksctl. It overwrites the states of
-// the same clusters and the credentials of the same clouds. Errors are *TooLargeError,
-// *AddressError and *Error; the message of an *Error quotes no secret of the export.
+// the same clusters and the credentials of the same clouds. Errors of the call are *AddressError and
+// *Error; the message of an *Error quotes no secret of the export.
 func (c *Client) Import(ctx context.Context, export []byte) error {
 	req := &agentpb.ReqStore{Operation: agentpb.StorageOperation_IMPORT, Data: export}
 	if n := proto.Size(req); n > MaxRequest {
-		return &TooLargeError{Bytes: n, Limit: MaxRequest}
+		return fmt.Errorf("request of %d bytes exceeds the agent's limit of %d bytes: nothing was sent", n, MaxRequest)
 	}
-	err := c.call(ctx, func(ctx context.Context, o ...grpc.CallOption) error {
-		_, err := agentpb.NewKsctlAgentClient(c.conn).Storage(ctx, req, o...)
-		return err
-	})
+	_, err := call(ctx, c, agentpb.NewKsctlAgentClient(c.conn).Storage, req)
 	if callErr, ok := errors.AsType[*Error](err); ok && callErr.Answered && state.LeaksSecret(callErr.Message, export) {
 		callErr.Message = "the message is omitted because it quotes secrets of the request"
 	}
@@ -106,35 +105,32 @@ func (c *Client) Scale(ctx context.Context, up bool, desired uint32, size string
 	if up {
 		req.Operation = agentpb.ScaleOperation_SCALE_UP
 	}
-	var res *agentpb.ResScale
-	err := c.call(ctx, func(ctx context.Context, o ...grpc.CallOption) (err error) {
-		res, err = agentpb.NewKsctlAgentClient(c.conn).Scale(ctx, req, o...)
-		return err
-	})
+	res, err := call(ctx, c, agentpb.NewKsctlAgentClient(c.conn).Scale, req)
 	if err == nil && !res.GetIsUpdated() {
 		return &Error{Code: codes.Unknown, Message: "no worker was added or removed", Answered: true}
 	}
 	return err
 }
 
-// call runs one call and converts its error to an *Error or an *AddressError.
-func (c *Client) call(ctx context.Context, invoke func(ctx context.Context, o ...grpc.CallOption) error) error {
+// call calls a method and converts its error to an *Error or an *AddressError.
+func call[Req, Res any](ctx context.Context, c *Client,
+	method func(context.Context, Req, ...grpc.CallOption) (Res, error), req Req) (Res, error) {
 	var remote peer.Peer
-	err := invoke(ctx, grpc.Peer(&remote))
+	res, err := method(ctx, req, grpc.Peer(&remote))
 	if err == nil {
-		return nil
+		return res, nil
 	}
 	s, failure := status.Convert(err), c.transport.lastFailure()
 	_, hasDeadline := ctx.Deadline() // gRPC sends the deadline along, so the agent may report DeadlineExceeded first
 	switch code := s.Code(); {
 	case code == codes.Canceled:
-		return &Error{Code: code, Message: "the call was canceled"}
+		return res, &Error{Code: code, Message: "the call was canceled"}
 	case code == codes.DeadlineExceeded && hasDeadline && failure == nil:
-		return &Error{Code: code, Message: "it does not answer in time"}
+		return res, &Error{Code: code, Message: "it does not answer in time"}
 	case code == codes.DeadlineExceeded && hasDeadline, code == codes.Unavailable && (remote.Addr == nil || failure != nil):
-		return connectionError(failure)
+		return res, connectionError(failure)
 	}
-	return &Error{Code: s.Code(), Message: c.sanitize(s.Message()), Answered: true}
+	return res, &Error{Code: s.Code(), Message: c.sanitize(s.Message()), Answered: true}
 }
 
 // sanitize shortens a message of the agent to one line and removes the token from it.

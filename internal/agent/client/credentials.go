@@ -32,45 +32,39 @@ const (
 // maxTokenBytes is the maximum length of a token.
 const maxTokenBytes = 8 << 10
 
-// agentCredentials are the credentials of a connection to an agent.
-type agentCredentials struct {
-	transport credentials.TransportCredentials
-	// token is the bearer token of each call; "" sends none.
-	token string
-}
-
-// credentialsFor validates the endpoint and the Secret of an agent and returns the credentials.
-// Errors are *SecretError and *AddressError.
-func credentialsFor(e *appsv1.AgentEndpoint, secret map[string][]byte) (*agentCredentials, error) {
+// credentialsFor validates the endpoint and the Secret of an agent and returns the credentials of a
+// connection and the bearer token of each call; "" sends none. Errors are *SecretError and
+// *AddressError.
+func credentialsFor(e *appsv1.AgentEndpoint, secret map[string][]byte) (
+	transport credentials.TransportCredentials, token string, err error) {
 	host, err := validateAddress(e.Address)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if e.Plaintext {
-		return &agentCredentials{transport: insecure.NewCredentials()}, nil
+		return insecure.NewCredentials(), "", nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(e.ServerName, host), RootCAs: x509.NewCertPool()}
 	switch ca := secret[CAKey]; {
 	case len(ca) == 0:
-		return nil, &SecretError{CAKey, "key " + CAKey + " is missing: add the CA certificates that the agent's certificate is verified against"}
+		return nil, "", &SecretError{"key " + CAKey + " is missing: add the CA certificates that the agent's certificate is verified against"}
 	case !cfg.RootCAs.AppendCertsFromPEM(ca):
-		return nil, &SecretError{CAKey, "key " + CAKey + " holds no PEM certificate"}
+		return nil, "", &SecretError{"key " + CAKey + " holds no PEM certificate"}
 	}
 	if len(secret[CertKey]) > 0 || len(secret[KeyKey]) > 0 {
 		pair, err := clientCertificate(secret)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
-	token, err := bearerToken(secret)
-	if err != nil {
-		return nil, err
+	if token, err = bearerToken(secret); err != nil {
+		return nil, "", err
 	}
 	if token == "" && len(cfg.Certificates) == 0 {
-		return nil, &SecretError{CertKey, fmt.Sprintf("client credentials are missing: add keys %s and %s, or key %s", CertKey, KeyKey, TokenKey)}
+		return nil, "", &SecretError{fmt.Sprintf("client credentials are missing: add keys %s and %s, or key %s", CertKey, KeyKey, TokenKey)}
 	}
-	return &agentCredentials{transport: credentials.NewTLS(cfg), token: token}, nil
+	return credentials.NewTLS(cfg), token, nil
 }
 
 // validateAddress returns the host of an address, or an *AddressError if the address is invalid or
@@ -91,21 +85,20 @@ func validateAddress(address string) (string, error) {
 
 // clientCertificate returns the client certificate of a Secret. Its errors omit those of the
 // parsers, which may quote the key.
-func clientCertificate(secret map[string][]byte) (tls.Certificate, error) {
+func clientCertificate(secret map[string][]byte) (pair tls.Certificate, err error) {
 	for _, key := range []string{CertKey, KeyKey} {
 		if len(secret[key]) == 0 {
-			return tls.Certificate{}, &SecretError{key, fmt.Sprintf("key %s is missing: %s and %s must be set together", key, CertKey, KeyKey)}
+			return pair, &SecretError{fmt.Sprintf("key %s is missing: %s and %s must be set together", key, CertKey, KeyKey)}
 		}
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(secret[CertKey]) {
-		return tls.Certificate{}, &SecretError{CertKey, "key " + CertKey + " holds no PEM certificate"}
+		return pair, &SecretError{"key " + CertKey + " holds no PEM certificate"}
 	}
 	if !hasPrivateKey(secret[KeyKey]) {
-		return tls.Certificate{}, &SecretError{KeyKey, "key " + KeyKey + " holds no unencrypted PEM private key"}
+		return pair, &SecretError{"key " + KeyKey + " holds no unencrypted PEM private key"}
 	}
-	pair, err := tls.X509KeyPair(secret[CertKey], secret[KeyKey])
-	if err != nil {
-		return tls.Certificate{}, &SecretError{KeyKey, "key " + KeyKey + " can't be parsed, or does not match the certificate of key " + CertKey}
+	if pair, err = tls.X509KeyPair(secret[CertKey], secret[KeyKey]); err != nil {
+		return pair, &SecretError{"key " + KeyKey + " can't be parsed, or does not match the certificate of key " + CertKey}
 	}
 	return pair, nil
 }
@@ -133,15 +126,13 @@ func bearerToken(secret map[string][]byte) (string, error) {
 	}
 	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(token) > maxTokenBytes || strings.ContainsFunc(token, invalid) {
-		return "", &SecretError{TokenKey, fmt.Sprintf("key %s is invalid: want one line of at most %d printable ASCII characters without spaces", TokenKey, maxTokenBytes)}
+		return "", &SecretError{fmt.Sprintf("key %s is invalid: want one line of at most %d printable ASCII characters without spaces", TokenKey, maxTokenBytes)}
 	}
 	return token, nil
 }
 
 // tokenCredentials sends a bearer token with each call. gRPC refuses it on connections without TLS.
 type tokenCredentials string
-
-var _ credentials.PerRPCCredentials = tokenCredentials("")
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b tokenCredentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {

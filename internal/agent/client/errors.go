@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -23,8 +22,6 @@ const maxMessageBytes = 300
 // SecretError reports a missing or invalid key in the Secret of an agent. It names keys and never
 // quotes their values.
 type SecretError struct {
-	// Key is the missing or invalid key of the Secret.
-	Key string
 	// Message describes the problem. Callers prepend the name of the Secret.
 	Message string
 }
@@ -38,24 +35,8 @@ type AddressError struct{ Message string }
 // Error implements error.
 func (e *AddressError) Error() string { return "invalid agent address: " + e.Message }
 
-// NoWorkersError reports an agent that does not serve Workers, as ksctl's own agent.
-type NoWorkersError struct{}
-
-// Error implements error.
-func (*NoWorkersError) Error() string {
-	return "the agent can't list workers: it is ksctl's own agent, or does not serve ksctlAgent.Workers"
-}
-
-// TooLargeError reports a request that was not sent because it exceeds the size limit of agents.
-type TooLargeError struct {
-	// Bytes is the size of the request, Limit the maximum.
-	Bytes, Limit int
-}
-
-// Error implements error.
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("request of %d bytes exceeds the agent's limit of %d bytes: nothing was sent", e.Bytes, e.Limit)
-}
+// ErrNoWorkers means that an agent does not serve Workers, as ksctl's own agent.
+var ErrNoWorkers = errors.New("the agent can't list workers: it is ksctl's own agent, or does not serve ksctlAgent.Workers")
 
 // Error is the error of a failed call.
 type Error struct {

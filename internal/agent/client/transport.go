@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
-
-	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // trackedTransport dials and secures the connections to an agent. It records why the last
@@ -22,10 +20,6 @@ type trackedTransport struct {
 
 	mu      sync.Mutex
 	lastErr error
-}
-
-func newTrackedTransport(transport credentials.TransportCredentials) *trackedTransport {
-	return &trackedTransport{TransportCredentials: transport, dialer: artifact.NewDialer()}
 }
 
 func (l *trackedTransport) recordFailure(err error) {

@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
@@ -25,53 +22,20 @@ const (
 type Worker struct {
 	// Index is the index in the cluster's array of workers, from 0.
 	Index uint32
-	// Name is the name of the machine, Size its instance type, and Node the name of its Node; ""
-	// if the Node is unknown.
-	Name, Size, Node string
+	// Size is the instance type of the machine, and Node the name of its Node; "" if the Node is
+	// unknown.
+	Size, Node string
 }
-
-// Phase is the state of an operation.
-type Phase string
-
-// Phases.
-const (
-	// PhaseUnknown is any state that this package does not know.
-	PhaseUnknown   Phase = ""
-	PhaseRunning   Phase = "Running"
-	PhaseSucceeded Phase = "Succeeded"
-	PhaseFailed    Phase = "Failed"
-)
-
-// Failure is why an operation failed.
-type Failure string
-
-// Failures.
-const (
-	// NoFailure means that the operation did not fail.
-	NoFailure Failure = ""
-	// OutOfResources means that the cloud provider is out of capacity for the instance type, or
-	// that the account's quota is exhausted.
-	OutOfResources Failure = "OutOfResources"
-	// DrainFailure means that a node could not be drained, for example because of a
-	// PodDisruptionBudget.
-	DrainFailure Failure = "Drain"
-	// OtherFailure is any other failure.
-	OtherFailure Failure = "Other"
-)
 
 // Operation changes the number of workers.
 type Operation struct {
 	// ID is the ID of the BeginRequest.
-	ID    string
-	Phase Phase
-	// Desired is the total number of workers, Size the instance type of new ones.
-	Desired uint32
-	Size    string
-	Failure Failure
+	ID string
+	// State and Failure may have values that this version does not know.
+	State   agentpb.Operation_State
+	Failure agentpb.Operation_Failure
 	// Message is one line of the agent, of at most 300 bytes.
 	Message string
-	// Started and Ended are times of the agent's clock; zero means not yet.
-	Started, Ended time.Time
 }
 
 // State is the state of a cluster's workers.
@@ -82,28 +46,12 @@ type State struct {
 	Operation *Operation
 }
 
-// BeginRequest describes an operation to start.
-type BeginRequest struct {
-	// Cluster is the name of the cluster; "" selects the only cluster of the agent.
-	Cluster string
-	// ID is the ID of the operation: 1 to 64 letters, digits, dots and dashes.
-	ID string
-	// Desired is the desired number of workers, Current the number that the caller observed.
-	Desired, Current uint32
-	// Size is the instance type of new machines.
-	Size string
-}
-
-// List returns the workers and the state of the latest operation. Errors are *NoWorkersError,
+// List returns the workers and the state of the latest operation. Errors are ErrNoWorkers,
 // *AddressError and *Error.
 func (c *Client) List(ctx context.Context, cluster string) (State, error) {
-	var res *agentpb.ListResponse
-	err := c.call(ctx, func(ctx context.Context, o ...grpc.CallOption) (err error) {
-		res, err = agentpb.NewWorkersClient(c.conn).List(ctx, &agentpb.ListRequest{Cluster: cluster}, o...)
-		return err
-	})
+	res, err := call(ctx, c, agentpb.NewWorkersClient(c.conn).List, &agentpb.ListRequest{Cluster: cluster})
 	if callErr, ok := errors.AsType[*Error](err); ok && callErr.Code == codes.Unimplemented {
-		return State{}, &NoWorkersError{}
+		return State{}, ErrNoWorkers
 	}
 	if err != nil {
 		return State{}, err
@@ -114,26 +62,20 @@ func (c *Client) List(ctx context.Context, cluster string) (State, error) {
 	}
 	out := State{Workers: workers}
 	if op := res.GetOperation(); op != nil {
-		converted := c.toOperation(op)
-		out.Operation = &converted
+		out.Operation = new(c.toOperation(op))
 	}
 	return out, nil
 }
 
 // Begin starts an operation and returns its state. If the agent already knows the ID, Begin starts
 // nothing. The Code of an *Error is FailedPrecondition while another operation runs, and Aborted if
-// the number of workers differs from r.Current. Errors are *AddressError and *Error.
-func (c *Client) Begin(ctx context.Context, r BeginRequest) (Operation, error) {
-	req := &agentpb.BeginRequest{Cluster: r.Cluster, Id: r.ID, Desired: r.Desired, Current: r.Current, Size: r.Size}
-	var res *agentpb.BeginResponse
-	err := c.call(ctx, func(ctx context.Context, o ...grpc.CallOption) (err error) {
-		res, err = agentpb.NewWorkersClient(c.conn).Begin(ctx, req, o...)
-		return err
-	})
+// the number of workers differs from req.Current. Errors are *AddressError and *Error.
+func (c *Client) Begin(ctx context.Context, req *agentpb.BeginRequest) (Operation, error) {
+	res, err := call(ctx, c, agentpb.NewWorkersClient(c.conn).Begin, req)
 	switch op := res.GetOperation(); {
 	case err != nil:
 		return Operation{}, err
-	case op.GetId() != r.ID:
+	case op.GetId() != req.GetId():
 		return Operation{}, protocolError("the response holds another operation than the requested one")
 	default:
 		return c.toOperation(op), nil
@@ -152,39 +94,19 @@ func toWorkers(list []*agentpb.Worker) ([]Worker, error) {
 	}
 	out := make([]Worker, 0, len(list))
 	for _, w := range list {
-		out = append(out, Worker{Index: w.GetIndex(), Name: oneLine(w.GetName(), maxNameBytes), Size: oneLine(w.GetSize(), maxNameBytes), Node: oneLine(w.GetNode(), maxNameBytes)})
+		out = append(out, Worker{Index: w.GetIndex(),
+			Size: oneLine(w.GetSize(), maxNameBytes), Node: oneLine(w.GetNode(), maxNameBytes)})
 	}
 	slices.SortFunc(out, func(a, b Worker) int { return cmp.Compare(a.Index, b.Index) })
-	for i := range out {
-		if i > 0 && out[i].Index == out[i-1].Index {
+	for i := 1; i < len(out); i++ {
+		if out[i].Index == out[i-1].Index {
 			return nil, protocolError("the list has two workers with index %d", out[i].Index)
 		}
 	}
 	return out, nil
 }
 
-var phases = map[agentpb.Operation_State]Phase{
-	agentpb.Operation_RUNNING: PhaseRunning, agentpb.Operation_SUCCEEDED: PhaseSucceeded, agentpb.Operation_FAILED: PhaseFailed,
-}
-
-var failures = map[agentpb.Operation_Failure]Failure{
-	agentpb.Operation_OUT_OF_RESOURCES: OutOfResources, agentpb.Operation_DRAIN: DrainFailure, agentpb.Operation_OTHER: OtherFailure,
-}
-
-// toOperation converts an operation. A failed operation always has a Failure: OtherFailure if the
-// agent reports none or an unknown one.
 func (c *Client) toOperation(op *agentpb.Operation) Operation {
-	out := Operation{ID: oneLine(op.GetId(), maxNameBytes), Phase: phases[op.GetState()], Desired: op.GetDesired(), Size: oneLine(op.GetSize(), maxNameBytes),
-		Message: c.sanitize(op.GetMessage()), Started: toTime(op.GetStarted()), Ended: toTime(op.GetEnded())}
-	if out.Phase == PhaseFailed {
-		out.Failure = cmp.Or(failures[op.GetFailure()], OtherFailure)
-	}
-	return out
-}
-
-func toTime(t *timestamppb.Timestamp) time.Time {
-	if !t.IsValid() {
-		return time.Time{}
-	}
-	return t.AsTime()
+	return Operation{ID: oneLine(op.GetId(), maxNameBytes), State: op.GetState(), Failure: op.GetFailure(),
+		Message: c.sanitize(op.GetMessage())}
 }

@@ -86,9 +86,3 @@ type Response struct {
 type Runner interface {
 	Run(ctx context.Context, r Request) ([]Worker, error)
 }
-
-// RunnerFunc adapts a function to Runner.
-type RunnerFunc func(ctx context.Context, r Request) ([]Worker, error)
-
-// Run implements Runner.
-func (f RunnerFunc) Run(ctx context.Context, r Request) ([]Worker, error) { return f(ctx, r) }

@@ -31,7 +31,7 @@ func TestGoldenRequests(t *testing.T) {
 	} {
 		golden.JSON(t, name, &r)
 		err := Serve(t.Context(), bytes.NewReader(golden.Read(t, name)), &bytes.Buffer{},
-			RunnerFunc(func(_ context.Context, got Request) ([]Worker, error) {
+			runnerFunc(func(_ context.Context, got Request) ([]Worker, error) {
 				if !reflect.DeepEqual(got, r) {
 					t.Errorf("%s is read as %+v", name, got)
 				}
@@ -64,7 +64,7 @@ func TestGoldenResponses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := Serve(t.Context(), bytes.NewReader(in), &out,
-			RunnerFunc(func(context.Context, Request) ([]Worker, error) { return c.workers, c.err })); err != nil {
+			runnerFunc(func(context.Context, Request) ([]Worker, error) { return c.workers, c.err })); err != nil {
 			t.Fatal(err)
 		}
 		golden.Equal(t, name, out.Bytes())

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
 	"time"
@@ -20,19 +19,14 @@ const outputWaitDelay = 2 * time.Second
 
 // Program is a Runner that starts a program for each request.
 type Program struct {
-	// Command is the path of the program and its arguments.
+	// Command is the path of the program, which is required, and its arguments.
 	Command []string
-	// Env is added to the environment of this process.
-	Env []string
 	// Log receives the standard error output of the program.
 	Log logr.Logger
 }
 
-var _ Runner = (*Program)(nil)
-
-// Run implements Runner. An *Error is the error of the program's response. After a *ProgramError
-// the effect of the request is unknown. When ctx ends, the program and its child processes are
-// killed.
+// Run implements Runner. An *Error is the error of the program's response. After any other error the
+// effect of the request is unknown. When ctx ends, the program and its child processes are killed.
 func (p *Program) Run(ctx context.Context, r Request) ([]Worker, error) {
 	r.APIVersion = APIVersion
 	if deadline, ok := ctx.Deadline(); ok {
@@ -43,20 +37,13 @@ func (p *Program) Run(ctx context.Context, r Request) ([]Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the request: %w", err)
 	}
-	if len(p.Command) == 0 {
-		return nil, newProgramError(NotStarted, nil, "is not configured: set --provisioner")
-	}
-	if ctx.Err() != nil {
-		return nil, interruptedError(ctx)
-	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	out := &limitedBuffer{limit: maxResponseBytes, kill: stop}
+	out := &limitedBuffer{kill: stop}
 	log := p.Log.WithValues("operation", r.Operation, "cluster", r.Cluster.Name, "id", r.ID)
 	stderr := &lineWriter{log: func(s string) { log.Info("provisioner output", "line", s) }}
 	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(body), out, stderr
-	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.WaitDelay = outputWaitDelay
 	configureProcess(cmd)
 	err = runOnLockedThread(cmd.Run)
@@ -64,7 +51,7 @@ func (p *Program) Run(ctx context.Context, r Request) ([]Worker, error) {
 	workers, err := interpretExit(ctx, cmd, out, err)
 	if err == nil && r.Operation == List && workers == nil {
 		// A missing list is not an empty one: taking it for empty would create all machines again.
-		return nil, newProgramError(InvalidResponse, nil, "returned no workers for List; an empty cluster needs an empty list")
+		return nil, violation("returned no workers for List; an empty cluster needs an empty list")
 	}
 	return workers, err
 }
@@ -79,29 +66,27 @@ func interpretExit(ctx context.Context, cmd *exec.Cmd, out *limitedBuffer, err e
 	}
 	switch {
 	case out.exceeded:
-		return nil, newProgramError(ResponseTooLarge, nil, "returned more than %d bytes", maxResponseBytes)
+		return nil, violation("returned more than %d bytes", maxResponseBytes)
 	case err == nil:
 		return ParseResponse(out.data.Bytes())
 	case ctx.Err() != nil:
 		return nil, interruptedError(ctx)
 	case cmd.ProcessState == nil:
-		return nil, newProgramError(NotStarted, err, "can't be started: %v", err)
+		return nil, violation("can't be started: %w", err)
 	}
 	// A program may return an error in its response and also exit with a failure status.
-	if _, parseErr := ParseResponse(out.data.Bytes()); parseErr != nil {
-		if e, ok := errors.AsType[*Error](parseErr); ok {
-			return nil, e
-		}
+	_, parseErr := ParseResponse(out.data.Bytes())
+	if e, ok := errors.AsType[*Error](parseErr); ok {
+		return nil, e
 	}
-	return nil, newProgramError(Crashed, err, "failed without a response: %s; see the agent's log for its output", cmd.ProcessState)
+	return nil, violation("failed without a response: %s; see the agent's log for its output", cmd.ProcessState)
 }
 
 func interruptedError(ctx context.Context) error {
-	cause := context.Cause(ctx)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return newProgramError(TimedOut, cause, "was killed at its deadline: %v", cause)
+		return violation("was killed at its deadline: %w", context.Cause(ctx))
 	}
-	return newProgramError(Interrupted, cause, "was killed because the agent shuts down")
+	return violation("was killed because the agent shuts down")
 }
 
 // runOnLockedThread calls run on one OS thread until it returns. Linux kills the program when the
@@ -116,10 +101,9 @@ func runOnLockedThread(run func() error) error {
 	return <-done
 }
 
-// limitedBuffer is a buffer with a maximum size.
+// limitedBuffer is a buffer for a response, of at most maxResponseBytes.
 type limitedBuffer struct {
 	data     bytes.Buffer
-	limit    int
 	exceeded bool
 	// kill ends the program that writes when the limit is exceeded.
 	kill func()
@@ -127,7 +111,7 @@ type limitedBuffer struct {
 
 // Write implements io.Writer.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.data.Len()+len(p) > b.limit {
+	if b.data.Len()+len(p) > maxResponseBytes {
 		b.exceeded = true
 		b.kill()
 		return 0, errors.New("response exceeds the size limit")

@@ -27,21 +27,21 @@ var workerNamePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,251}[a-z0-9])?
 var nodeNamePattern = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
 
 // ParseResponse returns the workers of a response, sorted by index. The error is the *Error of the
-// response, or a *ProgramError if the response violates the contract.
+// response, or another one if the response violates the contract.
 func ParseResponse(data []byte) ([]Worker, error) {
 	if len(data) > maxResponseBytes {
-		return nil, newProgramError(ResponseTooLarge, nil, "returned more than %d bytes", maxResponseBytes)
+		return nil, violation("returned more than %d bytes", maxResponseBytes)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		return nil, newProgramError(EmptyResponse, nil, "exited successfully but returned no response")
+		return nil, violation("exited successfully but returned no response")
 	}
 	var a Response
 	// The decoder's message is omitted: it may quote the response, which may hold anything.
 	if err := json.Unmarshal(data, &a); err != nil {
-		return nil, newProgramError(InvalidResponse, err, "returned a response that is not a single JSON document")
+		return nil, violation("returned a response that is not a single JSON document")
 	}
 	if a.APIVersion != APIVersion {
-		return nil, newProgramError(InvalidResponse, nil, "returned apiVersion %.60q; only %s is supported", a.APIVersion, APIVersion)
+		return nil, violation("returned apiVersion %.60q; only %s is supported", a.APIVersion, APIVersion)
 	}
 	if a.Error != nil {
 		return nil, a.Error.sanitize()
@@ -52,25 +52,25 @@ func ParseResponse(data []byte) ([]Worker, error) {
 	return a.Workers, nil
 }
 
-// validate sorts the workers of a response and returns a *ProgramError if they are invalid.
+// validate sorts the workers of a response and returns an error if they are invalid.
 func (a *Response) validate() error {
 	if len(a.Workers) > maxWorkers {
-		return newProgramError(InvalidResponse, nil, "returned %d workers; the maximum is %d", len(a.Workers), maxWorkers)
+		return violation("returned %d workers; the maximum is %d", len(a.Workers), maxWorkers)
 	}
 	slices.SortFunc(a.Workers, func(x, y Worker) int { return cmp.Compare(x.Index, y.Index) })
 	names := map[string]bool{}
 	for i, w := range a.Workers {
 		switch {
 		case i > 0 && a.Workers[i-1].Index == w.Index:
-			return newProgramError(InvalidResponse, nil, "returned two workers with index %d", w.Index)
+			return violation("returned two workers with index %d", w.Index)
 		case w.Index >= maxWorkers:
-			return newProgramError(InvalidResponse, nil, "returned a worker with index %d; the maximum is %d", w.Index, maxWorkers-1)
+			return violation("returned a worker with index %d; the maximum is %d", w.Index, maxWorkers-1)
 		case !workerNamePattern.MatchString(w.Name):
-			return newProgramError(InvalidResponse, nil, "returned a worker with index %d and the invalid name %.60q", w.Index, w.Name)
+			return violation("returned a worker with index %d and the invalid name %.60q", w.Index, w.Name)
 		case names[w.Name]:
-			return newProgramError(InvalidResponse, nil, "returned two workers named %s", w.Name)
+			return violation("returned two workers named %s", w.Name)
 		case w.Node != "" && !nodeNamePattern.MatchString(w.Node):
-			return newProgramError(InvalidResponse, nil, "returned a worker with index %d and the invalid node name %.60q", w.Index, w.Node)
+			return violation("returned a worker with index %d and the invalid node name %.60q", w.Index, w.Node)
 		}
 		names[w.Name] = true
 	}

@@ -66,8 +66,9 @@ func toError(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.sanitize()
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		e = &Error{Code: "Failed", Class: Other, Message: err.Error()}
 	}
-	return (&Error{Code: "Failed", Class: Other, Message: err.Error()}).sanitize()
+	return e.sanitize()
 }

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"k8s.io/utils/clock"
 )
 
 // Identity holds the paths of the files with the agent's certificate and with the credentials that
@@ -40,33 +39,29 @@ type authenticator struct {
 	certificate *reloader[*tls.Certificate]
 	clientCAs   *reloader[*x509.CertPool]
 	tokens      *reloader[[][sha256.Size]byte]
-	clock       clock.PassiveClock
 }
 
 // newAuthenticator reads the files of an identity. It reloads them when they change.
-func newAuthenticator(id Identity, c clock.PassiveClock, log logr.Logger) (*authenticator, error) {
-	if id.CertFile == "" || id.KeyFile == "" {
-		return nil, errors.New("TLS requires a certificate and its key: set --tls-cert and --tls-key, or --plaintext")
-	}
+func newAuthenticator(id Identity, log logr.Logger) (*authenticator, error) {
 	if id.ClientCAFile == "" && id.TokenFile == "" {
 		return nil, errors.New("callers can't be authenticated: set --client-ca, --token-file or both")
 	}
-	g := &authenticator{clock: c}
+	var g authenticator
 	var err error
-	if g.certificate, err = newReloader(c, log, parseKeyPair, id.CertFile, id.KeyFile); err != nil {
+	if g.certificate, err = newReloader(log, parseKeyPair, id.CertFile, id.KeyFile); err != nil {
 		return nil, fmt.Errorf("--tls-cert: %w", err)
 	}
 	if id.ClientCAFile != "" {
-		if g.clientCAs, err = newReloader(c, log, parseCAs, id.ClientCAFile); err != nil {
+		if g.clientCAs, err = newReloader(log, parseCAs, id.ClientCAFile); err != nil {
 			return nil, fmt.Errorf("--client-ca: %w", err)
 		}
 	}
 	if id.TokenFile != "" {
-		if g.tokens, err = newReloader(c, log, parseTokens, id.TokenFile); err != nil {
+		if g.tokens, err = newReloader(log, parseTokens, id.TokenFile); err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
 	}
-	return g, nil
+	return &g, nil
 }
 
 func parseKeyPair(contents [][]byte) (*tls.Certificate, error) {
@@ -110,10 +105,14 @@ func (g *authenticator) tlsConfig() *tls.Config {
 	return c
 }
 
-// authenticate returns nil if the caller has a valid client certificate or token, and a gRPC status
-// error otherwise.
-func (g *authenticator) authenticate(ctx context.Context) error {
-	if g.clientCAs != nil && g.hasValidCertificate(ctx) || g.tokens != nil && g.hasValidToken(ctx) {
+// healthMethodPrefix is the prefix of the methods that need no authentication.
+const healthMethodPrefix = "/grpc.health.v1.Health/"
+
+// authenticate returns nil if the method needs no authentication, or the caller has a valid client
+// certificate or token, and a gRPC status error otherwise.
+func (g *authenticator) authenticate(ctx context.Context, method string) error {
+	if strings.HasPrefix(method, healthMethodPrefix) ||
+		g.clientCAs != nil && g.hasValidCertificate(ctx) || g.tokens != nil && g.hasValidToken(ctx) {
 		return nil
 	}
 	return status.Error(codes.Unauthenticated, "the caller is not authenticated: send a valid client certificate or bearer token")
@@ -134,7 +133,7 @@ func (g *authenticator) hasValidCertificate(ctx context.Context) bool {
 	for _, c := range chain[1:] {
 		intermediates.AddCert(c)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: g.clientCAs.get(), Intermediates: intermediates, CurrentTime: g.clock.Now(),
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: g.clientCAs.get(), Intermediates: intermediates,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	return err == nil
 }

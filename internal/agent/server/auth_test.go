@@ -26,7 +26,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 	"github.com/ksctl/gitops/internal/agent/provisioner"
@@ -110,7 +109,6 @@ func (a *authority) callerCertificate(t *testing.T, use x509.ExtKeyUsage, change
 type testServer struct {
 	address string
 	ca      *authority
-	clock   *clocktesting.FakeClock
 	Identity
 }
 
@@ -127,7 +125,7 @@ const token = "a-token-of-some-length"
 func startServer(t *testing.T, change func(*Identity)) *testServer {
 	t.Helper()
 	folder := t.TempDir()
-	s := &testServer{ca: newAuthority(t, "ours"), clock: clocktesting.NewFakeClock(time.Now())}
+	s := &testServer{ca: newAuthority(t, "ours")}
 	s.Identity = Identity{CertFile: filepath.Join(folder, "tls.crt"), KeyFile: filepath.Join(folder, "tls.key"),
 		ClientCAFile: filepath.Join(folder, "ca.crt"), TokenFile: filepath.Join(folder, "token")}
 	cert, key := s.ca.issue(t, x509.ExtKeyUsageServerAuth)
@@ -143,7 +141,7 @@ func startServer(t *testing.T, change func(*Identity)) *testServer {
 		how.Identity = nil
 	}
 	c := newFakeCloud(1)
-	agent, err := New(Options{Store: &memoryStore{}, Clock: s.clock, Log: logr.Discard(),
+	agent, err := New(Options{Store: &memoryStore{}, Log: logr.Discard(),
 		Clusters: []Cluster{{Cluster: provisioner.Cluster{Name: "demo"}, Client: c.client, Runner: c}}})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +200,7 @@ func TestAuthentication(t *testing.T) {
 	certs := startServer(t, func(i *Identity) { i.TokenFile = "" })
 	tokens := startServer(t, func(i *Identity) { i.ClientCAFile = "" })
 	theirs := newAuthority(t, "theirs")
-	late := func(c *x509.Certificate) { c.NotAfter = both.clock.Now().Add(-time.Minute) }
+	late := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
 	for name, c := range map[string]struct {
 		server *testServer
 		certs  []tls.Certificate
@@ -267,6 +265,9 @@ func TestPlaintext(t *testing.T) {
 }
 
 func TestCredentialFilesAreReloaded(t *testing.T) {
+	interval := recheckInterval
+	t.Cleanup(func() { recheckInterval = interval })
+	recheckInterval = 0
 	s := startServer(t, nil)
 	mine := s.ca.callerCertificate(t, x509.ExtKeyUsageClientAuth)
 	conn := s.dial(t, mine)
@@ -277,7 +278,6 @@ func TestCredentialFilesAreReloaded(t *testing.T) {
 	theirs := newAuthority(t, "theirs")
 	write(t, s.ClientCAFile, theirs.pem())
 	write(t, s.TokenFile, []byte("the-next-token-there-is"))
-	s.clock.Step(2 * recheckInterval)
 	if got := listCode(t.Context(), conn); got != codes.Unauthenticated {
 		t.Errorf("with a certificate of the old CA: %s", got)
 	}
@@ -296,7 +296,6 @@ func TestCredentialFilesAreReloaded(t *testing.T) {
 	if err := os.Remove(s.KeyFile); err != nil {
 		t.Fatal(err)
 	}
-	s.clock.Step(2 * recheckInterval)
 	if got := listCode(withToken(t, "Bearer the-next-token-there-is"), s.dial(t, nil)); got != codes.OK {
 		t.Errorf("with invalid files: %s", got)
 	}
@@ -304,7 +303,6 @@ func TestCredentialFilesAreReloaded(t *testing.T) {
 	cert, key := theirs.issue(t, x509.ExtKeyUsageServerAuth)
 	write(t, s.CertFile, cert)
 	write(t, s.KeyFile, key)
-	s.clock.Step(2 * recheckInterval)
 	s.ca = theirs
 	if got := listCode(withToken(t, "Bearer the-next-token-there-is"), s.dial(t, nil)); got != codes.OK {
 		t.Errorf("with a new server certificate: %s", got)
@@ -321,15 +319,14 @@ func TestNewAuthenticatorRejectsInvalidIdentity(t *testing.T) {
 	}
 	crt, private := file("crt", cert), file("key", key)
 	for want, id := range map[string]Identity{
-		"--tls-cert and --tls-key": {},
-		"can't be authenticated":   {CertFile: crt, KeyFile: private},
-		"--tls-cert: ":             {CertFile: private, KeyFile: private, ClientCAFile: crt},
-		"--client-ca: ":            {CertFile: crt, KeyFile: private, ClientCAFile: private},
-		"shorter than 16 bytes":    {CertFile: crt, KeyFile: private, TokenFile: file("short", []byte("x"))},
-		"no token found":           {CertFile: crt, KeyFile: private, TokenFile: file("empty", []byte("\n"))},
-		"no such file":             {CertFile: crt, KeyFile: private, TokenFile: filepath.Join(folder, "none")},
+		"can't be authenticated": {CertFile: crt, KeyFile: private},
+		"--tls-cert: ":           {CertFile: private, KeyFile: private, ClientCAFile: crt},
+		"--client-ca: ":          {CertFile: crt, KeyFile: private, ClientCAFile: private},
+		"shorter than 16 bytes":  {CertFile: crt, KeyFile: private, TokenFile: file("short", []byte("x"))},
+		"no token found":         {CertFile: crt, KeyFile: private, TokenFile: file("empty", []byte("\n"))},
+		"no such file":           {CertFile: crt, KeyFile: private, TokenFile: filepath.Join(folder, "none")},
 	} {
-		_, err := newAuthenticator(id, clocktesting.NewFakePassiveClock(time.Now()), logr.Discard())
+		_, err := newAuthenticator(id, logr.Discard())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}

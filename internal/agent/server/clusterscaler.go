@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 	"github.com/ksctl/gitops/internal/agent/provisioner"
@@ -26,7 +28,7 @@ type clusterScaler struct {
 
 	// beginSlot and listSlot are semaphores of size 1. They serialize the start of operations, and
 	// calls of the provisioner to list workers.
-	beginSlot, listSlot chan struct{}
+	beginSlot, listSlot *semaphore.Weighted
 	// wake signals run that an operation was started.
 	wake chan struct{}
 
@@ -44,27 +46,16 @@ type clusterScaler struct {
 
 func newClusterScaler(c Cluster, o *Options) *clusterScaler {
 	return &clusterScaler{Cluster: c, opts: o, log: o.Log.WithValues("cluster", c.Name),
-		beginSlot: make(chan struct{}, 1), listSlot: make(chan struct{}, 1), wake: make(chan struct{}, 1), changed: make(chan struct{})}
-}
-
-// acquire takes the only slot of a semaphore. The caller must call release.
-func acquire(ctx context.Context, slot chan struct{}) (release func(), err error) {
-	select {
-	case slot <- struct{}{}:
-		return func() { <-slot }, nil
-	case <-ctx.Done():
-		return nil, status.FromContextError(ctx.Err()).Err()
-	}
+		beginSlot: semaphore.NewWeighted(1), listSlot: semaphore.NewWeighted(1),
+		wake: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // sleep waits for d, or returns the error of ctx when it ends.
-func (c *clusterScaler) sleep(ctx context.Context, d time.Duration) error {
-	t := c.opts.Clock.NewTimer(d)
-	defer t.Stop()
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.C():
+	case <-time.After(d):
 		return nil
 	}
 }
@@ -82,7 +73,7 @@ func (c *clusterScaler) loadOperations(ctx context.Context) error {
 			return nil
 		}
 		c.log.Error(err, "loading the recorded operations failed; retrying, and starting no operation until it succeeds")
-		if err := c.sleep(ctx, wait); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -95,6 +86,24 @@ func (c *clusterScaler) update(f func()) {
 	f()
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// waitUntil waits until condition, which is called with mu held, returns true. It returns the error
+// of ctx when it ends before.
+func (c *clusterScaler) waitUntil(ctx context.Context, condition func() bool) error {
+	for {
+		c.mu.Lock()
+		met, changed := condition(), c.changed
+		c.mu.Unlock()
+		if met {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // setProgress sets the description of the running operation's current step.
@@ -121,7 +130,15 @@ func (c *clusterScaler) loadedOperations() (operationLog, error) {
 // operationProto converts a record to its gRPC message. The message of a running operation is its
 // progress.
 func (c *clusterScaler) operationProto(r record) *agentpb.Operation {
-	out := r.toProto()
+	out := &agentpb.Operation{
+		Id: r.ID, Desired: r.Desired, Size: r.Size, Message: r.Message,
+		State:   agentpb.Operation_State(agentpb.Operation_State_value[r.State]),
+		Failure: agentpb.Operation_Failure(agentpb.Operation_Failure_value[r.Failure]),
+		Started: timestamppb.New(r.Started),
+	}
+	if !r.Ended.IsZero() {
+		out.Ended = timestamppb.New(r.Ended)
+	}
 	if r.running() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -159,7 +176,7 @@ func (c *clusterScaler) saveWithRetries(ctx context.Context, r record) error {
 				return err
 			}
 		}
-		if err := c.sleep(ctx, wait); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -167,11 +184,10 @@ func (c *clusterScaler) saveWithRetries(ctx context.Context, r record) error {
 
 // listWorkers calls the provisioner to list the workers.
 func (c *clusterScaler) listWorkers(ctx context.Context) ([]provisioner.Worker, error) {
-	release, err := acquire(ctx, c.listSlot)
-	if err != nil {
-		return nil, err
+	if err := c.listSlot.Acquire(ctx, 1); err != nil {
+		return nil, status.FromContextError(err).Err()
 	}
-	defer release()
+	defer c.listSlot.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
 	return c.Runner.Run(ctx, provisioner.Request{Operation: provisioner.List, Cluster: c.Cluster.Cluster})
@@ -179,15 +195,14 @@ func (c *clusterScaler) listWorkers(ctx context.Context) ([]provisioner.Worker, 
 
 // begin starts an operation and returns it. If the ID is known, begin returns the existing
 // operation and starts nothing.
-func (c *clusterScaler) begin(ctx context.Context, a beginRequest) (record, error) {
-	if err := a.validate(c.opts.MaxWorkers); err != nil {
+func (c *clusterScaler) begin(ctx context.Context, a *agentpb.BeginRequest) (record, error) {
+	if err := validateBegin(a, c.opts.MaxWorkers); err != nil {
 		return record{}, err
 	}
-	release, err := acquire(ctx, c.beginSlot)
-	if err != nil {
-		return record{}, err
+	if err := c.beginSlot.Acquire(ctx, 1); err != nil {
+		return record{}, status.FromContextError(err).Err()
 	}
-	defer release()
+	defer c.beginSlot.Release(1)
 	b, err := c.loadedOperations()
 	if err != nil {
 		return record{}, err
@@ -199,12 +214,12 @@ func (c *clusterScaler) begin(ctx context.Context, a beginRequest) (record, erro
 	if err != nil {
 		return record{}, status.Errorf(codes.Unavailable, "listing workers: %v", err)
 	}
-	if current := uint32(len(workers)); current != a.current {
-		return record{}, status.Errorf(codes.Aborted, "the cluster has %d workers, not %d: list them again", current, a.current)
+	if current := uint32(len(workers)); current != a.Current {
+		return record{}, status.Errorf(codes.Aborted, "the cluster has %d workers, not %d: list them again", current, a.Current)
 	}
-	now := c.opts.Clock.Now()
-	r := record{ID: a.id, From: a.current, Desired: a.desired, Size: a.size, State: agentpb.Operation_RUNNING.String(), Started: now.UTC()}
-	if a.current == a.desired {
+	now := time.Now()
+	r := record{ID: a.Id, From: a.Current, Desired: a.Desired, Size: a.Size, State: agentpb.Operation_RUNNING.String(), Started: now.UTC()}
+	if a.Current == a.Desired {
 		r = r.finish(agentpb.Operation_FAILURE_UNSPECIFIED, "nothing to do", now)
 	}
 	return r, c.commit(ctx, r)
@@ -232,25 +247,21 @@ func (c *clusterScaler) commit(ctx context.Context, r record) error {
 
 // await waits until an operation has ended and returns it. Errors are gRPC status errors.
 func (c *clusterScaler) await(ctx context.Context, id string) (record, error) {
-	for {
-		c.mu.Lock()
-		r, ok := c.operations.find(id)
-		changed, stopping := c.changed, c.stopping
-		c.mu.Unlock()
-		switch {
-		case ok && !r.running():
-			return r, nil
-		case !ok:
-			return record{}, status.Errorf(codes.Aborted, "operation %s is no longer recorded", id)
-		case stopping:
-			return record{}, status.Errorf(codes.Unavailable, "the agent is shutting down; operation %s continues when it restarts", id)
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return record{}, status.FromContextError(ctx.Err()).Err()
-		}
+	var r record
+	var ok bool
+	err := c.waitUntil(ctx, func() bool {
+		r, ok = c.operations.find(id)
+		return !ok || !r.running() || c.stopping
+	})
+	switch {
+	case err != nil:
+		return record{}, status.FromContextError(err).Err()
+	case !ok:
+		return record{}, status.Errorf(codes.Aborted, "operation %s is no longer recorded", id)
+	case r.running():
+		return record{}, status.Errorf(codes.Unavailable, "the agent is shutting down; operation %s continues when it restarts", id)
 	}
+	return r, nil
 }
 
 // run executes started operations until ctx ends. A running provisioner may continue until killCtx
@@ -261,9 +272,9 @@ func (c *clusterScaler) run(ctx, killCtx context.Context) {
 	}
 	for {
 		c.mu.Lock()
-		r, ok := c.operations.last()
+		r := c.operations.last()
 		c.mu.Unlock()
-		if ok && r.running() {
+		if r.running() {
 			c.execute(ctx, killCtx, r)
 		}
 		select {

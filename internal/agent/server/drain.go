@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,30 +15,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DrainError reports a node that could not be drained in time.
-type DrainError struct {
-	Node string
-	// Timeout is the time limit that was exceeded.
-	Timeout time.Duration
-	// Pods are the remaining pods, as <namespace>/<name>.
-	Pods []string
-	// Reason is why the last of them could not be evicted; "" if all were evicted but have not
-	// terminated.
-	Reason string
-}
+// drainError reports a node that could not be drained in time.
+type drainError struct{ error }
 
-// Error implements error.
-func (e *DrainError) Error() string {
+// newDrainError returns the error of a node with remaining pods. reason is why the last of them
+// could not be evicted; "" if all were evicted but have not terminated.
+func newDrainError(node string, timeout time.Duration, remaining []string, reason string) error {
 	const maxPods = 3
-	pods := strings.Join(e.Pods[:min(len(e.Pods), maxPods)], ", ")
-	if more := len(e.Pods) - maxPods; more > 0 {
+	pods := strings.Join(remaining[:min(len(remaining), maxPods)], ", ")
+	if more := len(remaining) - maxPods; more > 0 {
 		pods += fmt.Sprintf(" and %d more", more)
 	}
-	reason := "pods were evicted but have not terminated"
-	if e.Reason != "" {
-		reason = e.Reason
-	}
-	return fmt.Sprintf("node %s could not be drained within %s, and no machine was deleted: %s (remaining pods: %s)", e.Node, e.Timeout, reason, pods)
+	return &drainError{fmt.Errorf("node %s could not be drained within %s, and no machine was deleted: %s (remaining pods: %s)",
+		node, timeout, cmp.Or(reason, "pods were evicted but have not terminated"), pods)}
 }
 
 // drainAll drains nodes. It cordons all of them first, so that no pod moves from one leaving node
@@ -47,8 +38,8 @@ func (j *job) drainAll(nodes []workerNode) error {
 	}
 	for _, n := range nodes {
 		err := j.drain(n.node.Name)
-		if drainErr, ok := errors.AsType[*DrainError](err); ok && j.opts.ForceAfterDrain {
-			j.clusterScaler.log.Info("deleting a machine although its node is not drained", "id", j.ID, "node", n.node.Name, "why", drainErr.Error())
+		if drainErr, ok := errors.AsType[*drainError](err); ok && j.opts.ForceAfterDrain {
+			j.log.Info("deleting a machine although its node is not drained", "id", j.ID, "node", n.node.Name, "why", drainErr.Error())
 			continue
 		}
 		if err != nil {
@@ -70,7 +61,7 @@ func (j *job) abortDrain(nodes []workerNode, reason error) error {
 // drain evicts the pods of a node and waits until they have terminated.
 func (j *job) drain(node string) error {
 	j.setProgress("draining node " + node)
-	deadline := j.opts.Clock.Now().Add(j.opts.DrainTimeout)
+	deadline := time.Now().Add(j.opts.DrainTimeout)
 	wait, previous := initialBackoff, -1
 	for {
 		remaining, reason, err := j.evict(j.stopCtx, node)
@@ -84,15 +75,15 @@ func (j *job) drain(node string) error {
 		case len(remaining) == 0:
 			return nil
 		}
-		now := j.opts.Clock.Now()
+		now := time.Now()
 		if !now.Before(deadline) {
-			return &DrainError{Node: node, Timeout: j.opts.DrainTimeout, Pods: remaining, Reason: reason}
+			return newDrainError(node, j.opts.DrainTimeout, remaining, reason)
 		}
 		j.setProgress(fmt.Sprintf("draining node %s: remaining pods: %d", node, len(remaining)))
 		if len(remaining) != previous {
 			wait, previous = initialBackoff, len(remaining)
 		}
-		if j.sleep(j.stopCtx, min(wait, deadline.Sub(now))) != nil {
+		if sleep(j.stopCtx, min(wait, deadline.Sub(now))) != nil {
 			return errStopped
 		}
 		wait = min(2*wait, maxBackoff)
@@ -120,7 +111,7 @@ func (j *job) evict(ctx context.Context, node string) (remaining []string, reaso
 		}
 		name := pod.Namespace + "/" + pod.Name
 		if deletionTime := pod.DeletionTimestamp; deletionTime != nil {
-			if !notReady || j.opts.Clock.Now().Before(deletionTime.Time) {
+			if !notReady || time.Now().Before(deletionTime.Time) {
 				remaining = append(remaining, name)
 			}
 			continue
@@ -137,7 +128,7 @@ func (j *job) evict(ctx context.Context, node string) (remaining []string, reaso
 			return append(remaining, name), "", err
 		case err != nil:
 			reason = fmt.Sprintf("%s: %v", name, err)
-			j.opts.Metrics.evictionRefused(j.Name)
+			j.opts.Metrics.refusedEvictions.WithLabelValues(j.Name).Inc()
 		}
 		remaining = append(remaining, name)
 	}
@@ -149,15 +140,9 @@ func (j *job) evict(ctx context.Context, node string) (remaining []string, reaso
 // period.
 func (j *job) isNotReady(ctx context.Context, name string) bool {
 	node, err := j.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return false
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status != corev1.ConditionTrue
-		}
-	}
-	return false
+	return err == nil && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
 }
 
 // skipsDrain reports whether a drain ignores a pod: a mirror pod, a pod of a DaemonSet, or one that

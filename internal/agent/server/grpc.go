@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +16,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
+
+	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
 
 // ServeOptions configure the gRPC server.
@@ -28,9 +29,6 @@ type ServeOptions struct {
 	Reflection bool
 }
 
-// healthMethodPrefix is the prefix of the methods that need no authentication.
-const healthMethodPrefix = "/grpc.health.v1.Health/"
-
 // Serve serves gRPC calls on a listener and executes operations until ctx ends. It returns when all
 // calls and operations have stopped.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, l ServeOptions) error {
@@ -38,7 +36,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, l ServeOption
 	if err != nil {
 		return err
 	}
-	s.Register(g)
+	agentpb.RegisterWorkersServer(g, &workersServer{server: s})
+	agentpb.RegisterKsctlAgentServer(g, &ksctlAgentServer{server: s})
 	checks := health.NewServer()
 	checks.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	healthpb.RegisterHealthServer(g, checks)
@@ -55,7 +54,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, l ServeOption
 		}
 		<-ctx.Done()
 		checks.Shutdown()
-		s.stopGracefully(g)
+		stopGracefully(g)
 	})
 	err = g.Serve(listener)
 	cancel()
@@ -64,33 +63,30 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, l ServeOption
 }
 
 // stopGracefully waits for running calls and cuts them off after callStopTimeout.
-func (s *Server) stopGracefully(g *grpc.Server) {
-	var stopping sync.WaitGroup
+func stopGracefully(g *grpc.Server) {
 	ended := make(chan struct{})
-	stopping.Go(func() {
+	go func() {
 		g.GracefulStop()
 		close(ended)
-	})
-	t := s.opts.Clock.NewTimer(callStopTimeout)
-	defer t.Stop()
+	}()
 	select {
 	case <-ended:
-	case <-t.C():
+	case <-time.After(callStopTimeout):
 		g.Stop()
+		<-ended
 	}
-	stopping.Wait()
 }
 
 // newGRPCServer returns a gRPC server that authenticates callers and recovers from panics.
 func (s *Server) newGRPCServer(l ServeOptions) (*grpc.Server, error) {
-	authenticate := func(context.Context) error { return nil }
+	authenticate := func(context.Context, string) error { return nil }
 	options := []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute}),
 		grpc.ConnectionTimeout(20 * time.Second), grpc.MaxConcurrentStreams(100),
 	}
 	if l.Identity != nil {
-		g, err := newAuthenticator(*l.Identity, s.opts.Clock, s.opts.Log)
+		g, err := newAuthenticator(*l.Identity, s.opts.Log)
 		if err != nil {
 			return nil, err
 		}
@@ -99,26 +95,19 @@ func (s *Server) newGRPCServer(l ServeOptions) (*grpc.Server, error) {
 	}
 	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
 		defer func() { err = s.recordCall(info.FullMethod, recover(), err) }()
-		if err := authenticateUnlessHealth(ctx, info.FullMethod, authenticate); err != nil {
+		if err := authenticate(ctx, info.FullMethod); err != nil {
 			return nil, err
 		}
 		return handler(ctx, req)
 	}
 	stream := func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 		defer func() { err = s.recordCall(info.FullMethod, recover(), err) }()
-		if err := authenticateUnlessHealth(ss.Context(), info.FullMethod, authenticate); err != nil {
+		if err := authenticate(ss.Context(), info.FullMethod); err != nil {
 			return err
 		}
 		return handler(srv, ss)
 	}
 	return grpc.NewServer(append(options, grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(stream))...), nil
-}
-
-func authenticateUnlessHealth(ctx context.Context, method string, authenticate func(context.Context) error) error {
-	if strings.HasPrefix(method, healthMethodPrefix) {
-		return nil
-	}
-	return authenticate(ctx)
 }
 
 // recordCall counts a call and returns its error. A panic becomes an error with code Internal.
@@ -127,6 +116,6 @@ func (s *Server) recordCall(method string, panicked any, err error) error {
 		s.opts.Log.Error(fmt.Errorf("%v", panicked), "a call panicked", "method", method, "stack", string(debug.Stack()))
 		err = status.Error(codes.Internal, "internal error of the agent: see its log")
 	}
-	s.opts.Metrics.callHandled(method, status.Code(err))
+	s.opts.Metrics.calls.WithLabelValues(method, status.Code(err).String()).Inc()
 	return err
 }

@@ -29,10 +29,8 @@ func (s *Server) importStates(ctx context.Context, data []byte) error {
 	}
 	const tries = 5
 	for try := 1; ; try++ {
-		have := maps.Clone(store.States)
-		if have == nil {
-			have = map[string][]byte{}
-		}
+		have := map[string][]byte{}
+		maps.Copy(have, store.States)
 		maps.Copy(have, states)
 		if err := state.CheckStoreSize(have); err != nil {
 			return status.Error(codes.ResourceExhausted, err.Error())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 	"github.com/ksctl/gitops/internal/agent/provisioner"
@@ -33,18 +34,19 @@ func (c *clusterScaler) execute(stopCtx, killCtx context.Context, r record) {
 	j := &job{clusterScaler: c, record: r, stopCtx: stopCtx, killCtx: killCtx}
 	log := c.log.WithValues("id", r.ID, "direction", r.direction(), "from", r.From, "desired", r.Desired, "size", r.Size)
 	log.Info("executing an operation", "begun", r.Started)
-	c.opts.Metrics.operationStarted(c.Name)
-	defer c.opts.Metrics.operationStopped(c.Name)
+	running := c.opts.Metrics.running.WithLabelValues(c.Name)
+	running.Set(1)
+	defer running.Set(0)
 	err := j.executeSafely()
 	if errors.Is(err, errStopped) {
 		log.Info("interrupted the operation; it resumes at the next start")
 		return
 	}
-	failure, message := failureOf(err)
-	if err == nil {
-		message = fmt.Sprintf("the cluster has %d workers", r.Desired)
+	failure, message := agentpb.Operation_FAILURE_UNSPECIFIED, fmt.Sprintf("the cluster has %d workers", r.Desired)
+	if err != nil {
+		failure, message = failureOf(err), err.Error()
 	}
-	ended := j.record.finish(failure, truncate(message), c.opts.Clock.Now())
+	ended := j.finish(failure, truncate(message), time.Now())
 	if c.saveWithRetries(killCtx, ended) != nil {
 		log.Info("the result of the operation could not be recorded", "state", ended.State, "message", ended.Message)
 		return
@@ -54,18 +56,15 @@ func (c *clusterScaler) execute(stopCtx, killCtx context.Context, r record) {
 		"seconds", ended.Ended.Sub(ended.Started).Seconds())
 }
 
-// failureOf returns the failure and the message for the error of an operation.
-func failureOf(err error) (agentpb.Operation_Failure, string) {
-	if err == nil {
-		return agentpb.Operation_FAILURE_UNSPECIFIED, ""
-	}
-	if _, ok := errors.AsType[*DrainError](err); ok {
-		return agentpb.Operation_DRAIN, err.Error()
+// failureOf returns the failure for the error of an operation.
+func failureOf(err error) agentpb.Operation_Failure {
+	if _, ok := errors.AsType[*drainError](err); ok {
+		return agentpb.Operation_DRAIN
 	}
 	if e, ok := errors.AsType[*provisioner.Error](err); ok && e.Class == provisioner.OutOfResources {
-		return agentpb.Operation_OUT_OF_RESOURCES, err.Error()
+		return agentpb.Operation_OUT_OF_RESOURCES
 	}
-	return agentpb.Operation_OTHER, err.Error()
+	return agentpb.Operation_OTHER
 }
 
 // truncate limits the length of a message.
@@ -81,15 +80,14 @@ func truncate(s string) string {
 func (j *job) executeSafely() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			j.clusterScaler.log.Error(fmt.Errorf("%v", p), "an operation panicked", "id", j.ID, "stack", string(debug.Stack()))
+			j.log.Error(fmt.Errorf("%v", p), "an operation panicked", "id", j.ID, "stack", string(debug.Stack()))
 			err = errors.New("internal error of the agent: see its log")
 		}
 	}()
-	workers, err := j.countWorkers()
-	if err != nil {
+	if err := j.countWorkers(); err != nil {
 		return err
 	}
-	s, err := j.nextStep(workers)
+	s, err := j.nextStep(j.workers)
 	if err != nil {
 		return err
 	}
@@ -104,9 +102,7 @@ func (j *job) executeSafely() (err error) {
 	}
 	// This also deletes the nodes of an earlier run that was interrupted after it deleted machines
 	// and before it deleted their nodes.
-	deleted, remaining := j.splitByMachine(j.Leaving)
-	j.uncordon(remaining)
-	return j.deleteNodes(deleted)
+	return j.settleNodes(j.Leaving)
 }
 
 // stoppedOr returns errStopped if the agent is shutting down, and err otherwise.
@@ -117,26 +113,12 @@ func (j *job) stoppedOr(err error) error {
 	return err
 }
 
-// countWorkers lists the workers and stores them in j.workers. It retries up to maxAttempts times.
-func (j *job) countWorkers() ([]provisioner.Worker, error) {
-	wait := initialBackoff
-	for try := 1; ; try++ {
-		workers, err := j.listWorkers(j.killCtx)
-		switch {
-		case err == nil:
-			j.workers = workers
-			return workers, nil
-		case j.stopCtx.Err() != nil:
-			return nil, errStopped
-		case try == maxAttempts:
-			return nil, fmt.Errorf("listing workers: %w", err)
-		}
-		j.clusterScaler.log.Error(err, "listing workers failed; retrying")
-		if j.sleep(j.stopCtx, wait) != nil {
-			return nil, errStopped
-		}
-		wait = min(2*wait, maxBackoff)
-	}
+// countWorkers lists the workers and stores them in j.workers.
+func (j *job) countWorkers() error {
+	return j.withRetries("listing workers", func() (err error) {
+		j.workers, err = j.listWorkers(j.killCtx)
+		return err
+	}, func(err error) { j.log.Error(err, "listing workers failed; retrying") })
 }
 
 // createMachines creates the missing machines.
@@ -169,20 +151,18 @@ func (j *job) runProvisioner(s step) error {
 	if j.killCtx.Err() != nil {
 		return errStopped // the shutdown killed the provisioner
 	}
-	workers, unknown := j.countWorkers()
-	if unknown != nil {
+	if j.countWorkers() != nil {
 		return j.stoppedOr(err)
 	}
-	return fmt.Errorf("the cluster has %d workers instead of %d: %w", len(workers), j.Desired, err)
+	return fmt.Errorf("the cluster has %d workers instead of %d: %w", len(j.workers), j.Desired, err)
 }
 
 // verifyCount checks that the number of workers matches the success that the provisioner reported.
 func (j *job) verifyCount(did string) error {
-	workers, err := j.countWorkers()
-	if err != nil {
+	if err := j.countWorkers(); err != nil {
 		return err
 	}
-	if have := uint32(len(workers)); have != j.Desired {
+	if have := uint32(len(j.workers)); have != j.Desired {
 		return fmt.Errorf("the provisioner reported the machines as %s, but the cluster has %d workers instead of %d", did, have, j.Desired)
 	}
 	return nil
@@ -200,7 +180,8 @@ func (j *job) removeMachines(s step) error {
 	}
 	// Record the nodes before their machines are deleted: after a restart the deleted machines
 	// can't be listed anymore.
-	if err := j.recordLeaving(nodeRefs(nodes)); err != nil {
+	refs := nodeRefs(nodes)
+	if err := j.recordLeaving(refs); err != nil {
 		return err
 	}
 	j.setProgress(fmt.Sprintf("deleting %d machines", len(s.leaving)))
@@ -209,7 +190,7 @@ func (j *job) removeMachines(s step) error {
 		err = j.verifyCount("deleted")
 	}
 	if err != nil && !errors.Is(err, errStopped) {
-		err = j.cleanUpNodes(nodeRefs(nodes), err)
+		err = j.cleanUpNodes(refs, err)
 	}
 	return err
 }
@@ -230,14 +211,12 @@ func (j *job) recordLeaving(leaving []nodeRef) error {
 // cleanUpNodes runs after machines could not be deleted. It uncordons the nodes whose machines
 // remain, deletes the nodes whose machines are deleted, and returns the reason of the failure.
 func (j *job) cleanUpNodes(nodes []nodeRef, reason error) error {
-	if _, err := j.countWorkers(); err != nil {
-		j.clusterScaler.log.Error(err, "listing workers failed; the nodes of the machines to delete stay cordoned", "id", j.ID)
+	if err := j.countWorkers(); err != nil {
+		j.log.Error(err, "listing workers failed; the nodes of the machines to delete stay cordoned", "id", j.ID)
 		return j.stoppedOr(reason)
 	}
-	deleted, remaining := j.splitByMachine(nodes)
-	j.uncordon(remaining)
-	if err := j.deleteNodes(deleted); err != nil {
-		j.clusterScaler.log.Error(err, "deleting the nodes of deleted machines failed", "id", j.ID)
+	if err := j.settleNodes(nodes); err != nil {
+		j.log.Error(err, "deleting the nodes of deleted machines failed", "id", j.ID)
 	}
 	return j.stoppedOr(reason)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -63,14 +64,14 @@ func (c *clusterScaler) matchingOperation(r *agentpb.ReqScale) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	last, ok := b.last()
+	last := b.last()
 	switch {
-	case !ok || !last.running():
+	case !last.running():
 		return "", nil
 	case last.Desired == r.GetDesiredNoOfWP() && last.direction() == direction(r.GetOperation()) && (last.Size == r.GetNodeSizeOfWP() || last.direction() == "down"):
 		return last.ID, nil
 	}
-	return "", status.Errorf(codes.FailedPrecondition, "operation %s is running, from %d to %d workers: wait until it has ended", last.ID, last.From, last.Desired)
+	return "", last.busyError()
 }
 
 // beginScale starts an operation from the current number of workers and returns its ID. It refuses
@@ -88,10 +89,10 @@ func (c *clusterScaler) beginScale(ctx context.Context, r *agentpb.ReqScale) (st
 	}
 	// The ID contains the time, so that a call after a failed operation with the same parameters
 	// starts a new operation.
-	now := strconv.FormatInt(c.opts.Clock.Now().UnixNano(), 36)
-	a := beginRequest{id: fmt.Sprintf("scale-%s-%d-%d-%s", wanted, current, desired, now), current: current, desired: desired}
+	now := strconv.FormatInt(time.Now().UnixNano(), 36)
+	a := &agentpb.BeginRequest{Id: fmt.Sprintf("scale-%s-%d-%d-%s", wanted, current, desired, now), Current: current, Desired: desired}
 	if desired > current {
-		a.size = r.GetNodeSizeOfWP()
+		a.Size = r.GetNodeSizeOfWP()
 	}
 	begun, err := c.begin(ctx, a)
 	return begun.ID, err

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc/codes"
 )
 
 // Metrics are the Prometheus metrics of an agent.
@@ -36,10 +35,6 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.operations, m.durations, m.running, m.refusedEvictions, m.calls}
 }
 
-func (m *Metrics) operationStarted(cluster string) { m.running.WithLabelValues(cluster).Set(1) }
-func (m *Metrics) operationStopped(cluster string) { m.running.WithLabelValues(cluster).Set(0) }
-func (m *Metrics) evictionRefused(cluster string)  { m.refusedEvictions.WithLabelValues(cluster).Inc() }
-
 func (m *Metrics) operationEnded(cluster string, r record) {
 	result := r.State
 	if r.Failure != "" {
@@ -47,8 +42,4 @@ func (m *Metrics) operationEnded(cluster string, r record) {
 	}
 	m.operations.WithLabelValues(cluster, r.direction(), result).Inc()
 	m.durations.WithLabelValues(cluster, r.direction()).Observe(r.Ended.Sub(r.Started).Round(time.Millisecond).Seconds())
-}
-
-func (m *Metrics) callHandled(method string, code codes.Code) {
-	m.calls.WithLabelValues(method, code.String()).Inc()
 }

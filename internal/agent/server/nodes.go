@@ -72,9 +72,10 @@ func nodeRefs(nodes []workerNode) []nodeRef {
 	return out
 }
 
-// splitByMachine divides nodes into those whose machines are deleted and those whose machines
-// exist. It uses the workers of the last countWorkers.
-func (j *job) splitByMachine(nodes []nodeRef) (deleted, existing []nodeRef) {
+// settleNodes uncordons the nodes whose machines exist, and deletes the nodes whose machines are
+// deleted. It uses the workers of the last countWorkers.
+func (j *job) settleNodes(nodes []nodeRef) error {
+	var deleted, existing []nodeRef
 	for _, ref := range nodes {
 		has := func(w provisioner.Worker) bool { return isNodeOf(w, ref.Name) }
 		if slices.ContainsFunc(j.workers, has) {
@@ -83,7 +84,8 @@ func (j *job) splitByMachine(nodes []nodeRef) (deleted, existing []nodeRef) {
 			deleted = append(deleted, ref)
 		}
 	}
-	return deleted, existing
+	j.uncordon(existing)
+	return j.deleteNodes(deleted)
 }
 
 // setNodeNames sets the node of each worker for which the provisioner returned none, if exactly one
@@ -110,9 +112,9 @@ func (c *clusterScaler) listNodes(ctx context.Context, version string) ([]corev1
 	return list.Items, nil
 }
 
-// withRetries calls try until it succeeds, at most maxAttempts times. It returns errStopped when
-// the agent shuts down.
-func (j *job) withRetries(what string, try func() error) error {
+// withRetries calls try until it succeeds, at most maxAttempts times. It passes the errors after
+// which it retries to onRetry, unless that is nil. It returns errStopped when the agent shuts down.
+func (j *job) withRetries(what string, try func() error, onRetry func(error)) error {
 	wait := initialBackoff
 	for n := 1; ; n++ {
 		err := try()
@@ -123,8 +125,10 @@ func (j *job) withRetries(what string, try func() error) error {
 			return errStopped
 		case n == maxAttempts:
 			return fmt.Errorf("%s: %w", what, err)
+		case onRetry != nil:
+			onRetry(err)
 		}
-		if j.sleep(j.stopCtx, wait) != nil {
+		if sleep(j.stopCtx, wait) != nil {
 			return errStopped
 		}
 		wait = min(2*wait, maxBackoff)
@@ -137,7 +141,7 @@ func (j *job) findNodes(workers []provisioner.Worker) (out []workerNode, err err
 		nodes, err := j.listNodes(j.stopCtx, "")
 		out = matchNodes(workers, nodes)
 		return err
-	})
+	}, nil)
 	return out, err
 }
 
@@ -152,7 +156,7 @@ func (j *job) deleteNodes(refs []nodeRef) error {
 				return nil // deleted already, or replaced by another node of the same name
 			}
 			return err
-		})
+		}, nil)
 		if errors.Is(err, errStopped) {
 			return err
 		}
@@ -175,7 +179,7 @@ func (j *job) cordon(nodes []workerNode) error {
 		}
 		patch := map[string]any{"metadata": map[string]any{"uid": n.node.UID, "annotations": map[string]any{cordonedByAnnotation: j.ID}},
 			"spec": map[string]any{"unschedulable": true}}
-		if err := j.withRetries("cordoning node "+n.node.Name, func() error { return j.patchNode(j.stopCtx, n.node.Name, patch) }); err != nil {
+		if err := j.withRetries("cordoning node "+n.node.Name, func() error { return j.patchNode(j.stopCtx, n.node.Name, patch) }, nil); err != nil {
 			return err
 		}
 	}
@@ -194,9 +198,9 @@ func (j *job) uncordon(nodes []nodeRef) {
 			return j.patchNode(j.killCtx, n.Name, map[string]any{
 				"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "annotations": map[string]any{cordonedByAnnotation: nil}},
 				"spec":     map[string]any{"unschedulable": nil}})
-		})
+		}, nil)
 		if err != nil {
-			j.clusterScaler.log.Error(err, "uncordoning a node failed; the node stays cordoned", "node", n.Name)
+			j.log.Error(err, "uncordoning a node failed; the node stays cordoned", "node", n.Name)
 		}
 	}
 }

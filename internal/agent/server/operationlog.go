@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ksctl/gitops/internal/agent/agentpb"
@@ -26,25 +25,18 @@ var (
 	clusterNamePattern = regexp.MustCompile(`^[a-z][-a-z0-9]{0,48}[a-z0-9]$`)
 )
 
-// beginRequest describes an operation that a caller requests.
-type beginRequest struct {
-	id               string
-	current, desired uint32
-	size             string
-}
-
-// validate returns a gRPC status error if the request is invalid.
-func (a beginRequest) validate(maxWorkers uint32) error {
+// validateBegin returns a gRPC status error if the request is invalid.
+func validateBegin(a *agentpb.BeginRequest, maxWorkers uint32) error {
 	invalid := func(format string, args ...any) error { return status.Errorf(codes.InvalidArgument, format, args...) }
 	switch {
-	case !operationIDPattern.MatchString(a.id):
-		return invalid("id %.80q: want 1 to 64 letters, digits, dots and dashes", a.id)
-	case a.size != "" && !sizePattern.MatchString(a.size):
-		return invalid("size %.80q: want 1 to 64 letters, digits, dots, dashes and underscores", a.size)
-	case a.desired > a.current && a.size == "":
+	case !operationIDPattern.MatchString(a.Id):
+		return invalid("id %.80q: want 1 to 64 letters, digits, dots and dashes", a.Id)
+	case a.Size != "" && !sizePattern.MatchString(a.Size):
+		return invalid("size %.80q: want 1 to 64 letters, digits, dots, dashes and underscores", a.Size)
+	case a.Desired > a.Current && a.Size == "":
 		return invalid("size is required to create machines")
-	case a.desired > maxWorkers:
-		return invalid("desired %d exceeds the maximum of %d workers (--max-workers)", a.desired, maxWorkers)
+	case a.Desired > maxWorkers:
+		return invalid("desired %d exceeds the maximum of %d workers (--max-workers)", a.Desired, maxWorkers)
 	}
 	return nil
 }
@@ -74,12 +66,12 @@ type record struct {
 	Leaving []nodeRef `json:"leaving,omitempty"`
 }
 
-// request returns the request that started the operation.
-func (r record) request() beginRequest {
-	return beginRequest{id: r.ID, current: r.From, desired: r.Desired, size: r.Size}
-}
-
 func (r record) running() bool { return r.State == agentpb.Operation_RUNNING.String() }
+
+// busyError returns the gRPC status error of a call that has to wait for the operation.
+func (r record) busyError() error {
+	return status.Errorf(codes.FailedPrecondition, "operation %s is running, from %d to %d workers: wait until it has ended", r.ID, r.From, r.Desired)
+}
 
 // direction returns "up" or "down", for logs and metrics.
 func (r record) direction() string {
@@ -99,20 +91,6 @@ func (r record) finish(failure agentpb.Operation_Failure, message string, now ti
 	return r
 }
 
-// toProto converts the record to its gRPC message.
-func (r record) toProto() *agentpb.Operation {
-	out := &agentpb.Operation{
-		Id: r.ID, Desired: r.Desired, Size: r.Size, Message: r.Message,
-		State:   agentpb.Operation_State(agentpb.Operation_State_value[r.State]),
-		Failure: agentpb.Operation_Failure(agentpb.Operation_Failure_value[r.Failure]),
-		Started: timestamppb.New(r.Started),
-	}
-	if !r.Ended.IsZero() {
-		out.Ended = timestamppb.New(r.Ended)
-	}
-	return out
-}
-
 // operationLog is the stored list of a cluster's operations, oldest first. It is immutable.
 type operationLog struct {
 	Operations []record `json:"operations"`
@@ -129,28 +107,32 @@ func parseOperationLog(data []byte) (operationLog, error) {
 	return b, nil
 }
 
-// last returns the latest operation; false if there is none.
-func (b operationLog) last() (record, bool) {
+// last returns the latest operation; the zero record, which is not running, if there is none.
+func (b operationLog) last() record {
 	if len(b.Operations) == 0 {
-		return record{}, false
+		return record{}
 	}
-	return b.Operations[len(b.Operations)-1], true
+	return b.Operations[len(b.Operations)-1]
+}
+
+// index returns the index of the operation with an ID; -1 if there is none.
+func (b operationLog) index(id string) int {
+	return slices.IndexFunc(b.Operations, func(r record) bool { return r.ID == id })
 }
 
 // find returns the operation with an ID.
 func (b operationLog) find(id string) (record, bool) {
-	i := slices.IndexFunc(b.Operations, func(r record) bool { return r.ID == id })
-	if i < 0 {
-		return record{}, false
+	if i := b.index(id); i >= 0 {
+		return b.Operations[i], true
 	}
-	return b.Operations[i], true
+	return record{}, false
 }
 
 // withRecord returns a copy that contains r: in place of the record with the same ID, or at the
 // end. Records beyond maxRecords are dropped, oldest first.
 func (b operationLog) withRecord(r record) operationLog {
 	out := operationLog{Operations: slices.Clone(b.Operations)}
-	if i := slices.IndexFunc(out.Operations, func(o record) bool { return o.ID == r.ID }); i >= 0 {
+	if i := b.index(r.ID); i >= 0 {
 		out.Operations[i] = r
 		return out
 	}
@@ -162,16 +144,16 @@ func (b operationLog) withRecord(r record) operationLog {
 // checkBegin decides whether a request may start an operation. It returns the existing operation
 // and true if the ID is known, a gRPC status error if the operation must not start, and false with
 // a nil error if it may.
-func (b operationLog) checkBegin(a beginRequest) (record, bool, error) {
-	if r, ok := b.find(a.id); ok {
-		if r.request() != a {
+func (b operationLog) checkBegin(a *agentpb.BeginRequest) (record, bool, error) {
+	if r, ok := b.find(a.Id); ok {
+		if r.From != a.Current || r.Desired != a.Desired || r.Size != a.Size {
 			return record{}, false, status.Errorf(codes.InvalidArgument,
-				"operation %s already exists with other parameters, from %d to %d workers of size %q: use a new id", a.id, r.From, r.Desired, r.Size)
+				"operation %s already exists with other parameters, from %d to %d workers of size %q: use a new id", a.Id, r.From, r.Desired, r.Size)
 		}
 		return r, true, nil
 	}
-	if r, ok := b.last(); ok && r.running() {
-		return record{}, false, status.Errorf(codes.FailedPrecondition, "operation %s is running, from %d to %d workers: wait until it has ended", r.ID, r.From, r.Desired)
+	if r := b.last(); r.running() {
+		return record{}, false, r.busyError()
 	}
 	return record{}, false, nil
 }

@@ -90,7 +90,7 @@ func delayProvisioner(c *fakeCloud) {
 		}
 		select {
 		case <-ctx.Done():
-			return &provisioner.ProgramError{Fault: provisioner.Interrupted, Message: "was killed", Err: ctx.Err()}
+			return fmt.Errorf("the provisioner was killed: %w", ctx.Err())
 		case <-time.After(time.Minute):
 			return nil
 		}
@@ -415,11 +415,10 @@ func TestNotReadyUntilOperationsAreLoaded(t *testing.T) {
 func TestOptions(t *testing.T) {
 	c := newFakeCloud(0)
 	fine := Cluster{Cluster: provisioner.Cluster{Name: "demo"}, Client: c.client, Runner: c}
-	noRunner, noClient, noName := fine, fine, fine
-	noRunner.Runner, noClient.Client, noName.Name = nil, nil, "Demo"
+	noName := fine
+	noName.Name = "Demo"
 	for name, o := range map[string]Options{
-		"no cluster": {Store: &memoryStore{}}, "no store": {Clusters: []Cluster{fine}}, "duplicate name": {Store: &memoryStore{}, Clusters: []Cluster{fine, fine}},
-		"no runner": {Store: &memoryStore{}, Clusters: []Cluster{noRunner}}, "no client": {Store: &memoryStore{}, Clusters: []Cluster{noClient}},
+		"no cluster": {Store: &memoryStore{}}, "duplicate name": {Store: &memoryStore{}, Clusters: []Cluster{fine, fine}},
 		"invalid name": {Store: &memoryStore{}, Clusters: []Cluster{noName}},
 	} {
 		if _, err := New(o); err == nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 	"github.com/ksctl/gitops/stacks/state"
@@ -48,7 +48,6 @@ type Options struct {
 	// MaxWorkers is the maximum number of workers that a caller may request. It defaults to 1000.
 	MaxWorkers uint32
 
-	Clock   clock.Clock
 	Log     logr.Logger
 	Metrics *Metrics
 }
@@ -65,17 +64,10 @@ func (o *Options) complete() error {
 	setDefault(&o.DeleteTimeout, 15*time.Minute)
 	setDefault(&o.DrainTimeout, 5*time.Minute)
 	setDefault(&o.StopTimeout, 45*time.Second)
-	if o.MaxWorkers == 0 {
-		o.MaxWorkers = 1000
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.MaxWorkers = cmp.Or(o.MaxWorkers, 1000)
+	o.StatesNamespace = cmp.Or(o.StatesNamespace, state.StoreNamespace)
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
-	}
-	if o.StatesNamespace == "" {
-		o.StatesNamespace = state.StoreNamespace
 	}
 	if len(o.Clusters) == 0 {
 		return errors.New("no cluster is configured")
@@ -87,15 +79,8 @@ func (o *Options) complete() error {
 			return fmt.Errorf("invalid cluster name %.60q: want 2 to 50 characters of a-z, 0-9 and -, beginning with a letter and not ending with -", c.Name)
 		case names[c.Name]:
 			return fmt.Errorf("cluster %s is configured twice", c.Name)
-		case c.Client == nil:
-			return fmt.Errorf("cluster %s: no client is configured", c.Name)
-		case c.Runner == nil:
-			return fmt.Errorf("cluster %s: no provisioner is configured", c.Name)
 		}
 		names[c.Name] = true
-	}
-	if o.Store == nil {
-		return errors.New("no store is configured")
 	}
 	return nil
 }

@@ -15,15 +15,9 @@ type step struct {
 	leaving []provisioner.Worker
 }
 
-// conflictError reports that somebody else changed the number of workers during an operation.
-type conflictError struct{ from, desired, found uint32 }
-
-func (e *conflictError) Error() string {
-	return fmt.Sprintf("somebody else changed the number of workers: found %d while scaling from %d to %d", e.found, e.from, e.desired)
-}
-
 // nextStep returns the remaining work of an operation, given the existing workers. An operation
-// that scales up never deletes a machine, and one that scales down never creates one.
+// that scales up never deletes a machine, and one that scales down never creates one. It returns an
+// error if somebody else changed the number of workers during the operation.
 func (r record) nextStep(workers []provisioner.Worker) (step, error) {
 	found := uint32(len(workers))
 	switch {
@@ -42,7 +36,7 @@ func (r record) nextStep(workers []provisioner.Worker) (step, error) {
 		}
 		return s, nil
 	}
-	return step{}, &conflictError{r.From, r.Desired, found}
+	return step{}, fmt.Errorf("somebody else changed the number of workers: found %d while scaling from %d to %d", found, r.From, r.Desired)
 }
 
 // freeRange returns the smallest range [from, bound) that contains the n lowest unused indexes.

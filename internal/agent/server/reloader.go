@@ -9,20 +9,18 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/utils/clock"
 )
 
 // recheckInterval is the minimum time between two checks of files for changes. The files are
 // usually mounted from a Secret, which is updated by renaming symlinks, so neither their
-// modification times nor file watches are reliable.
-const recheckInterval = time.Second
+// modification times nor file watches are reliable. Only tests change it.
+var recheckInterval = time.Second
 
 // reloader parses files and parses them again when they change. While changed files are invalid, it
 // keeps the previous value.
 type reloader[T any] struct {
 	files []string
 	parse func(contents [][]byte) (T, error)
-	clock clock.PassiveClock
 	log   logr.Logger
 
 	mu        sync.Mutex
@@ -32,14 +30,13 @@ type reloader[T any] struct {
 }
 
 // newReloader reads files for the first time. It returns an error if they are invalid.
-func newReloader[T any](c clock.PassiveClock, log logr.Logger, parse func([][]byte) (T, error), files ...string) (*reloader[T], error) {
-	f := &reloader[T]{files: files, parse: parse, clock: c, log: log, lastCheck: c.Now()}
-	contents, err := f.read()
-	if err != nil {
+func newReloader[T any](log logr.Logger, parse func([][]byte) (T, error), files ...string) (*reloader[T], error) {
+	f := &reloader[T]{files: files, parse: parse, log: log, lastCheck: time.Now()}
+	var err error
+	if f.contents, err = f.read(); err != nil {
 		return nil, err
 	}
-	f.contents = contents
-	if f.value, err = parse(contents); err != nil {
+	if f.value, err = parse(f.contents); err != nil {
 		return nil, fmt.Errorf("%s: %w", files[0], err)
 	}
 	return f, nil
@@ -61,11 +58,10 @@ func (f *reloader[T]) read() ([][]byte, error) {
 func (f *reloader[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.clock.Now()
-	if now.Sub(f.lastCheck) < recheckInterval {
+	if time.Since(f.lastCheck) < recheckInterval {
 		return f.value
 	}
-	f.lastCheck = now
+	f.lastCheck = time.Now()
 	contents, err := f.read()
 	if err != nil {
 		f.log.Error(err, "reloading a file failed; its previous content stays in use")

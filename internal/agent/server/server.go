@@ -5,11 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/ksctl/gitops/internal/agent/agentpb"
 )
 
 // Server is the agent.
@@ -30,12 +27,6 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Register registers the gRPC services.
-func (s *Server) Register(r grpc.ServiceRegistrar) {
-	agentpb.RegisterWorkersServer(r, &workersServer{server: s})
-	agentpb.RegisterKsctlAgentServer(r, &ksctlAgentServer{server: s})
-}
-
 // Run executes operations until ctx ends. Then no new operation starts, and running ones are
 // interrupted; they resume at the next start. Run returns when all of them have stopped. A running
 // provisioner may continue for Options.StopTimeout and is then killed.
@@ -52,11 +43,9 @@ func (s *Server) Run(ctx context.Context) {
 		for _, c := range s.clusters {
 			c.update(func() { c.stopping = true })
 		}
-		t := s.opts.Clock.NewTimer(s.opts.StopTimeout)
-		defer t.Stop()
 		select {
 		case <-ended:
-		case <-t.C():
+		case <-time.After(s.opts.StopTimeout):
 			kill()
 		}
 	})
@@ -78,18 +67,8 @@ func (s *Server) Ready() bool {
 // AwaitReady waits until the recorded operations of every cluster are loaded, or ctx ends.
 func (s *Server) AwaitReady(ctx context.Context) error {
 	for _, c := range s.clusters {
-		for {
-			c.mu.Lock()
-			loaded, changed := c.loaded, c.changed
-			c.mu.Unlock()
-			if loaded {
-				break
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		if err := c.waitUntil(ctx, func() bool { return c.loaded }); err != nil {
+			return err
 		}
 	}
 	return nil

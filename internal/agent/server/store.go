@@ -8,15 +8,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/ksctl/gitops/internal/atomicfile"
 )
 
-// Store stores one document per cluster. Documents contain no secrets.
+// Store stores one document per cluster. Documents contain no secrets. Calls for the same cluster
+// are never concurrent.
 type Store interface {
 	// Load returns the document of a cluster; nil if there is none.
 	Load(ctx context.Context, cluster string) ([]byte, error)
@@ -32,11 +34,7 @@ var ErrConflict = errors.New("another agent changed the recorded operations: onl
 type FileStore struct {
 	// Dir is the directory of the documents. Save creates it if it does not exist.
 	Dir string
-
-	mu sync.Mutex
 }
-
-var _ Store = (*FileStore)(nil)
 
 func (s *FileStore) path(cluster string) string { return filepath.Join(s.Dir, cluster+".json") }
 
@@ -51,8 +49,6 @@ func (s *FileStore) Load(_ context.Context, cluster string) ([]byte, error) {
 
 // Save implements Store.
 func (s *FileStore) Save(ctx context.Context, cluster string, old, data []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return err
 	}
@@ -63,26 +59,7 @@ func (s *FileStore) Save(ctx context.Context, cluster string, old, data []byte) 
 	if !bytes.Equal(have, old) {
 		return ErrConflict
 	}
-	return replaceFile(s.path(cluster), data)
-}
-
-// replaceFile replaces the content of a file atomically, even if the machine crashes meanwhile.
-func replaceFile(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return atomicfile.Write(s.path(cluster), data, 0o600)
 }
 
 // ConfigMapStore stores documents in a ConfigMap, with the cluster's name as the key.
@@ -91,23 +68,21 @@ type ConfigMapStore struct {
 	Namespace, Name string
 }
 
-var _ Store = (*ConfigMapStore)(nil)
-
 // Load implements Store.
 func (s *ConfigMapStore) Load(ctx context.Context, cluster string) ([]byte, error) {
 	cm, err := s.get(ctx)
-	if cm == nil || err != nil || cm.Data[cluster] == "" {
+	if err != nil || cm.Data[cluster] == "" {
 		return nil, err
 	}
 	return []byte(cm.Data[cluster]), nil
 }
 
-// get returns the ConfigMap; nil if it does not exist.
+// get returns the ConfigMap; one without a name if it does not exist.
 func (s *ConfigMapStore) get(ctx context.Context) (*corev1.ConfigMap, error) {
 	cm, err := s.Client.CoreV1().ConfigMaps(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil
+		return &corev1.ConfigMap{}, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", s.Namespace, s.Name, err)
 	}
@@ -124,10 +99,7 @@ func (s *ConfigMapStore) Save(ctx context.Context, cluster string, old, data []b
 		if cm, err = s.get(ctx); err != nil {
 			return err
 		}
-		var have string
-		if cm != nil {
-			have = cm.Data[cluster]
-		}
+		have := cm.Data[cluster]
 		if have == string(data) {
 			return nil // an earlier attempt succeeded, but its response was lost
 		}
@@ -146,17 +118,16 @@ func (s *ConfigMapStore) Save(ctx context.Context, cluster string, old, data []b
 }
 
 func (s *ConfigMapStore) write(ctx context.Context, cm *corev1.ConfigMap, cluster, data string) error {
-	maps := s.Client.CoreV1().ConfigMaps(s.Namespace)
-	if cm == nil {
-		cm = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}, Data: map[string]string{cluster: data}}
-		_, err := maps.Create(ctx, cm, metav1.CreateOptions{})
-		return err
-	}
-	cm = cm.DeepCopy()
 	if cm.Data == nil {
 		cm.Data = map[string]string{}
 	}
 	cm.Data[cluster] = data
-	_, err := maps.Update(ctx, cm, metav1.UpdateOptions{})
+	maps := s.Client.CoreV1().ConfigMaps(s.Namespace)
+	if cm.Name != "" {
+		_, err := maps.Update(ctx, cm, metav1.UpdateOptions{})
+		return err
+	}
+	cm.Namespace, cm.Name = s.Namespace, s.Name
+	_, err := maps.Create(ctx, cm, metav1.CreateOptions{})
 	return err
 }

@@ -30,8 +30,8 @@ func (w *workersServer) List(ctx context.Context, r *agentpb.ListRequest) (*agen
 		return nil, err
 	}
 	out := &agentpb.ListResponse{}
-	if last, ok := b.last(); ok {
-		out.Operation = c.operationProto(last)
+	if len(b.Operations) > 0 {
+		out.Operation = c.operationProto(b.last())
 	}
 	machines, err := c.listWorkers(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func (w *workersServer) Begin(ctx context.Context, r *agentpb.BeginRequest) (*ag
 	if err != nil {
 		return nil, err
 	}
-	begun, err := c.begin(ctx, beginRequest{id: r.GetId(), current: r.GetCurrent(), desired: r.GetDesired(), size: r.GetSize()})
+	begun, err := c.begin(ctx, r)
 	if err != nil {
 		return nil, err
 	}

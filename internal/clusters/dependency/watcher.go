@@ -2,6 +2,7 @@ package dependency
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
@@ -39,7 +41,7 @@ type Watcher struct {
 	notify  func(user types.NamespacedName)
 	ctx     context.Context // set while the Watcher runs
 	watches map[Object]*watch
-	objects map[types.NamespacedName][]Object
+	objects map[types.NamespacedName]sets.Set[Object]
 	wg      sync.WaitGroup
 }
 
@@ -66,7 +68,7 @@ func New(cfg *rest.Config) (*Watcher, error) {
 }
 
 func newWatcher(c metadata.Interface) *Watcher {
-	return &Watcher{client: c, notify: func(types.NamespacedName) {}, watches: map[Object]*watch{}, objects: map[types.NamespacedName][]Object{}}
+	return &Watcher{client: c, notify: func(types.NamespacedName) {}, watches: map[Object]*watch{}, objects: map[types.NamespacedName]sets.Set[Object]{}}
 }
 
 // Subscribe sets the function that is called for each dependent of a changed object.
@@ -96,9 +98,8 @@ func (w *Watcher) Start(ctx context.Context) error {
 func (w *Watcher) SetDependencies(user types.NamespacedName, objects []Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	previous := w.objects[user]
-	objects = unique(objects)
-	for _, t := range objects {
+	previous, current := w.objects[user], sets.New(objects...)
+	for t := range current {
 		x := w.watches[t]
 		if x == nil {
 			x = &watch{users: map[types.NamespacedName]struct{}{}}
@@ -107,41 +108,19 @@ func (w *Watcher) SetDependencies(user types.NamespacedName, objects []Object) {
 		}
 		x.users[user] = struct{}{}
 	}
-	if w.objects[user] = objects; len(objects) == 0 {
+	if w.objects[user] = current; len(current) == 0 {
 		delete(w.objects, user)
 	}
-	for _, t := range previous {
-		if !slices.Contains(objects, t) {
-			w.removeDependent(user, t)
+	for t := range previous.Difference(current) {
+		x := w.watches[t]
+		if delete(x.users, user); len(x.users) > 0 {
+			continue
+		}
+		delete(w.watches, t)
+		if x.cancel != nil {
+			x.cancel()
 		}
 	}
-}
-
-// removeDependent removes a dependent from an object, and stops the watch if it was the last one.
-// The caller holds w.mu.
-func (w *Watcher) removeDependent(user types.NamespacedName, t Object) {
-	x := w.watches[t]
-	if x == nil {
-		return
-	}
-	if delete(x.users, user); len(x.users) > 0 {
-		return
-	}
-	delete(w.watches, t)
-	if x.cancel != nil {
-		x.cancel()
-	}
-}
-
-// unique returns a new slice with each object once.
-func unique(targets []Object) []Object {
-	var out []Object
-	for _, t := range targets {
-		if !slices.Contains(out, t) {
-			out = append(out, t)
-		}
-	}
-	return out
 }
 
 // Version returns the last observed resource version of an object, empty if the object does not
@@ -174,11 +153,11 @@ func (w *Watcher) watchObject(ctx context.Context, t Object, x *watch) {
 		func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", t.Name).String()
 		}).Informer()
-	seen := func(o any) { w.observe(x, o.(metav1.Object).GetResourceVersion()) }
+	seen := func(o any) { w.update(x, func() { x.version = o.(metav1.Object).GetResourceVersion() }) }
 	reg, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    seen,
 		UpdateFunc: func(_, o any) { seen(o) },
-		DeleteFunc: func(any) { w.observe(x, "") },
+		DeleteFunc: func(any) { w.update(x, func() { x.version = "" }) },
 	})
 	if err != nil {
 		return // the informer was stopped
@@ -186,39 +165,20 @@ func (w *Watcher) watchObject(ctx context.Context, t Object, x *watch) {
 	var wg sync.WaitGroup
 	wg.Go(func() { informer.RunWithContext(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), reg.HasSynced) {
-		w.markKnown(x)
+		w.update(x, func() { x.known = true }) // after the initial list
 	}
 	wg.Wait()
 }
 
-// observe records a version and notifies the dependents if it changed.
-func (w *Watcher) observe(x *watch, version string) {
-	w.notifyDependents(x, func() bool {
-		changed := x.version != version
-		x.version = version
-		return changed && x.known
-	})
-}
-
-// markKnown marks the version as valid after the initial list, and notifies the dependents.
-func (w *Watcher) markKnown(x *watch) {
-	w.notifyDependents(x, func() bool {
-		changed := !x.known
-		x.known = true
-		return changed
-	})
-}
-
-// notifyDependents applies a change with w.mu held. If change returns true, it then calls the
-// subscriber for each dependent.
-func (w *Watcher) notifyDependents(x *watch, change func() bool) {
+// update applies a change to a watch with w.mu held. If the version is known and differs from the
+// known version before, it then calls the subscriber for each dependent.
+func (w *Watcher) update(x *watch, change func()) {
 	w.mu.Lock()
 	var users []types.NamespacedName
-	notify := w.notify
-	if change() {
-		for u := range x.users {
-			users = append(users, u)
-		}
+	version, known, notify := x.version, x.known, w.notify
+	change()
+	if x.known && (!known || x.version != version) {
+		users = slices.Collect(maps.Keys(x.users))
 	}
 	w.mu.Unlock()
 	for _, u := range users {

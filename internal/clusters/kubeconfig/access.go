@@ -1,6 +1,7 @@
 package kubeconfig
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -85,10 +86,7 @@ func Read(data []byte, o Options) (*Access, error) {
 
 // selectContext returns the name of the context to use.
 func selectContext(c *clientcmdapi.Config, wanted string) (string, error) {
-	name := wanted
-	if name == "" {
-		name = c.CurrentContext
-	}
+	name := cmp.Or(wanted, c.CurrentContext)
 	if name == "" && len(c.Contexts) == 1 {
 		for only := range c.Contexts {
 			name = only
@@ -116,7 +114,7 @@ func checkCluster(name string, c *clientcmdapi.Cluster, insecure bool) error {
 		return newError("the cluster %q has insecure-skip-tls-verify: put its certificate authority into certificate-authority-data instead", name)
 	case c.CertificateAuthority != "":
 		return newError("the cluster %q names a file in certificate-authority: put its content into certificate-authority-data", name)
-	case len(c.CertificateAuthorityData) > 0 && !hasCertificate(c.CertificateAuthorityData):
+	case len(c.CertificateAuthorityData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(c.CertificateAuthorityData):
 		return newError("the cluster %q has no certificate in certificate-authority-data", name)
 	}
 	if c.ProxyURL == "" {
@@ -128,9 +126,6 @@ func checkCluster(name string, c *clientcmdapi.Cluster, insecure bool) error {
 	}
 	return nil
 }
-
-// hasCertificate reports whether PEM data contains a valid certificate.
-func hasCertificate(data []byte) bool { return x509.NewCertPool().AppendCertsFromPEM(data) }
 
 // checkUser returns the expiry time of the user's certificate; zero if there is none.
 func checkUser(name string, u *clientcmdapi.AuthInfo) (expires time.Time, err error) {
@@ -154,19 +149,15 @@ func checkUser(name string, u *clientcmdapi.AuthInfo) (expires time.Time, err er
 	case hasCert != (len(u.ClientKeyData) > 0):
 		return expires, newError("the user %q has one of client-certificate-data and client-key-data without the other", name)
 	case hasCert:
-		return checkKeyPair(name, u)
+		pair, err := tls.X509KeyPair(u.ClientCertificateData, u.ClientKeyData)
+		if err != nil || pair.Leaf == nil {
+			return expires, newError("the client certificate of the user %q can't be parsed, or does not match its key", name)
+		}
+		return pair.Leaf.NotAfter, nil
 	case u.Token == "" && u.Username == "":
 		return expires, newError("the user %q has no credentials: neither a token nor a client certificate", name)
 	}
 	return expires, nil
-}
-
-func checkKeyPair(name string, u *clientcmdapi.AuthInfo) (expires time.Time, err error) {
-	pair, err := tls.X509KeyPair(u.ClientCertificateData, u.ClientKeyData)
-	if err != nil || pair.Leaf == nil {
-		return expires, newError("the client certificate of the user %q can't be parsed, or does not match its key", name)
-	}
-	return pair.Leaf.NotAfter, nil
 }
 
 // minimalConfig returns a kubeconfig with one context and only the required fields.

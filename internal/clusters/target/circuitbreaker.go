@@ -70,7 +70,7 @@ func (g *circuitBreaker) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(req.Context())
-	answered := conns.track(cancel)
+	answered := context.AfterFunc(conns.ctx, cancel)
 	slowTimer := time.AfterFunc(slowRequest, func() { signal(g.pendingProbes) })
 	res, err := conns.RoundTrip(req.WithContext(ctx))
 	slowTimer.Stop()
@@ -149,9 +149,8 @@ func (g *circuitBreaker) clusterUID() string {
 }
 
 func (g *circuitBreaker) replaced(used *connections) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.active != used
+	active, _ := g.connections()
+	return active != used
 }
 
 // trip makes the cluster unavailable until a probe succeeds, and aborts pending requests. It does
@@ -169,12 +168,13 @@ func (g *circuitBreaker) trip(used *connections, reason error) {
 	}
 }
 
-// probeNow probes an unavailable cluster at once, without waiting for the backoff.
-func (g *circuitBreaker) probeNow() { signal(g.immediateProbes) }
-
 // run probes the cluster until it answers, and again whenever a probe is pending.
 func (g *circuitBreaker) run(ctx context.Context) {
-	defer g.stop()
+	defer func() {
+		if conns, err := g.connections(); err == nil {
+			g.trip(conns, nil)
+		}
+	}()
 	backoff, lastProbe := time.Duration(0), time.Time{}
 	for ctx.Err() == nil {
 		if g.unavailable() == nil {
@@ -259,11 +259,4 @@ func (g *circuitBreaker) wait(ctx context.Context, d time.Duration, wake <-chan 
 	case <-wake:
 	}
 	return true
-}
-
-// stop aborts and closes the active connections.
-func (g *circuitBreaker) stop() {
-	if conns, err := g.connections(); err == nil {
-		g.trip(conns, nil)
-	}
 }

@@ -152,7 +152,7 @@ func TestCircuitBreaker(t *testing.T) {
 	}
 
 	g.setDown(nil)
-	g.probeNow()
+	signal(g.immediateProbes)
 	g.awaitAvailable(t, true)
 	if _, err := g.get(t, "/"); err != nil {
 		t.Errorf("available again: %v", err)

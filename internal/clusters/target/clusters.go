@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/internal/clusters/kubeconfig"
@@ -27,8 +26,6 @@ type Options struct {
 	// SecretKey is the key of the HMACs of Secrets.
 	SecretKey []byte
 	Log       logr.Logger
-	// Clock is the clock of all timers; nil means the real one.
-	Clock clock.WithTicker
 }
 
 // Clusters holds the entries of remote clusters for as long as they have users. A manager runs it.
@@ -48,9 +45,6 @@ type Clusters struct {
 
 // NewClusters returns Clusters without entries.
 func NewClusters(o Options) *Clusters {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
 	return &Clusters{Options: o, byKey: map[clusterKey]*clusterEntry{}, byUser: map[string]*clusterEntry{}, byTarget: map[*engine.Target]*clusterEntry{}}
 }
 
@@ -70,12 +64,12 @@ func (c *Clusters) Start(ctx context.Context) error {
 		c.startEntry(x)
 	}
 	c.mu.Unlock()
-	tick := c.Clock.NewTicker(idleCheck)
+	tick := time.NewTicker(idleCheck)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-tick.C():
+		case <-tick.C:
 			c.removeIdle()
 		}
 	}
@@ -115,7 +109,7 @@ func (c *Clusters) use(user string, k clusterKey, access *kubeconfig.Access) (*c
 	}
 	if was := c.byUser[user]; was != x {
 		if was != nil {
-			was.removeUser(user, c.Clock.Now())
+			was.removeUser(user)
 		}
 		c.byUser[user], x.users[user], x.idleSince = x, struct{}{}, time.Time{}
 	}
@@ -127,7 +121,7 @@ func (c *Clusters) release(user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if x := c.byUser[user]; x != nil {
-		x.removeUser(user, c.Clock.Now())
+		x.removeUser(user)
 		delete(c.byUser, user)
 	}
 }
@@ -144,7 +138,7 @@ func (c *Clusters) removeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, x := range c.byKey {
-		if len(x.users) > 0 || c.Clock.Since(x.idleSince) < idleTime {
+		if len(x.users) > 0 || time.Since(x.idleSince) < idleTime {
 			continue
 		}
 		if x.cancel != nil {
@@ -159,7 +153,7 @@ func (c *Clusters) removeIdle() {
 func (c *Clusters) availabilityChanged(x *clusterEntry, available bool) {
 	if available {
 		x.kinds.discovery.Invalidate() // changes may have been missed meanwhile
-		x.kinds.markAvailable()
+		signal(x.kinds.available)
 		x.index.WakeAll()
 	}
 	c.notifyUsers(x)

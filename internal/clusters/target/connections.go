@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -22,14 +21,13 @@ const (
 	maxHeaders  = 1 << 20
 )
 
-// connections is a pool of connections to one cluster. It can abort all pending requests.
+// connections is a pool of connections to one cluster.
 type connections struct {
 	http.RoundTripper
-	close func()
-
-	mu sync.Mutex
-	// pending are the cancel functions of the requests without a response; nil after abort.
-	pending map[*context.CancelFunc]struct{}
+	// ctx is done after abort, which cancels the requests without a response and closes idle
+	// connections.
+	ctx   context.Context
+	abort func()
 }
 
 // newConnections returns a separate pool of connections with the credentials of cfg.
@@ -49,35 +47,10 @@ func newConnections(cfg *rest.Config) (*connections, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connections{RoundTripper: rt, close: t.CloseIdleConnections, pending: map[*context.CancelFunc]struct{}{}}, nil
-}
-
-// track registers the cancel function of a request until answered is called. After abort it cancels
-// the request at once.
-func (c *connections) track(cancel context.CancelFunc) (answered func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pending == nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	abort := func() {
 		cancel()
-		return func() {}
+		t.CloseIdleConnections()
 	}
-	key := &cancel
-	c.pending[key] = struct{}{}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.pending, key)
-	}
-}
-
-// abort cancels all pending requests and closes idle connections.
-func (c *connections) abort() {
-	c.mu.Lock()
-	pending := c.pending
-	c.pending = nil
-	c.mu.Unlock()
-	for cancel := range pending {
-		(*cancel)()
-	}
-	c.close()
+	return &connections{RoundTripper: rt, ctx: ctx, abort: abort}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
@@ -47,11 +48,11 @@ func (c *Clusters) newEntry(k clusterKey, access *kubeconfig.Access) (*clusterEn
 	}
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	x := &clusterEntry{key: k, users: map[string]struct{}{}}
-	x.breaker = &circuitBreaker{id: k.id, cfg: cfg, clock: c.Clock, probeCluster: probe.Run, connect: newConnections, pendingProbes: make(chan struct{}, 1), immediateProbes: make(chan struct{}, 1),
+	x.breaker = &circuitBreaker{id: k.id, cfg: cfg, clock: clock.RealClock{}, probeCluster: probe.Run, connect: newConnections, pendingProbes: make(chan struct{}, 1), immediateProbes: make(chan struct{}, 1),
 		availabilityChanged: func(open bool) { c.availabilityChanged(x, open) }}
 	// Only the circuit breaker has the credentials: it adds them to the requests of all clients.
 	config := &rest.Config{Host: cfg.Host, APIPath: cfg.APIPath, Transport: x.breaker, QPS: -1, Timeout: requestTimeout}
-	if x.index, err = live.New(config, live.Options{OwnerID: c.Installation, SecretKey: c.SecretKey, Clock: c.Clock,
+	if x.index, err = live.New(config, live.Options{OwnerID: c.Installation, SecretKey: c.SecretKey,
 		Log: c.Log.WithName("index").WithValues("cluster", k.id)}); err != nil {
 		return nil, err
 	}
@@ -86,10 +87,10 @@ func (x *clusterEntry) run(ctx context.Context) {
 }
 
 // removeUser removes a user from the cluster.
-func (x *clusterEntry) removeUser(user string, now time.Time) {
+func (x *clusterEntry) removeUser(user string) {
 	x.index.SetOwnerKinds(user, nil)
 	x.index.SetAwaited(user, nil)
 	if delete(x.users, user); len(x.users) == 0 {
-		x.idleSince = now
+		x.idleSince = time.Now()
 	}
 }

@@ -50,9 +50,9 @@ func DisplayName(id string) string {
 	namespace, name, _ := strings.Cut(rest, ".")
 	name, key, keyed := strings.Cut(name, ":")
 	if keyed {
-		return kind + namespace + "/" + name + ", key " + key
+		key = ", key " + key
 	}
-	return kind + namespace + "/" + name
+	return kind + namespace + "/" + name + key
 }
 
 // InstallCluster returns the ID of the cluster with the objects of an install, or of the one that

@@ -41,8 +41,8 @@ type kindWatcher struct {
 	index     *live.Index
 	// notifyUsers notifies every user of the cluster.
 	notifyUsers func()
-	// changed signals that definitions changed, available that the cluster answers. Both have a
-	// buffer of one.
+	// changed signals that definitions changed, available that the cluster answers, for the first
+	// time or again. Both have a buffer of one.
 	changed, available chan struct{}
 }
 
@@ -100,17 +100,16 @@ func (k *kindWatcher) watchUntilAvailable(ctx context.Context) (restart bool) {
 				k.notifyUsers() // users that wait for a kind check whether it exists
 			}
 		case <-k.changed:
-			if !sleep(ctx, notifyDelay) {
+			select {
+			case <-ctx.Done():
 				return false
+			case <-time.After(notifyDelay):
 			}
 			k.discovery.Invalidate()
 			k.notifyUsers()
 		}
 	}
 }
-
-// markAvailable signals that the cluster answers, for the first time or again.
-func (k *kindWatcher) markAvailable() { signal(k.available) }
 
 // signal sends to a channel with a buffer of one, unless a signal is already pending.
 func signal(c chan struct{}) {
@@ -121,9 +120,11 @@ func signal(c chan struct{}) {
 }
 
 func (k *kindWatcher) watch(informer cache.SharedIndexInformer) (cache.ResourceEventHandlerRegistration, error) {
+	// The setters fail only after the informer was started.
+	//
 	// To save memory, keep only the fields that show that a definition changed, and the annotation
 	// that marks the end of a streamed list.
-	err := informer.SetTransform(func(o any) (any, error) {
+	_ = informer.SetTransform(func(o any) (any, error) {
 		m, ok := o.(*metav1.PartialObjectMetadata)
 		if !ok {
 			return o, nil
@@ -134,14 +135,9 @@ func (k *kindWatcher) watch(informer cache.SharedIndexInformer) (cache.ResourceE
 		}
 		return m, nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	// Errors are ignored here: missing permissions and an unavailable cluster are reported
 	// elsewhere.
-	if err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
-		return nil, err
-	}
+	_ = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	return informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, listed bool) {
 			if listed { // the definition may have been created after discovery was read
@@ -151,7 +147,7 @@ func (k *kindWatcher) watch(informer cache.SharedIndexInformer) (cache.ResourceE
 			k.definitionChanged(o)
 		},
 		UpdateFunc: func(before, after any) {
-			if b, ok := before.(metav1.Object); !ok || b.GetResourceVersion() != after.(metav1.Object).GetResourceVersion() {
+			if before.(metav1.Object).GetResourceVersion() != after.(metav1.Object).GetResourceVersion() {
 				k.definitionChanged(after)
 			}
 		},
@@ -172,16 +168,4 @@ func (k *kindWatcher) definitionChanged(o any) {
 		}
 	}
 	signal(k.changed)
-}
-
-// sleep waits for d. It returns false when ctx ends.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

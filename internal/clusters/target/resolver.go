@@ -36,9 +36,8 @@ type Resolver struct {
 	// AllowInsecure accepts kubeconfigs that do not verify the server.
 	AllowInsecure bool
 
-	mu sync.Mutex
-	// accesses are the kubeconfigs that the users read last, by owner key.
-	accesses map[string]cachedAccess
+	// accesses maps the owner keys of users to the cachedAccess that they read last.
+	accesses sync.Map
 }
 
 // cachedAccess is a kubeconfig that was read from a Secret.
@@ -106,7 +105,7 @@ func (t *Resolver) Resolve(ctx context.Context, u User) (ResolvedCluster, error)
 	}
 	if err := x.breaker.unavailable(); err != nil {
 		if u.Requested {
-			x.breaker.probeNow()
+			signal(x.breaker.immediateProbes) // without waiting for the backoff
 		}
 		return ResolvedCluster{}, err
 	}
@@ -120,35 +119,21 @@ func (t *Resolver) Resolve(ctx context.Context, u User) (ResolvedCluster, error)
 
 // OrUnreachable returns out, or the outcome of an *UnreachableError and true if the cluster is
 // unavailable, or if errs or the error of out contain such an error. The failure is then that of
-// the cluster, not of the requests.
+// the cluster, not of the requests. The local cluster is always available.
 func (t *Resolver) OrUnreachable(target *engine.Target, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, isUnreachable bool) {
+	if target == nil || target == t.Local {
+		return out, false
+	}
 	if retry, failed := out.(reconcile.Retry); failed {
 		errs = append(errs, retry.Err)
 	}
-	if err := t.unreachable(target, errs); err != nil {
+	if x := t.Clusters.entryFor(target); x != nil {
+		errs = append([]error{x.breaker.unavailable()}, errs...)
+	}
+	if err, ok := errors.AsType[*UnreachableError](errors.Join(errs...)); ok {
 		return Outcome(err, revision), true
 	}
 	return out, false
-}
-
-// unreachable returns the error of an unavailable target, or the first *UnreachableError of errs;
-// nil if there is none, and for the local cluster.
-func (t *Resolver) unreachable(target *engine.Target, errs []error) error {
-	if target == nil || target == t.Local {
-		return nil
-	}
-	if x := t.Clusters.entryFor(target); x != nil {
-		if err := x.breaker.unavailable(); err != nil {
-			return err
-		}
-	}
-	for _, err := range errs {
-		var found *UnreachableError
-		if errors.As(err, &found) {
-			return found
-		}
-	}
-	return nil
 }
 
 // EnsureNotDeleting returns an error if the KsctlCluster of a spec does not exist or is being
@@ -175,9 +160,7 @@ func (t *Resolver) Forget(k plan.OwnerKey) {
 		return
 	}
 	user := k.String()
-	t.mu.Lock()
-	delete(t.accesses, user)
-	t.mu.Unlock()
+	t.accesses.Delete(user)
 	t.Clusters.release(user)
 }
 
@@ -195,12 +178,14 @@ func (t *Resolver) access(ctx context.Context, u User) (cachedAccess, error) {
 	if err != nil {
 		return cachedAccess{}, err
 	}
-	user, version, now := u.Key.String(), t.secretVersion(ctx, ref.secret), t.Clusters.Clock.Now()
+	secret := reconcile.PartialMetadata("", "Secret")
+	// Without a resource version, the Secret is not cached, and is read each time.
+	_ = t.Cache.Get(ctx, ref.secret, secret)
+	user, version, now := u.Key.String(), secret.ResourceVersion, time.Now()
 	source := fmt.Sprintf("%q %q %q %q %q", u.Account, version, ref.secret, ref.key, ref.context)
-	t.mu.Lock()
-	cached := t.accesses[user]
-	t.mu.Unlock()
-	if version != "" && cached.source == source && !u.Requested && now.Sub(cached.readAt) < accessTTL {
+	last, _ := t.accesses.Load(user)
+	if cached, ok := last.(cachedAccess); ok && version != "" && cached.source == source && !u.Requested &&
+		now.Sub(cached.readAt) < accessTTL {
 		return cached, nil
 	}
 	access, err := t.readKubeconfig(ctx, u, ref)
@@ -212,12 +197,7 @@ func (t *Resolver) access(ctx context.Context, u User) (cachedAccess, error) {
 		return cachedAccess{}, err
 	}
 	m := cachedAccess{source: source, readAt: now, access: access, key: clusterKey{id: u.Key.Cluster, sum: sha256.Sum256(config)}}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.accesses == nil {
-		t.accesses = map[string]cachedAccess{}
-	}
-	t.accesses[user] = m
+	t.accesses.Store(user, m)
 	return m, nil
 }
 
@@ -259,16 +239,6 @@ func readyMessage(c *clusterv1.KsctlCluster) string {
 		return ""
 	}
 	return ": " + strings.ToValidUTF8(ready.Message[:min(len(ready.Message), maxReadyMessage)], "")
-}
-
-// secretVersion returns the resource version of a Secret in the cache; "" if it is not cached. The
-// kubeconfig is then read each time.
-func (t *Resolver) secretVersion(ctx context.Context, name types.NamespacedName) string {
-	meta := reconcile.PartialMetadata("", "Secret")
-	if err := t.Cache.Get(ctx, name, meta); err != nil {
-		return ""
-	}
-	return meta.ResourceVersion
 }
 
 func (t *Resolver) readKubeconfig(ctx context.Context, u User, ref kubeconfigRef) (*kubeconfig.Access, error) {

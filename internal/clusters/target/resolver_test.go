@@ -175,9 +175,13 @@ func TestResolveCachesKubeconfigPerUser(t *testing.T) {
 		x.idleSince = x.idleSince.Add(-2 * idleTime)
 	}
 	resolver.Clusters.removeIdle()
-	if len(resolver.Clusters.byKey)+len(resolver.Clusters.byTarget)+len(resolver.Clusters.byUser)+len(resolver.accesses) != 0 {
+	if len(resolver.Clusters.byKey)+len(resolver.Clusters.byTarget)+len(resolver.Clusters.byUser) != 0 {
 		t.Error("entries remain after the idle cluster was removed")
 	}
+	resolver.accesses.Range(func(user, _ any) bool {
+		t.Errorf("the kubeconfig of %v remains", user)
+		return true
+	})
 }
 
 func TestResolveNeedsPermissionToReadSecret(t *testing.T) {

@@ -5,12 +5,17 @@ import (
 	"fmt"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -41,6 +46,18 @@ func ClustersWithSecret(ctx context.Context, cache client.Reader, secret client.
 		out = append(out, ClusterID(r.Namespace, r.Name))
 	}
 	return out
+}
+
+// EnqueueOwners enqueues the owners of a kind when their objects change, in the local cluster,
+// which has the index, or in another one.
+func (c *Clusters) EnqueueOwners(ctx context.Context, local *live.Index, kind string, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+	changed := func(ownerKey string) {
+		if k, ok := plan.ParseOwnerKey(ownerKey); ok && k.Kind == kind && k.Installation == c.Installation {
+			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
+		}
+	}
+	context.AfterFunc(ctx, local.Subscribe(changed))
+	c.Subscribe(changed)
 }
 
 // AccessChanged is a predicate for changes of a KsctlCluster that affect its access: readiness,

@@ -1,5 +1,4 @@
-// Package archive packs programs for download, and computes checksums. The same files give the same
-// archive, byte for byte.
+// Package archive packs programs for download. The same files give the same archive, byte for byte.
 package archive
 
 import (
@@ -7,11 +6,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -62,14 +57,4 @@ func Zip(files []File, modified time.Time) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
-}
-
-// Checksums returns the SHA-256 checksums of files by name, in the format of sha256sum.
-func Checksums(files map[string][]byte) []byte {
-	lines := make([]string, 0, len(files))
-	for name, content := range files {
-		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name))
-	}
-	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
-	return []byte(strings.Join(lines, ""))
 }

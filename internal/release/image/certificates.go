@@ -19,9 +19,7 @@ func rootCertificates() ([]byte, error) {
 		if root.Constraint != nil {
 			continue
 		}
-		if err := pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}); err != nil {
-			return nil, err
-		}
+		out.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}))
 	}
 	if out.Len() == 0 {
 		return nil, errors.New("no root certificates")

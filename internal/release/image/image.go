@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -21,14 +22,11 @@ import (
 // user is the UID and GID of the process, as in config/manager/deployment.yaml.
 const user = "65532:65532"
 
-// Binary is the main program of an image, for one platform.
-type Binary struct {
+// Content is the content of an image, for one platform.
+type Content struct {
 	Platform v1.Platform
-	// Name is the file name, in the root folder of the image.
-	Name    string
-	Content []byte
-	// Extra are further programs in the root folder of the image.
-	Extra []Program
+	// Programs are in the root folder of the image. The first one is the entrypoint.
+	Programs []Program
 }
 
 // Program is an executable file in an image.
@@ -47,18 +45,19 @@ type Options struct {
 }
 
 // Build returns the image of one platform.
-func Build(b Binary, o Options) (v1.Image, error) {
+func Build(c Content, o Options) (v1.Image, error) {
 	roots, err := rootCertificates()
 	if err != nil {
 		return nil, err
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	// Certificates change rarely, so they have a separate layer at the bottom.
+	// Certificates change rarely, so they have a separate layer at the bottom. The main program changes
+	// most, so it is at the top.
 	files := []file{{certificatesPath, 0o644, roots}}
-	for _, p := range b.Extra {
+	for _, p := range slices.Concat(c.Programs[1:], c.Programs[:1]) {
 		files = append(files, file{p.Name, 0o755, p.Content})
 	}
-	for _, f := range append(files, file{b.Name, 0o755, b.Content}) {
+	for _, f := range files {
 		layer, err := f.layer()
 		if err != nil {
 			return nil, fmt.Errorf("building the layer of %s: %w", f.name, err)
@@ -73,27 +72,23 @@ func Build(b Binary, o Options) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Variant = b.Platform.OS, b.Platform.Architecture, b.Platform.Variant
+	config.OS, config.Architecture, config.Variant = c.Platform.OS, c.Platform.Architecture, c.Platform.Variant
 	config.Created = v1.Time{Time: o.Created}
-	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + b.Name}, WorkingDir: "/", Labels: o.Labels}
+	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + c.Programs[0].Name}, WorkingDir: "/", Labels: o.Labels}
 	return mutate.ConfigFile(img, config)
 }
 
-// Index builds a multi-platform image from one binary per platform, in the given order.
-func Index(binaries []Binary, o Options) (v1.ImageIndex, error) {
+// Index builds a multi-platform image from the content for each platform, in the given order.
+func Index(contents []Content, o Options) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, b := range binaries {
-		img, err := Build(b, o)
+	for _, c := range contents {
+		img, err := Build(c, o)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.Platform, err)
+			return nil, fmt.Errorf("%s: %w", c.Platform, err)
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &b.Platform}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &c.Platform}})
 	}
-	annotated, ok := mutate.Annotations(index, o.Labels).(v1.ImageIndex)
-	if !ok {
-		return nil, fmt.Errorf("annotating the index returned a %T", annotated)
-	}
-	return annotated, nil
+	return mutate.Annotations(index, o.Labels).(v1.ImageIndex), nil // it returns what it was given
 }
 
 // file is a file in a layer. Its name is the path from the root folder, without a leading slash.

@@ -22,16 +22,16 @@ import (
 )
 
 var (
-	binaries = []Binary{
-		{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, Name: "controller", Content: []byte("for amd64")},
-		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}, Name: "controller", Content: []byte("for arm64"), Extra: []Program{{Name: "helper", Content: []byte("beside")}}},
+	contents = []Content{
+		{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, Programs: []Program{{Name: "controller", Content: []byte("for amd64")}}},
+		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}, Programs: []Program{{Name: "controller", Content: []byte("for arm64")}, {Name: "helper", Content: []byte("beside")}}},
 	}
 	options = Options{Created: time.Unix(1e9, 0).UTC(), Labels: map[string]string{"org.opencontainers.image.version": "1.2.3"}}
 )
 
 func index(t *testing.T) v1.ImageIndex {
 	t.Helper()
-	out, err := Index(binaries, options)
+	out, err := Index(contents, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestIndexIsReproducible(t *testing.T) {
 	}
 	other := options
 	other.Created = other.Created.Add(time.Second)
-	changed, err := Index(binaries, other)
+	changed, err := Index(contents, other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestIndexIsReproducible(t *testing.T) {
 }
 
 func TestBuildContainsOnlyListedFiles(t *testing.T) {
-	img, err := Build(binaries[1], options)
+	img, err := Build(contents[1], options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -41,10 +40,7 @@ func Attach(ctx context.Context, subject name.Digest, mediaType string, document
 	if err != nil {
 		return name.Digest{}, err
 	}
-	referring, ok := mutate.Subject(img, *descriptor).(v1.Image)
-	if !ok {
-		return name.Digest{}, errors.New("setting the subject did not return an image")
-	}
+	referring := mutate.Subject(img, *descriptor).(v1.Image) // it returns what it was given
 	digest, err := referring.Digest()
 	if err != nil {
 		return name.Digest{}, err

@@ -25,17 +25,21 @@ func Generate(name, version string, binary []byte) ([]byte, error) {
 		return nil, fmt.Errorf("reading the build information of %s: %w", name, err)
 	}
 	sum := sha256.Sum256(binary)
+	url := packageURL(info.Main.Path, version)
 	subject := cyclonedx.Component{
-		BOMRef: packageURL(info.Main.Path, version), PackageURL: packageURL(info.Main.Path, version),
+		BOMRef: url, PackageURL: url,
 		Type: cyclonedx.ComponentTypeApplication, Name: name, Version: version,
 		Hashes:   &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
 		Licenses: &cyclonedx.Licenses{{License: &cyclonedx.License{ID: "Apache-2.0"}}},
 	}
 	components := []cyclonedx.Component{libraryComponent("std", strings.TrimPrefix(info.GoVersion, "go"), "")}
 	for _, m := range info.Deps {
-		components = append(components, moduleComponent(m))
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		components = append(components, libraryComponent(m.Path, m.Version, m.Sum))
 	}
-	refs := make([]string, 0, len(components))
+	var refs []string
 	for _, c := range components {
 		refs = append(refs, c.BOMRef)
 	}
@@ -51,19 +55,11 @@ func Generate(name, version string, binary []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// moduleComponent returns the component of a dependency: its replacement, if the module is
-// replaced.
-func moduleComponent(m *debug.Module) cyclonedx.Component {
-	if m.Replace != nil {
-		m = m.Replace
-	}
-	return libraryComponent(m.Path, m.Version, m.Sum)
-}
-
 // libraryComponent returns the component of a module. sum is its hash in go.sum, or "".
 func libraryComponent(path, version, sum string) cyclonedx.Component {
+	url := packageURL(path, version)
 	c := cyclonedx.Component{
-		BOMRef: packageURL(path, version), PackageURL: packageURL(path, version),
+		BOMRef: url, PackageURL: url,
 		Type: cyclonedx.ComponentTypeLibrary, Name: path, Version: version,
 	}
 	if sum != "" {

@@ -14,7 +14,8 @@ import (
 
 // manyClusters returns 10 clusters with 10 pools and 1,000 workers each.
 func manyClusters() []*Cluster {
-	node, _ := Template(TemplateInput{Pool: poolOfSize("t3.medium")})
+	pool := poolOfSize("t3.medium")
+	node, _ := Template(&pool, nil)
 	raw, _ := MarshalNode(node)
 	var out []*Cluster
 	for n := range 10 {

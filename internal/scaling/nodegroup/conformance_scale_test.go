@@ -34,7 +34,8 @@ func TestScaleUp(t *testing.T) {
 
 func TestScaleUpFromZero(t *testing.T) {
 	c := newCluster(0, 0)
-	node, _ := Template(TemplateInput{Pool: poolOfSize("t3.medium")})
+	pool := poolOfSize("t3.medium")
+	node, _ := Template(&pool, nil)
 	raw, err := MarshalNode(node)
 	if err != nil {
 		t.Fatal(err)

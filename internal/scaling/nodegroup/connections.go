@@ -1,6 +1,7 @@
 package nodegroup
 
 import (
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -38,27 +39,20 @@ func (s *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// closeUnauthenticated closes the connections without a completed handshake: they have no requests.
-func (s *boundedListener) closeUnauthenticated() {
-	s.closeIf(func(c *trackedConn) bool { return !c.authenticated.Load() })
+// closeIf closes the connections for which match returns true.
+func (s *boundedListener) closeIf(match func(*trackedConn) bool) {
+	s.mu.Lock()
+	all := maps.Clone(s.open)
+	s.mu.Unlock()
+	for conn := range all {
+		if match(conn) {
+			_ = conn.Close()
+		}
+	}
 }
 
 // closeAll closes all connections.
 func (s *boundedListener) closeAll() { s.closeIf(func(*trackedConn) bool { return true }) }
-
-func (s *boundedListener) closeIf(match func(*trackedConn) bool) {
-	s.mu.Lock()
-	var all []*trackedConn
-	for conn := range s.open {
-		if match(conn) {
-			all = append(all, conn)
-		}
-	}
-	s.mu.Unlock()
-	for _, conn := range all {
-		_ = conn.Close()
-	}
-}
 
 // trackedConn is a connection of a boundedListener.
 type trackedConn struct {
@@ -98,9 +92,4 @@ func (w *observedCredentials) ServerHandshake(conn net.Conn) (net.Conn, credenti
 		s.authenticated.Store(true)
 	}
 	return out, info, nil
-}
-
-// Clone implements credentials.TransportCredentials.
-func (w *observedCredentials) Clone() credentials.TransportCredentials {
-	return &observedCredentials{TransportCredentials: w.TransportCredentials.Clone(), metrics: w.metrics, log: w.log, failures: w.failures}
 }

@@ -16,16 +16,12 @@ type groupCounts struct {
 func (s *groupCounts) missing() int { return max(s.desired-s.remaining, 0) }
 
 // countMachines returns the counts of each group, and for each worker whether it is being removed.
-func (c *Cluster) countMachines() (counts []groupCounts, removing []bool) {
-	counts, removing = make([]groupCounts, len(c.Groups)), make([]bool, len(c.Workers))
-	pools := make(map[string]int, len(c.Groups))
-	for i := range c.Groups {
-		pools[c.Groups[i].Name] = i
-	}
-	for i := range c.Workers {
-		w := &c.Workers[i]
+func (x *index) countMachines() (counts []groupCounts, removing []bool) {
+	counts, removing = make([]groupCounts, len(x.Groups)), make([]bool, len(x.Workers))
+	for i := range x.Workers {
+		w := &x.Workers[i]
 		removing[i] = w.Deleting
-		at, ok := pools[w.Pool]
+		at, ok := x.groupByPool[w.Pool]
 		if !ok || w.Pool == "" {
 			continue
 		}
@@ -39,13 +35,13 @@ func (c *Cluster) countMachines() (counts []groupCounts, removing []bool) {
 			s.joined++
 		}
 	}
-	for i := range c.Groups {
-		g, s := &c.Groups[i], &counts[i]
+	for i := range x.Groups {
+		g, s := &x.Groups[i], &counts[i]
 		target := max(int(g.Target), 0)
 		s.failed = g.failedCount()
 		// A failure to create machines never removes machines that have joined.
 		s.desired = max(target-s.failed, min(target, s.joined))
-		c.markSurplus(g.Name, s, removing)
+		x.markSurplus(g.Name, s, removing)
 	}
 	return counts, removing
 }

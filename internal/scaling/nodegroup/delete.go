@@ -23,7 +23,7 @@ func PlanDelete(c *Cluster, id string, nodes []Node) ([]Change, error) {
 	if c.UnreadyReason != nil {
 		return nil, notReadyError(c)
 	}
-	counts, removing := c.countMachines()
+	counts, removing := x.countMachines()
 	d := deletion{index: x, group: &c.Groups[at], removing: removing, counts: counts,
 		live: map[int]bool{}, failed: map[int]bool{}}
 	for _, n := range nodes {

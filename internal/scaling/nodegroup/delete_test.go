@@ -173,7 +173,7 @@ func TestPlanDeleteRemovesLiveNodesDespiteAFailure(t *testing.T) {
 	changes, err := PlanDelete(c, groupID("small"), nodesAt(c, 1, 2))
 	expectChange(t, changes, err, codes.OK, 1, 2)
 	apply(c, changes)
-	if _, leaving := c.countMachines(); leaving[0] || !leaving[1] || !leaving[2] {
+	if _, leaving := newIndex(c).countMachines(); leaving[0] || !leaving[1] || !leaving[2] {
 		t.Errorf("leaving: %v", leaving)
 	}
 }
@@ -188,7 +188,7 @@ func TestUnjoinedMachinesAreRemovedOnceTheirFailureIsCleared(t *testing.T) {
 	changes, err := PlanDelete(c, groupID("small"), []Node{{Name: id, ProviderID: id}})
 	expectChange(t, changes, err, codes.OK, 2, 1)
 	apply(c, changes)
-	standings, leaving := c.countMachines()
+	standings, leaving := newIndex(c).countMachines()
 	if !leaving[2] || leaving[0] || leaving[1] || standings[0].missing() != 0 {
 		t.Errorf("%v %+v", leaving, standings)
 	}

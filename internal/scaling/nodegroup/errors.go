@@ -45,8 +45,5 @@ func truncateName(sent string) string { return truncate(sent, maxQuotedName) }
 // truncate shortens s to at most that many bytes and removes invalid UTF-8: gRPC cannot send a
 // message that contains it.
 func truncate(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:limit]
-	}
-	return strings.ToValidUTF8(s, "")
+	return strings.ToValidUTF8(s[:min(len(s), limit)], "")
 }

@@ -31,7 +31,7 @@ func FuzzDelete(f *testing.F) {
 			asked = append(asked, Node{Name: name, ProviderID: id})
 		}
 		for i := range c.Groups {
-			before, leaving := c.countMachines()
+			before, leaving := newIndex(c).countMachines()
 			g := c.Groups[i]
 			changes, err := PlanDelete(c, g.ID, asked)
 			if err != nil {
@@ -51,7 +51,7 @@ func FuzzDelete(f *testing.F) {
 			after := *c
 			after.Groups = append([]Group(nil), c.Groups...)
 			apply(&after, changes)
-			now, left := after.countMachines()
+			now, left := newIndex(&after).countMachines()
 			gone := 0
 			for at := range left {
 				if left[at] && !leaving[at] {

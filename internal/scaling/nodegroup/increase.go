@@ -13,7 +13,8 @@ import (
 // gets more than its Max, nor the cluster more than its MaxNodes. Once the backoff of a failure has
 // ended, the increase clears the failed machines. An error is a *RejectedError.
 func PlanIncrease(c *Cluster, id string, delta int32, now time.Time) ([]Change, error) {
-	at, err := newIndex(c).group(id)
+	x := newIndex(c)
+	at, err := x.group(id)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +30,7 @@ func PlanIncrease(c *Cluster, id string, delta int32, now time.Time) ([]Change, 
 	if err := checkBackoff(g, now); err != nil {
 		return nil, err
 	}
-	counts, _ := c.countMachines()
+	counts, _ := x.countMachines()
 	s := &counts[at]
 	if s.surplus > 0 {
 		return nil, reject(codes.Unavailable, "pool %s: the deletion of surplus machines has not begun yet; retry later", g.Name)
@@ -74,7 +75,8 @@ func checkBackoff(g *Group, now time.Time) error {
 // never removes an existing machine. If it can cancel only some of them, it cancels those. An error
 // is a *RejectedError; Cluster Autoscaler then ends its loop for all groups.
 func PlanDecrease(c *Cluster, id string, delta int32) ([]Change, error) {
-	at, err := newIndex(c).group(id)
+	x := newIndex(c)
+	at, err := x.group(id)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +87,7 @@ func PlanDecrease(c *Cluster, id string, delta int32) ([]Change, error) {
 	case c.UnreadyReason != nil:
 		return nil, notReadyError(c)
 	}
-	counts, _ := c.countMachines()
+	counts, _ := x.countMachines()
 	s := &counts[at]
 	next := max(int64(g.Target)+int64(delta), int64(s.remaining))
 	if next >= int64(g.Target) {

@@ -159,7 +159,7 @@ func TestPlansDoNotModifyTheCluster(t *testing.T) {
 	_, _ = PlanIncrease(c, groupID("small"), 1, noon)
 	_, _ = PlanDecrease(c, groupID("small"), -1)
 	_, _ = PlanDelete(c, groupID("small"), append(nodesAt(c, 2), Node{Name: placeholderID(groupID("small"), 0)}))
-	Instances(c, groupID("small"))
+	instances(c, groupID("small"))
 	if !reflect.DeepEqual(c, same) {
 		t.Errorf("%+v", c)
 	}

@@ -18,20 +18,11 @@ const defaultErrorCode = "MachineFailed"
 func (f *Failure) code() string    { return cmp.Or(truncate(f.Code, 64), defaultErrorCode) }
 func (f *Failure) message() string { return truncate(f.Message, 200) }
 
-// Instances returns the machines of a group that have joined as nodes, and one placeholder for each
+// instances returns the machines of a group that have joined as nodes, and one placeholder for each
 // failed machine. It omits machines that have not joined: Cluster Autoscaler would delete and
 // re-create them without end. It also omits nodes without a provider ID: Cluster Autoscaler matches
 // instances to nodes by provider ID alone, and would treat these healthy nodes as machines that
 // never joined.
-func Instances(c *Cluster, id string) []*externalgrpc.Instance {
-	x := newIndex(c)
-	at, ok := x.groupByID[id]
-	if !ok {
-		return nil
-	}
-	return x.instances(at)
-}
-
 func (x *index) instances(at int) []*externalgrpc.Instance {
 	g := &x.Groups[at]
 	_, removing := x.countMachines()

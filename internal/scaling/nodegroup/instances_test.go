@@ -24,6 +24,16 @@ func formatInstances(all []*externalgrpc.Instance) []string {
 	return out
 }
 
+// instances returns the instances of a group; nil if there is no such group.
+func instances(c *Cluster, id string) []*externalgrpc.Instance {
+	x := newIndex(c)
+	at, err := x.group(id)
+	if err != nil {
+		return nil
+	}
+	return x.instances(at)
+}
+
 // Machines are listed once their node has joined, and failed machines as placeholders with an
 // error.
 func TestInstances(t *testing.T) {
@@ -39,10 +49,10 @@ func TestInstances(t *testing.T) {
 		"ksctl-failed://team/prod/small/0 instanceCreating QuotaExceeded 1: 12 of 12 vCPUs are in use",
 		"ksctl-failed://team/prod/small/1 instanceCreating QuotaExceeded 1: 12 of 12 vCPUs are in use",
 	}
-	if got := formatInstances(Instances(c, groupID("small"))); strings.Join(got, "\n") != strings.Join(want, "\n") {
+	if got := formatInstances(instances(c, groupID("small"))); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
-	if got := Instances(c, "team/prod/none"); got != nil {
+	if got := instances(c, "team/prod/none"); got != nil {
 		t.Errorf("%v", got)
 	}
 }
@@ -57,7 +67,7 @@ func TestAnyFailureCanBeSent(t *testing.T) {
 	} {
 		c := newCluster(1, 0)
 		c.Groups[0].Failure = &f
-		got := Instances(c, groupID("small"))
+		got := instances(c, groupID("small"))
 		if len(got) != 1 {
 			t.Fatal(got)
 		}
@@ -75,7 +85,7 @@ func TestAnyFailureCanBeSent(t *testing.T) {
 func TestEveryInstanceHasAState(t *testing.T) {
 	c := withFailure(noon)
 	withWorker(c, 2, markDeleting)
-	for _, i := range Instances(c, groupID("small")) {
+	for _, i := range instances(c, groupID("small")) {
 		if i.GetStatus().GetInstanceState() == externalgrpc.InstanceStatus_unspecified {
 			t.Error(i)
 		}
@@ -102,11 +112,11 @@ func TestParsePlaceholder(t *testing.T) {
 func TestPlaceholdersAreBoundedByTheTarget(t *testing.T) {
 	c := newCluster(2, 0)
 	c.Groups[0].Failure = &Failure{Code: "x", Count: 1 << 30}
-	if got := Instances(c, groupID("small")); len(got) != 2 {
+	if got := instances(c, groupID("small")); len(got) != 2 {
 		t.Errorf("%d instances", len(got))
 	}
 	c.Groups[0].Failure.Count = -1
-	if got := Instances(c, groupID("small")); len(got) != 0 {
+	if got := instances(c, groupID("small")); len(got) != 0 {
 		t.Errorf("%d instances", len(got))
 	}
 }

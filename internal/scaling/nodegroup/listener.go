@@ -95,7 +95,8 @@ func (l *Listener) serve(ctx context.Context, listener net.Listener) error {
 	}
 	l.listening.Store(false)
 	stopped := make(chan struct{})
-	conns.closeUnauthenticated()
+	// Connections without a completed handshake have no requests.
+	conns.closeIf(func(c *trackedConn) bool { return !c.authenticated.Load() })
 	go func() {
 		defer close(stopped)
 		server.GracefulStop()

@@ -1,12 +1,13 @@
 package nodegroup
 
+import "math"
+
 const (
 	mib = 1 << 20
 	gib = 1 << 30
 )
 
-// reservationStep is the share that is reserved of the next part of a resource. A size of 0 means
-// all of the rest.
+// reservationStep is the share that is reserved of the next part of a resource.
 type reservationStep struct {
 	size int64
 	// perTenThousand is the reserved share.
@@ -17,8 +18,8 @@ type reservationStep struct {
 // 5m each of the third and fourth, and 2.5m of each further one; of memory, a quarter of the first
 // 4 GiB, and smaller shares of the rest.
 var (
-	cpuSteps    = []reservationStep{{1000, 600}, {1000, 100}, {2000, 50}, {0, 25}}
-	memorySteps = []reservationStep{{4 * gib, 2500}, {4 * gib, 2000}, {8 * gib, 1000}, {112 * gib, 600}, {0, 200}}
+	cpuSteps    = []reservationStep{{1000, 600}, {1000, 100}, {2000, 50}, {math.MaxInt64, 25}}
+	memorySteps = []reservationStep{{4 * gib, 2500}, {4 * gib, 2000}, {8 * gib, 1000}, {112 * gib, 600}, {math.MaxInt64, 200}}
 )
 
 const (
@@ -40,10 +41,7 @@ func reservedMemory(total int64) int64 {
 func sumSteps(rest int64, steps []reservationStep) int64 {
 	var taken int64
 	for _, s := range steps {
-		part := rest
-		if s.size > 0 {
-			part = min(rest, s.size)
-		}
+		part := min(rest, s.size)
 		taken += part/10_000*s.perTenThousand + part%10_000*s.perTenThousand/10_000
 		rest -= part
 	}

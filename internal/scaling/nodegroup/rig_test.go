@@ -124,11 +124,11 @@ func (m *fakeRecorder) edit(key types.NamespacedName, edit func(*Cluster)) {
 // settle deletes and creates machines until each group has the desired number.
 func (m *fakeRecorder) settle(key types.NamespacedName) {
 	m.edit(key, func(c *Cluster) {
-		_, leaving := c.countMachines()
+		_, leaving := newIndex(c).countMachines()
 		for len(c.Workers) > 0 && leaving[len(c.Workers)-1] {
 			c.Workers = c.Workers[:len(c.Workers)-1]
 		}
-		standings, _ := c.countMachines()
+		standings, _ := newIndex(c).countMachines()
 		for i := range standings {
 			for range standings[i].missing() {
 				c.Workers = append(c.Workers, joinedWorker(len(c.Workers), c.Groups[i].Name))

@@ -119,7 +119,7 @@ func (s *Server) NodeGroupTargetSize(ctx context.Context, in *externalgrpc.NodeG
 	return &externalgrpc.NodeGroupTargetSizeResponse{TargetSize: x.Groups[at].Target}, nil
 }
 
-// NodeGroupNodes returns the Instances of a group. A group that was removed has none.
+// NodeGroupNodes returns the instances of a group. A group that was removed has none.
 func (s *Server) NodeGroupNodes(ctx context.Context, in *externalgrpc.NodeGroupNodesRequest) (*externalgrpc.NodeGroupNodesResponse, error) {
 	x, err := s.callerIndex(ctx)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Server) NodeGroupTemplateNodeInfo(ctx context.Context, in *externalgrpc
 	}
 	node := x.Groups[at].Template
 	if len(node) == 0 {
-		fallback, _ := Template(TemplateInput{Pool: clusterv1.WorkerPool{Name: x.Groups[at].Name}})
+		fallback, _ := Template(&clusterv1.WorkerPool{Name: x.Groups[at].Name}, nil)
 		if node, err = MarshalNode(fallback); err != nil {
 			return nil, err
 		}

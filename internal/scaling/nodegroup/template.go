@@ -1,8 +1,8 @@
 package nodegroup
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,45 +13,25 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// TemplateInput are the known facts about the next node of a pool.
-type TemplateInput struct {
-	Pool clusterv1.WorkerPool
-	// Node is a ready node of the pool; nil if there is none.
-	Node *corev1.Node
-	// InstanceType, Region and Zone are values of labels that a new node will have; "" if it will
-	// not have the label.
-	InstanceType, Region, Zone string
-	// Arch is the architecture of the machine as a GOARCH value; "" means the architecture in the
-	// size catalog, or amd64.
-	Arch string
-}
-
 // Template returns a template of the next node of a pool and the source of its capacity: an
 // existing node of the pool, or else the capacity in the spec, or else the size catalog. If none of
-// them is available, the template is so small that Cluster Autoscaler fits few pods on it.
-func Template(in TemplateInput) (*corev1.Node, clusterv1.TemplateSource) {
-	name := "template-of-" + in.Pool.Name
+// them is available, the template is so small that Cluster Autoscaler fits few pods on it. existing
+// is a ready node of the pool; nil if there is none.
+func Template(pool *clusterv1.WorkerPool, existing *corev1.Node) (*corev1.Node, clusterv1.TemplateSource) {
+	name := "template-of-" + pool.Name
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	source := clusterv1.TemplateNode
-	if reportsAllocatable(in.Node) {
-		fillFromNode(out, in.Node)
+	if reportsAllocatable(existing) {
+		fillFromNode(out, existing)
 	} else {
 		var hardware machine
-		hardware, source = in.machine()
+		hardware, source = assumedMachine(pool)
 		out.Status.Capacity, out.Status.Allocatable = hardware.capacity(), hardware.allocatable()
 		out.Labels[corev1.LabelOSStable], out.Labels[corev1.LabelArchStable] = "linux", hardware.arch()
 	}
-	for label, value := range map[string]string{corev1.LabelInstanceTypeStable: in.InstanceType,
-		corev1.LabelTopologyRegion: in.Region, corev1.LabelTopologyZone: in.Zone, corev1.LabelArchStable: in.Arch} {
-		if value != "" {
-			out.Labels[label] = value
-		}
-	}
-	for label, value := range in.Pool.Labels {
-		out.Labels[label] = value
-	}
-	out.Labels[clusterv1.PoolLabel], out.Labels[corev1.LabelHostname] = in.Pool.Name, name
-	for _, t := range in.Pool.Taints {
+	maps.Copy(out.Labels, pool.Labels)
+	out.Labels[clusterv1.PoolLabel], out.Labels[corev1.LabelHostname] = pool.Name, name
+	for _, t := range pool.Taints {
 		same := func(o corev1.Taint) bool { return o.MatchTaint(&t) }
 		out.Spec.Taints = append(slices.DeleteFunc(out.Spec.Taints, same),
 			corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
@@ -64,15 +44,9 @@ func Template(in TemplateInput) (*corev1.Node, clusterv1.TemplateSource) {
 	return out, source
 }
 
-// MarshalNode encodes a node for Cluster Autoscaler. Without an error the result is never empty.
+// MarshalNode encodes a node for Cluster Autoscaler.
 func MarshalNode(node *corev1.Node) ([]byte, error) {
-	if node == nil {
-		return nil, errors.New("encoding node template: no node")
-	}
 	out, err := node.Marshal()
-	if err == nil && len(out) == 0 {
-		err = errors.New("the result is empty")
-	}
 	if err != nil {
 		return nil, fmt.Errorf("encoding node template: %w", err)
 	}
@@ -142,13 +116,13 @@ const (
 // fallbackMachine is the hardware of a machine about which nothing is known.
 var fallbackMachine = machine{cpu: 1000, memory: gib, storage: defaultStorage, pods: defaultPods}
 
-// machine returns the assumed hardware of the pool's machines and its source.
-func (in TemplateInput) machine() (machine, clusterv1.TemplateSource) {
+// assumedMachine returns the assumed hardware of a pool's machines and its source.
+func assumedMachine(pool *clusterv1.WorkerPool) (machine, clusterv1.TemplateSource) {
 	hardware, source := fallbackMachine, clusterv1.TemplateUnknown
-	if s, ok := sizeCatalog[strings.ToLower(in.Pool.NodeSize)]; ok {
-		hardware, source = s.machine(), clusterv1.TemplateCatalog
+	if s, ok := sizeCatalog[strings.ToLower(pool.NodeSize)]; ok {
+		hardware, source = s, clusterv1.TemplateCatalog
 	}
-	if c := in.Pool.Capacity; c != nil {
+	if c := pool.Capacity; c != nil {
 		hardware.cpu, hardware.memory, source = c.CPU.MilliValue(), c.Memory.Value(), clusterv1.TemplateOverride
 		if c.EphemeralStorage != nil {
 			hardware.storage = c.EphemeralStorage.Value()

@@ -43,11 +43,11 @@ func nodeOfPool() *corev1.Node {
 
 func TestTemplateOmitsPropertiesSpecificToANode(t *testing.T) {
 	node := nodeOfPool()
-	got, source := Template(TemplateInput{Pool: poolOfSize("t3.medium"), Node: node, Region: "eu", Zone: "eu-1", InstanceType: "t3.medium"})
+	pool := poolOfSize("t3.medium")
+	got, source := Template(&pool, node)
 	want := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "template-of-small", Labels: map[string]string{corev1.LabelHostname: "template-of-small", corev1.LabelOSStable: "linux",
-			corev1.LabelArchStable: "arm64", "node-role.kubernetes.io/worker": "", "team": "web", "disk": "ssd", clusterv1.PoolLabel: "small",
-			corev1.LabelTopologyRegion: "eu", corev1.LabelTopologyZone: "eu-1", corev1.LabelInstanceTypeStable: "t3.medium"}},
+			corev1.LabelArchStable: "arm64", "node-role.kubernetes.io/worker": "", "team": "web", "disk": "ssd", clusterv1.PoolLabel: "small"}},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}, {Key: "spot", Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
 			NodeInfo: corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "arm64"},
@@ -71,22 +71,22 @@ func TestTemplateSources(t *testing.T) {
 	empty := nodeOfPool()
 	empty.Status.Allocatable = nil
 	for name, c := range map[string]struct {
-		in                         TemplateInput
+		pool                       clusterv1.WorkerPool
+		node                       *corev1.Node
 		source                     clusterv1.TemplateSource
 		cpu, memory, storage, pods string
 		arch                       string
 	}{
-		"node":                        {TemplateInput{Pool: bare, Node: nodeOfPool()}, clusterv1.TemplateNode, "7800m", "13Gi", "0", "0", "arm64"},
-		"capacity":                    {TemplateInput{Pool: bare}, clusterv1.TemplateOverride, "3820m", "6342626509", "50Gi", "30", "amd64"},
-		"node without allocatable":    {TemplateInput{Pool: bare, Node: empty}, clusterv1.TemplateOverride, "3820m", "6342626509", "50Gi", "30", "amd64"},
-		"catalog":                     {TemplateInput{Pool: poolOfSize("t3.medium")}, clusterv1.TemplateCatalog, "1830m", "2772Mi", "20Gi", "110", "amd64"},
-		"catalog, name in upper case": {TemplateInput{Pool: poolOfSize("Standard_D2s_v5")}, clusterv1.TemplateCatalog, "1830m", "6342626509", "20Gi", "110", "amd64"},
-		"catalog, arm64":              {TemplateInput{Pool: poolOfSize("t4g.small")}, clusterv1.TemplateCatalog, "1830m", "1236Mi", "20Gi", "110", "arm64"},
-		"unknown size":                {TemplateInput{Pool: poolOfSize("sofa.large")}, clusterv1.TemplateUnknown, "840m", "468Mi", "20Gi", "110", "amd64"},
-		"unknown size, known arch":    {TemplateInput{Pool: poolOfSize("sofa.large"), Arch: "arm64"}, clusterv1.TemplateUnknown, "840m", "468Mi", "20Gi", "110", "arm64"},
+		"node":                        {bare, nodeOfPool(), clusterv1.TemplateNode, "7800m", "13Gi", "0", "0", "arm64"},
+		"capacity":                    {bare, nil, clusterv1.TemplateOverride, "3820m", "6342626509", "50Gi", "30", "amd64"},
+		"node without allocatable":    {bare, empty, clusterv1.TemplateOverride, "3820m", "6342626509", "50Gi", "30", "amd64"},
+		"catalog":                     {poolOfSize("t3.medium"), nil, clusterv1.TemplateCatalog, "1830m", "2772Mi", "20Gi", "110", "amd64"},
+		"catalog, name in upper case": {poolOfSize("Standard_D2s_v5"), nil, clusterv1.TemplateCatalog, "1830m", "6342626509", "20Gi", "110", "amd64"},
+		"catalog, arm64":              {poolOfSize("t4g.small"), nil, clusterv1.TemplateCatalog, "1830m", "1236Mi", "20Gi", "110", "arm64"},
+		"unknown size":                {poolOfSize("sofa.large"), nil, clusterv1.TemplateUnknown, "840m", "468Mi", "20Gi", "110", "amd64"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, source := Template(c.in)
+			got, source := Template(&c.pool, c.node)
 			has := got.Status.Allocatable
 			for resourceName, want := range map[corev1.ResourceName]string{corev1.ResourceCPU: c.cpu, corev1.ResourceMemory: c.memory,
 				corev1.ResourceEphemeralStorage: c.storage, corev1.ResourcePods: c.pods} {
@@ -131,17 +131,20 @@ func TestAllocatableIsNeverNegative(t *testing.T) {
 }
 
 func TestSizeCatalog(t *testing.T) {
-	for name, want := range map[string]machineSize{
+	for name, want := range map[string]struct {
+		cpus, memory int64
+		arm          bool
+	}{
 		"m5.large": {2, 8192, false}, "c5.9xlarge": {36, 73728, false}, "c6g.medium": {1, 2048, true}, "r6i.4xlarge": {16, 131072, false},
 		"standard_b2s": {2, 4096, false}, "standard_f72s_v2": {72, 147456, false}, "standard_d4ps_v5": {4, 16384, true}, "standard_ds2_v2": {2, 7168, false},
 		"g3.xlarge": {6, 16384, false}, "g4s.kube.medium": {2, 4096, false}, "g4p.kube.small": {4, 16384, false},
 	} {
-		if got := sizeCatalog[name]; got != want {
+		if got := sizeCatalog[name]; got.cpu != want.cpus*1000 || got.memory != want.memory*mib || got.arm != want.arm {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
 	for name, s := range sizeCatalog {
-		if s.cpus < 1 || s.memory < 512 {
+		if s.cpu < 1000 || s.memory < 512*mib {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}
@@ -149,11 +152,11 @@ func TestSizeCatalog(t *testing.T) {
 
 // An empty template crashes Cluster Autoscaler.
 func TestMarshalNodeIsNeverEmpty(t *testing.T) {
-	if _, err := MarshalNode(nil); err == nil {
-		t.Error("no error for a nil node")
-	}
-	for _, in := range []TemplateInput{{}, {Pool: poolOfSize("t3.medium")}, {Pool: poolOfSize("x"), Node: nodeOfPool()}} {
-		node, _ := Template(in)
+	for _, in := range []struct {
+		pool clusterv1.WorkerPool
+		node *corev1.Node
+	}{{}, {pool: poolOfSize("t3.medium")}, {poolOfSize("x"), nodeOfPool()}} {
+		node, _ := Template(&in.pool, in.node)
 		first, err := MarshalNode(node)
 		if err != nil || len(first) == 0 {
 			t.Fatalf("%d bytes, %v", len(first), err)
@@ -165,7 +168,7 @@ func TestMarshalNodeIsNeverEmpty(t *testing.T) {
 		if back.Name != node.Name || back.Status.Allocatable.Cpu().Cmp(*node.Status.Allocatable.Cpu()) != 0 || !reflect.DeepEqual(back.Labels, node.Labels) {
 			t.Errorf("%+v", back)
 		}
-		again, _ := Template(in)
+		again, _ := Template(&in.pool, in.node)
 		if second, _ := MarshalNode(again); !bytes.Equal(first, second) {
 			t.Error("two templates of the same input differ")
 		}

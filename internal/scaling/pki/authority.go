@@ -19,12 +19,12 @@ const organization = "ksctl-gitops"
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// previous is the certificate of the authority before the last rotation; nil if there is none.
-	previous *x509.Certificate
-	// crossSigned is a certificate for this authority's key, signed by the previous authority: a
-	// peer that trusts only the previous authority accepts certificates of this authority through
-	// it.
-	crossSigned *x509.Certificate
+	// roots are the trusted certificates: cert, and that of the previous authority after a rotation.
+	roots []*x509.Certificate
+	// intermediates follow each certificate that the authority issues. After a rotation this is a
+	// certificate for this authority's key, signed by the previous authority: a peer that trusts
+	// only the previous authority accepts certificates of this authority through it.
+	intermediates []*x509.Certificate
 }
 
 // NewAuthority creates a self-signed authority.
@@ -43,7 +43,7 @@ func NewAuthority(now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authority{cert: cert, key: key}, nil
+	return &Authority{cert: cert, key: key, roots: []*x509.Certificate{cert}}, nil
 }
 
 func authorityTemplate(now time.Time) (*x509.Certificate, error) {
@@ -87,45 +87,24 @@ func (a *Authority) Rotate(now time.Time) (*Authority, error) {
 	}
 	template.Subject, template.MaxPathLen, template.MaxPathLenZero = next.cert.Subject, 0, true
 	template.NotAfter = earlier(template.NotAfter, a.cert.NotAfter)
-	if next.crossSigned, err = sign(template, a.cert, &next.key.PublicKey, a.key); err != nil {
+	crossSigned, err := sign(template, a.cert, &next.key.PublicKey, a.key)
+	if err != nil {
 		return nil, err
 	}
-	next.previous = a.cert
+	next.roots, next.intermediates = append(next.roots, a.cert), []*x509.Certificate{crossSigned}
 	return next, nil
 }
 
-// RotationDue reports whether the authority is due for rotation.
-func (a *Authority) RotationDue(now time.Time) bool { return renewalDue(a.cert, now) }
-
-// RenewAt returns the time at which the authority is due for rotation.
-func (a *Authority) RenewAt() time.Time { return renewAt(a.cert) }
-
-// roots returns the certificates of the bundle.
-func (a *Authority) roots() []*x509.Certificate {
-	if a.previous == nil {
-		return []*x509.Certificate{a.cert}
-	}
-	return []*x509.Certificate{a.cert, a.previous}
-}
-
 // Bundle returns the trusted certificates in PEM.
-func (a *Authority) Bundle() []byte { return encodeCertificates(a.roots()...) }
+func (a *Authority) Bundle() []byte { return encodeCertificates(a.roots...) }
 
 // Pool returns a pool of the trusted certificates.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
-	for _, c := range a.roots() {
+	for _, c := range a.roots {
 		pool.AddCert(c)
 	}
 	return pool
-}
-
-// intermediates returns the certificates that follow each certificate that the authority issues.
-func (a *Authority) intermediates() []*x509.Certificate {
-	if a.crossSigned == nil {
-		return nil
-	}
-	return []*x509.Certificate{a.crossSigned}
 }
 
 // Format implements fmt.Formatter, so that the private key is never printed.

@@ -71,7 +71,7 @@ func TestGoldenKeyPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := pki.ClientOf(p.Leaf()); err != nil || got != prod {
+	if got, err := pki.ClientOf(p.TLS().Leaf); err != nil || got != prod {
 		t.Errorf("got client %s, %v", got, err)
 	}
 }

@@ -38,7 +38,7 @@ func (a *Authority) Issue(s Subject, now time.Time) (*KeyPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &KeyPair{chain: append([]*x509.Certificate{cert}, a.intermediates()...), key: key}, nil
+	return &KeyPair{chain: append([]*x509.Certificate{cert}, a.intermediates...), key: key}, nil
 }
 
 // RenewalDue reports whether a new certificate must be issued for the subject: p is nil, two thirds
@@ -49,9 +49,6 @@ func (a *Authority) RenewalDue(p *KeyPair, s Subject, now time.Time) bool {
 
 // RenewAt returns the time at which two thirds of the certificate's validity have passed.
 func (p *KeyPair) RenewAt() time.Time { return renewAt(p.chain[0]) }
-
-// Leaf returns the certificate itself. Callers must not modify it.
-func (p *KeyPair) Leaf() *x509.Certificate { return p.chain[0] }
 
 // TLS returns the key pair in the form that crypto/tls presents to a peer.
 func (p *KeyPair) TLS() tls.Certificate {

@@ -186,7 +186,7 @@ func TestRenewalDue(t *testing.T) {
 func TestNoCertificateOutlivesItsAuthority(t *testing.T) {
 	a := newAuthority(t, start)
 	late := start.Add(360 * day)
-	if got := issue(t, a, pki.ClientSubject(prod), late).Leaf().NotAfter; !got.Equal(start.Add(pki.AuthorityValidity)) {
+	if got := issue(t, a, pki.ClientSubject(prod), late).TLS().Leaf.NotAfter; !got.Equal(start.Add(pki.AuthorityValidity)) {
 		t.Errorf("the certificate expires at %s", got)
 	}
 }
@@ -398,7 +398,7 @@ func FuzzReadKeyPair(f *testing.F) {
 			return
 		}
 		_ = a.RenewalDue(p, pki.ClientSubject(prod), start)
-		if key, err := pki.ClientOf(p.Leaf()); err == nil {
+		if key, err := pki.ClientOf(p.TLS().Leaf); err == nil {
 			if _, err := a.Issue(pki.ClientSubject(key), start); err != nil {
 				t.Errorf("no certificate can be issued for a client that ClientOf accepts: %v", err)
 			}

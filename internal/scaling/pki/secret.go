@@ -9,11 +9,7 @@ import (
 // SecretData returns the data of the authority's Secret: the bundle, its own certificate followed
 // by the cross-signed one, and its private key.
 func (a *Authority) SecretData() (map[string][]byte, error) {
-	key, err := encodeKey(a.key)
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{BundleKey: a.Bundle(), CertificateKey: encodeCertificates(append([]*x509.Certificate{a.cert}, a.intermediates()...)...), PrivateKey: key}, nil
+	return a.KeyPairSecretData(&KeyPair{chain: append([]*x509.Certificate{a.cert}, a.intermediates...), key: a.key})
 }
 
 // ReadAuthority reads the data that SecretData returned. It drops the previous authority once that
@@ -23,7 +19,7 @@ func ReadAuthority(data map[string][]byte, now time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Authority{cert: chain[0]}
+	a := &Authority{cert: chain[0], roots: chain[:1]}
 	if !a.cert.IsCA || a.cert.CheckSignatureFrom(a.cert) != nil {
 		return nil, errorf(CertificateKey, "the first certificate is not a self-signed certificate authority")
 	}
@@ -45,7 +41,7 @@ func ReadAuthority(data map[string][]byte, now time.Time) (*Authority, error) {
 		return nil, errorf(CertificateKey, "the second certificate is not the authority's certificate cross-signed by the previous authority")
 	}
 	if now.Before(previous.NotAfter) {
-		a.previous, a.crossSigned = previous, crossSigned
+		a.roots, a.intermediates = bundle, chain[1:]
 	}
 	return a, nil
 }
@@ -86,7 +82,7 @@ func EnsureAuthority(data map[string][]byte, now time.Time) (a *Authority, chang
 	if a, err = ReadAuthority(data, now); err != nil {
 		return nil, false, err
 	}
-	if a.RotationDue(now) {
+	if renewalDue(a.cert, now) {
 		a, err = a.Rotate(now)
 		return a, true, err
 	}

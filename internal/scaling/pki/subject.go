@@ -76,9 +76,7 @@ func (s Subject) applyTo(c *x509.Certificate) {
 // subjectAltNames returns the hosts split into DNS names and IP addresses, sorted, without
 // duplicates.
 func (s Subject) subjectAltNames() (dns []string, ips []net.IP) {
-	hosts := slices.Clone(s.Hosts)
-	slices.Sort(hosts)
-	for _, h := range slices.Compact(hosts) {
+	for _, h := range slices.Compact(slices.Sorted(slices.Values(s.Hosts))) {
 		if ip := net.ParseIP(h); ip != nil {
 			ips = append(ips, ip)
 		} else {

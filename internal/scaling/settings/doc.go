@@ -6,6 +6,8 @@ package settings
 import (
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
@@ -40,8 +42,8 @@ const (
 	StatusConfigMap = "cluster-autoscaler-status"
 )
 
-// CallTimeout is how long Cluster Autoscaler waits for a response of the node group server.
-const CallTimeout = 10 * time.Second
+// callTimeout is how long Cluster Autoscaler waits for a response of the node group server.
+const callTimeout = 10 * time.Second
 
 // DefaultImage is the default image repository of Cluster Autoscaler.
 const DefaultImage = "registry.k8s.io/autoscaling/cluster-autoscaler"
@@ -64,18 +66,13 @@ type Inputs struct {
 	Certificates [2][]byte
 }
 
-// usesPriorityExpander reports whether the expanders include Priority.
-func usesPriorityExpander(spec *clusterv1.KsctlAutoScalerSpec) bool {
-	for _, e := range expanders(spec) {
-		if e == priorityExpander {
-			return true
-		}
-	}
-	return false
+// deployment returns spec.autoscaler; an empty value if it is not set.
+func deployment(spec *clusterv1.KsctlAutoScalerSpec) clusterv1.AutoscalerDeployment {
+	return ptr.Deref(spec.Autoscaler, clusterv1.AutoscalerDeployment{})
 }
 
 // InstallRequested reports whether the controller installs Cluster Autoscaler in its own cluster.
 // That is the default.
 func InstallRequested(spec *clusterv1.KsctlAutoScalerSpec) bool {
-	return spec.Autoscaler == nil || spec.Autoscaler.Install == nil || *spec.Autoscaler.Install
+	return ptr.Deref(deployment(spec).Install, true)
 }

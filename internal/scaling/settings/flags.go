@@ -28,9 +28,15 @@ const (
 	defaultMaxMemoryGiB = 6_400_000
 )
 
-// defaultMaxNodeProvisionTime applies when spec.scaleUp.maxNodeProvisionTime is unset. It exceeds
-// Cluster Autoscaler's default because ksctl creates machines one at a time.
+// defaultMaxNodeProvisionTime exceeds Cluster Autoscaler's default because ksctl creates machines
+// one at a time.
 const defaultMaxNodeProvisionTime = 20 * time.Minute
+
+// ProvisionTime returns spec.scaleUp.maxNodeProvisionTime or its default.
+func ProvisionTime(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
+	up := ptr.Deref(spec.ScaleUp, clusterv1.ScaleUp{})
+	return ptr.Deref(up.MaxNodeProvisionTime, metav1.Duration{Duration: defaultMaxNodeProvisionTime}).Duration
+}
 
 // balancingIgnoredLabels are labels in which otherwise similar pools differ.
 var balancingIgnoredLabels = []string{clusterv1.PoolLabel, "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
@@ -59,11 +65,7 @@ func Flags(spec *clusterv1.KsctlAutoScalerSpec, in Inputs) []string {
 	f.set("namespace", Namespace)
 	f.set("leader-elect", "true")
 	f.set("leader-elect-resource-name", LeaseName)
-	verbosity := int32(1)
-	if a := spec.Autoscaler; a != nil {
-		verbosity = ptr.Deref(a.LogVerbosity, verbosity)
-	}
-	f.set("v", "%d", verbosity)
+	f.set("v", "%d", ptr.Deref(deployment(spec).LogVerbosity, 1))
 	f.addLimits(spec.Limits)
 	f.addScaleUp(spec, in.Version)
 	f.addScaleDown(spec)
@@ -104,12 +106,9 @@ func (f *flags) addScaleUp(spec *clusterv1.KsctlAutoScalerSpec, version string) 
 		names = append(names, expanderNames[e])
 	}
 	f.set("expander", "%s", strings.Join(names, ","))
-	up := spec.ScaleUp
-	if up == nil {
-		up = &clusterv1.ScaleUp{}
-	}
+	up := ptr.Deref(spec.ScaleUp, clusterv1.ScaleUp{})
 	f.set("enforce-node-group-min-size", "%t", ptr.Deref(up.EnforceMinSize, true))
-	f.set("max-node-provision-time", "%s", ptr.Deref(up.MaxNodeProvisionTime, metav1.Duration{Duration: defaultMaxNodeProvisionTime}).Duration)
+	f.set("max-node-provision-time", "%s", ProvisionTime(spec))
 	if supportsMaxNodeStartupTime(version) {
 		f.setDuration("max-node-startup-time", up.MaxNodeStartupTime, 15*time.Minute)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -63,8 +64,8 @@ func DesiredInstalls(as *clusterv1.KsctlAutoScaler, in Inputs) ([]*appsv1.KsctlI
 		}
 		out = append(out, newInstall(as, DeploymentName(as.Name), selected, prioritiesComponent))
 	}
-	if usesPriorityExpander(&as.Spec) {
-		selected, err := componentChoice(prioritiesComponent, map[string]any{"priorities": PrioritiesYAML(NodeGroups(as))})
+	if slices.Contains(expanders(&as.Spec), priorityExpander) {
+		selected, err := componentChoice(prioritiesComponent, map[string]any{"priorities": prioritiesYAML(as)})
 		if err != nil {
 			return nil, err
 		}
@@ -84,13 +85,13 @@ func chartValues(as *clusterv1.KsctlAutoScaler, in Inputs) map[string]any {
 	out := map[string]any{
 		"name": DeploymentName(as.Name), "replicas": replicas, "args": Flags(&as.Spec, in),
 		"image":       map[string]any{"repository": imageRepository(&as.Spec), "tag": "v" + in.Version},
-		"cloudConfig": CloudConfig(in.Address, TLSDir, CallTimeout),
+		"cloudConfig": CloudConfig(in.Address),
 		"kubeconfig":  map[string]any{"secret": in.KubeConfigSecret, "key": in.KubeConfigKey},
 		"tls":         map[string]any{"secret": in.ClientSecret},
 		"configHash":  ConfigHash(&as.Spec, in),
 	}
-	if a := as.Spec.Autoscaler; a != nil && a.Resources != nil {
-		out["resources"] = a.Resources
+	if resources := deployment(&as.Spec).Resources; resources != nil {
+		out["resources"] = resources
 	}
 	return out
 }

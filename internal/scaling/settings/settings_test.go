@@ -1,7 +1,7 @@
 package settings_test
 
 import (
-	"errors"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -72,9 +72,8 @@ func TestVersion(t *testing.T) {
 		{"", "unknown", "", `Kubernetes version "unknown" of the cluster: set spec.autoscaler.version`},
 		{"", "v2.0.0", "", "set spec.autoscaler.version"},
 	} {
-		got, err := settings.Version(c.spec, c.cluster)
-		var refused *settings.VersionError
-		if got != c.want || c.says == "" && err != nil || c.says != "" && (!errors.As(err, &refused) || !strings.Contains(err.Error(), c.says)) {
+		got, err := settings.Version(&clusterv1.KsctlAutoScalerSpec{Autoscaler: &clusterv1.AutoscalerDeployment{Version: c.spec}}, c.cluster)
+		if got != c.want || c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%q for %q: got %q, %v", c.spec, c.cluster, got, err)
 		}
 	}
@@ -169,11 +168,20 @@ func TestFlagsPerField(t *testing.T) {
 	}
 }
 
-func TestPrioritiesYAML(t *testing.T) {
+func TestPriorities(t *testing.T) {
 	as := minimal()
 	as.Namespace, as.Name = "team", "prod.eu"
 	as.Spec.Pools = append(as.Spec.Pools, clusterv1.WorkerPool{Name: "another", Priority: 10})
-	text := settings.PrioritiesYAML(settings.NodeGroups(as))
+	as.Spec.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"Priority"}}
+	installs, err := settings.DesiredInstalls(as, inputs())
+	if err != nil || len(installs) != 2 {
+		t.Fatal(len(installs), err)
+	}
+	var override struct{ Priorities string }
+	if err := json.Unmarshal(installs[1].Spec.Components[0].Override.Raw, &override); err != nil {
+		t.Fatal(err)
+	}
+	text := override.Priorities
 	if want := "10:\n- '^team/prod\\.eu/another$'\n- '^team/prod\\.eu/large$'\n0:\n- '^team/prod\\.eu/small$'\n"; text != want {
 		t.Errorf("got %s", text)
 	}
@@ -181,9 +189,10 @@ func TestPrioritiesYAML(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(text), &read); err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range settings.NodeGroups(as) {
-		if !slices.ContainsFunc(read[int(g.Priority)], func(expr string) bool { return regexp.MustCompile(expr).MatchString(g.ID) }) {
-			t.Errorf("%s matches no entry of %v", g.ID, read)
+	for _, p := range as.Spec.Pools {
+		id := "team/prod.eu/" + p.Name
+		if !slices.ContainsFunc(read[int(p.Priority)], func(expr string) bool { return regexp.MustCompile(expr).MatchString(id) }) {
+			t.Errorf("%s matches no entry of %v", id, read)
 		}
 	}
 	if regexp.MustCompile(read[0][0]).MatchString("team/prodXeu/small") {
@@ -194,10 +203,10 @@ func TestPrioritiesYAML(t *testing.T) {
 func TestCloudConfig(t *testing.T) {
 	for _, address := range []string{"groups.svc:9443", "[fd00::7]:9443"} {
 		var read map[string]string
-		if err := yaml.UnmarshalStrict([]byte(settings.CloudConfig(address, "/tls", 10*time.Second)), &read); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(settings.CloudConfig(address)), &read); err != nil {
 			t.Fatal(err)
 		}
-		if read["address"] != address || read["cert"] != "/tls/tls.crt" || read["key"] != "/tls/tls.key" || read["cacert"] != "/tls/ca.crt" || read["grpc_timeout"] != "10s" || len(read) != 5 {
+		if read["address"] != address || read["cert"] != settings.TLSDir+"/tls.crt" || read["key"] != settings.TLSDir+"/tls.key" || read["cacert"] != settings.TLSDir+"/ca.crt" || read["grpc_timeout"] != "10s" || len(read) != 5 {
 			t.Errorf("got %v", read)
 		}
 	}

@@ -1,8 +1,10 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/Masterminds/semver/v3"
@@ -19,39 +21,33 @@ var releasesByKubernetesMinor = map[uint64]string{34: "1.34.5", 35: "1.35.0", 36
 // earlier releases read other fields of them.
 var oldestSupported = semver.New(1, 34, 2, "", "")
 
-// VersionError reports that no version of Cluster Autoscaler can be selected.
-type VersionError struct{ Message string }
-
-// Error implements error.
-func (e *VersionError) Error() string { return e.Message }
-
 // Version returns the version of Cluster Autoscaler to run: the version in the spec, or else the
 // release for the cluster's version of Kubernetes, or the release nearest to it if there is none.
-// The error is a *VersionError.
-func Version(specVersion, clusterVersion string) (string, error) {
-	if specVersion != "" {
-		v, err := semver.StrictNewVersion(specVersion)
+func Version(spec *clusterv1.KsctlAutoScalerSpec, clusterVersion string) (string, error) {
+	if version := deployment(spec).Version; version != "" {
+		v, err := semver.StrictNewVersion(version)
 		if err != nil {
-			return "", &VersionError{fmt.Sprintf("spec.autoscaler.version %q is not a version: set a release of Cluster Autoscaler, such as %s", specVersion, newestRelease())}
+			return "", fmt.Errorf("spec.autoscaler.version %q is not a version: set a release of Cluster Autoscaler, such as %s", version, nearestRelease(math.MaxUint64))
 		}
 		if v.LessThan(oldestSupported) {
-			return "", &VersionError{fmt.Sprintf("spec.autoscaler.version %s is not supported: set spec.autoscaler.version to %s or later, or omit it", v, oldestSupported)}
+			return "", fmt.Errorf("spec.autoscaler.version %s is not supported: set spec.autoscaler.version to %s or later, or omit it", v, oldestSupported)
 		}
 		return v.String(), nil
 	}
 	if clusterVersion == "" {
-		return "", &VersionError{"cannot select a version of Cluster Autoscaler: the cluster's version of Kubernetes is unknown; make its KsctlCluster reachable or set spec.autoscaler.version"}
+		return "", errors.New("cannot select a version of Cluster Autoscaler: the cluster's version of Kubernetes is unknown; make its KsctlCluster reachable or set spec.autoscaler.version")
 	}
 	v, err := semver.NewVersion(clusterVersion)
 	if err != nil || v.Major() != 1 {
-		return "", &VersionError{fmt.Sprintf("no release of Cluster Autoscaler is known for Kubernetes version %q of the cluster: set spec.autoscaler.version", clusterVersion)}
+		return "", fmt.Errorf("no release of Cluster Autoscaler is known for Kubernetes version %q of the cluster: set spec.autoscaler.version", clusterVersion)
 	}
-	known := slices.Sorted(maps.Keys(releasesByKubernetesMinor))
-	return releasesByKubernetesMinor[min(max(v.Minor(), known[0]), known[len(known)-1])], nil
+	return nearestRelease(v.Minor()), nil
 }
 
-func newestRelease() string {
-	return releasesByKubernetesMinor[slices.Max(slices.Collect(maps.Keys(releasesByKubernetesMinor)))]
+// nearestRelease returns the release for the known minor version of Kubernetes that is nearest.
+func nearestRelease(minor uint64) string {
+	known := slices.Sorted(maps.Keys(releasesByKubernetesMinor))
+	return releasesByKubernetesMinor[min(max(minor, known[0]), known[len(known)-1])]
 }
 
 // Warnings returns warnings for users: the version of Cluster Autoscaler does not match the

@@ -12,19 +12,6 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// AddressError means that an address is not the URL of a repository of the server's type.
-type AddressError struct {
-	// Address is the address without user information.
-	Address string
-	// Want is the expected form.
-	Want string
-}
-
-// Error implements error.
-func (e *AddressError) Error() string {
-	return fmt.Sprintf("%s is not the URL of a repository: expected %s", e.Address, e.Want)
-}
-
 // Target is the API endpoint for the statuses of a source.
 type Target struct {
 	kind appsv1.CommitStatusType
@@ -32,7 +19,8 @@ type Target struct {
 	base *url.URL
 }
 
-// TargetOf returns the target of a source with spec.commitStatus. The error is an *AddressError.
+// TargetOf returns the target of a source with spec.commitStatus. The error means that the address
+// is not the URL of a repository of the server's type.
 func TargetOf(source *appsv1.KsctlSource) (Target, error) {
 	address := source.Spec.CommitStatus.Address
 	if address == "" && source.Spec.Git != nil {
@@ -48,12 +36,11 @@ func TargetOf(source *appsv1.KsctlSource) (Target, error) {
 //   - https://docs.gitlab.com/api/commits/#set-the-pipeline-status-of-a-commit
 //   - https://docs.gitea.com/api/#tag/repository/operation/repoCreateStatus
 func newTarget(kind appsv1.CommitStatusType, address string) (Target, error) {
-	want := map[appsv1.CommitStatusType]string{
-		appsv1.GitHubStatus: "https://<host>/<owner>/<repository>",
-		appsv1.GitLabStatus: "https://<host>/<group>/<project>",
-		appsv1.GiteaStatus:  "https://<host>/<owner>/<repository>",
-	}[kind]
-	invalid := &AddressError{Address: artifact.MaskURL(address), Want: want}
+	want := "https://<host>/<owner>/<repository>"
+	if kind == appsv1.GitLabStatus {
+		want = "https://<host>/<group>/<project>"
+	}
+	invalid := fmt.Errorf("%s is not the URL of a repository: expected %s", artifact.MaskURL(address), want)
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || !slices.Contains([]string{"https", "http", "ssh"}, u.Scheme) {
 		return Target{}, invalid
@@ -151,18 +138,17 @@ func (t Target) apiState(s State) string {
 
 // setHeaders sets the headers for the API version and the token.
 func (t Target) setHeaders(h http.Header, token string) {
+	// Works for personal, project, group and OAuth tokens of GitLab, too:
+	// https://docs.gitlab.com/api/rest/authentication/
+	scheme := "Bearer "
 	switch t.kind {
 	case appsv1.GitHubStatus:
 		h.Set("Accept", "application/vnd.github+json")
 		h.Set("X-GitHub-Api-Version", "2022-11-28")
-		h.Set("Authorization", "Bearer "+token)
-	case appsv1.GitLabStatus:
-		// Works for personal, project, group and OAuth tokens:
-		// https://docs.gitlab.com/api/rest/authentication/
-		h.Set("Authorization", "Bearer "+token)
-	default:
-		h.Set("Authorization", "token "+token)
+	case appsv1.GiteaStatus:
+		scheme = "token "
 	}
+	h.Set("Authorization", scheme+token)
 }
 
 // RequiredPermissions describes the permissions that a token needs.

@@ -38,8 +38,7 @@ func (l *Loader) Artifact(ctx context.Context, ref appsv1.SourceRef, namespace, 
 	if ref.Kind == appsv1.CatalogKind {
 		return l.Catalog.Artifact(ctx, stack, version)
 	}
-	src, err := l.Sources.Resolve(ctx, ref, namespace)
-	return src.Artifact, err
+	return l.Sources.Resolve(ctx, ref, namespace)
 }
 
 // UncachedArtifact is Artifact, but it reads the source from the API server through direct. It is

@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/sops"
 )
@@ -16,11 +16,9 @@ import (
 // KeysNotFoundReason means that the Secret of spec.decryption does not exist.
 const KeysNotFoundReason = "SecretNotFound"
 
-// KeysNotFoundError means that the Secret of spec.decryption does not exist.
-type KeysNotFoundError struct{ Namespace, Name string }
-
-func (e *KeysNotFoundError) Error() string {
-	return fmt.Sprintf("Secret %s/%s does not exist: create it or correct spec.decryption.secretRef", e.Namespace, e.Name)
+// NewKeysNotFoundError returns the error for a Secret of spec.decryption that does not exist.
+func NewKeysNotFoundError(namespace, name string) error {
+	return reconcile.NewTransientError(KeysNotFoundReason, "Secret %s/%s does not exist: create it or correct spec.decryption.secretRef", namespace, name)
 }
 
 // Keys are the decryption keys for the files of a stack; nil means that nothing is decrypted.

@@ -81,7 +81,7 @@ func TestDecryptionOutcomes(t *testing.T) {
 	if out, ok := RenderOutcome(wrapped, "r1").(reconcile.Retry); !ok || out.Reason != string(sops.ServiceFailed) {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := RenderOutcome(&KeysNotFoundError{"ns", "age"}, "r1").(reconcile.Retry); !ok || out.Reason != KeysNotFoundReason ||
+	if out, ok := RenderOutcome(NewKeysNotFoundError("ns", "age"), "r1").(reconcile.Retry); !ok || out.Reason != KeysNotFoundReason ||
 		out.Err.Error() != "Secret ns/age does not exist: create it or correct spec.decryption.secretRef" {
 		t.Errorf("%+v", out)
 	}

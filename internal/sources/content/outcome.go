@@ -2,7 +2,6 @@ package content
 
 import (
 	"errors"
-	"fmt"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 
@@ -28,11 +27,9 @@ const (
 	ChartSecretNotFoundReason = "ChartSecretNotFound"
 )
 
-// ChartSecretError means that a Secret of spec.charts does not exist.
-type ChartSecretError struct{ Repository, Namespace, Name string }
-
-func (e *ChartSecretError) Error() string {
-	return fmt.Sprintf("spec.charts: Secret %s/%s for the repository %s does not exist", e.Namespace, e.Name, e.Repository)
+// NewChartSecretError returns the error for a Secret of spec.charts that does not exist.
+func NewChartSecretError(repository, namespace, name string) error {
+	return reconcile.NewTransientError(ChartSecretNotFoundReason, "spec.charts: Secret %s/%s for the repository %s does not exist", namespace, name, repository)
 }
 
 // SourceOutcome maps an error of Artifact to an outcome. The caller watches the source and the
@@ -45,56 +42,43 @@ func SourceOutcome(err error) reconcile.Outcome {
 	)
 	switch {
 	case errors.As(err, &notInCatalog):
-		return reconcile.Stalled{Err: err, Reason: StackNotInCatalogReason}
-	case errors.As(err, &ociErr) && ociErr.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(ociErr.Reason)}
+		return reconcile.FailureOutcome(err, StackNotInCatalogReason, true, "")
 	case errors.As(err, &ociErr):
-		return reconcile.Retry{Err: err, Reason: string(ociErr.Reason)}
+		return reconcile.FailureOutcome(err, string(ociErr.Reason), ociErr.Terminal(), "")
 	case !errors.As(err, &sourceErr):
 		return reconcile.Retry{Err: err}
-	case sourceErr.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(sourceErr.Reason)}
 	case sourceErr.Reason == sourceref.NotReady:
 		return reconcile.Waiting{On: err.Error(), Reason: string(sourceErr.Reason)}
-	default:
-		return reconcile.Retry{Err: err, Reason: string(sourceErr.Reason)}
 	}
+	return reconcile.FailureOutcome(err, string(sourceErr.Reason), sourceErr.Terminal(), "")
 }
 
-// RenderOutcome maps an error of Render to an outcome: Stalled if a user must fix something, Retry
-// if another attempt may succeed.
+// RenderOutcome maps an error of Render to an outcome: that of a *reconcile.StepError, Stalled if a
+// user must fix something, or Retry if another attempt may succeed.
 func RenderOutcome(err error, revision string) reconcile.Outcome {
 	var (
+		step        *reconcile.StepError
+		sopsErr     *sops.Error
 		chartErr    *chart.Error
 		stopped     *stacks.StoppedError
 		stackErr    *stacks.Error
 		artifactErr *artifact.Error
-		chartSecret *ChartSecretError
-		keys        *KeysNotFoundError
-		sopsErr     *sops.Error
 	)
 	switch {
-	case errors.As(err, &keys):
-		return reconcile.Retry{Err: err, Reason: KeysNotFoundReason, Revision: revision}
-	case errors.As(err, &sopsErr) && sopsErr.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(sopsErr.Reason), Revision: revision}
+	case errors.As(err, &step):
+		return reconcile.OutcomeOf(err, revision)
 	case errors.As(err, &sopsErr):
-		return reconcile.Retry{Err: err, Reason: string(sopsErr.Reason), Revision: revision}
-	case errors.As(err, &chartSecret):
-		return reconcile.Retry{Err: err, Reason: ChartSecretNotFoundReason, Revision: revision}
-	case errors.As(err, &chartErr) && chartErr.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(chartErr.Reason), Revision: revision}
+		return reconcile.FailureOutcome(err, string(sopsErr.Reason), sopsErr.Terminal(), revision)
 	case errors.As(err, &chartErr):
-		return reconcile.Retry{Err: err, Reason: string(chartErr.Reason), Revision: revision}
+		return reconcile.FailureOutcome(err, string(chartErr.Reason), chartErr.Terminal(), revision)
 	case errors.As(err, &stopped):
-		return reconcile.Retry{Err: err, Reason: RenderStoppedReason, Revision: revision}
+		return reconcile.FailureOutcome(err, RenderStoppedReason, false, revision)
 	case errors.As(err, &stackErr):
-		return reconcile.Stalled{Err: err, Reason: InvalidStackReason, Revision: revision}
+		return reconcile.FailureOutcome(err, InvalidStackReason, true, revision)
 	case errors.As(err, &artifactErr) && artifactErr.Terminal():
-		return reconcile.Stalled{Err: err, Reason: string(artifactErr.Reason), Revision: revision}
+		return reconcile.FailureOutcome(err, string(artifactErr.Reason), true, revision)
 	case errors.As(err, &artifactErr):
-		return reconcile.Retry{Err: err, Reason: fluxmeta.ArtifactFailedReason, Revision: revision}
-	default:
-		return reconcile.Retry{Err: err, Revision: revision}
+		return reconcile.FailureOutcome(err, fluxmeta.ArtifactFailedReason, false, revision)
 	}
+	return reconcile.FailureOutcome(err, "", false, revision)
 }

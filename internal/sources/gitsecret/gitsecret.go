@@ -60,6 +60,11 @@ func NewNotFound(namespace, name, field string) error {
 	return &Error{NotFoundReason, fmt.Sprintf("Secret %s/%s does not exist: create it or correct %s", namespace, name, field)}
 }
 
+// NewInvalid returns the error for a Secret that lacks a key, or has an unusable value.
+func NewInvalid(format string, args ...any) error {
+	return &Error{InvalidReason, fmt.Sprintf(format, args...)}
+}
+
 // Reader gets a Secret that a field of a spec refers to. If it does not exist, the error is that of
 // NewNotFound.
 type Reader func(ctx context.Context, namespace, name, field string) (*corev1.Secret, error)
@@ -115,7 +120,7 @@ func TrimmedValue(secret *corev1.Secret, key string) string {
 func RequireKeys(secret *corev1.Secret, field string, keys ...string) error {
 	for _, key := range keys {
 		if len(secret.Data[key]) == 0 {
-			return &Error{InvalidReason, fmt.Sprintf("Secret %s/%s of %s has no %s: add the key", secret.Namespace, secret.Name, field, key)}
+			return NewInvalid("Secret %s/%s of %s has no %s: add the key", secret.Namespace, secret.Name, field, key)
 		}
 	}
 	return nil
@@ -130,8 +135,8 @@ func requireHTTPSKeys(secret *corev1.Secret, field string) error {
 	case len(secret.Data[BearerTokenKey]) > 0 || len(secret.Data[CAKey]) > 0:
 		return nil
 	}
-	return &Error{InvalidReason, fmt.Sprintf("Secret %s/%s of %s has neither username and password, nor bearerToken, nor ca.crt: add the keys that the server requires",
-		secret.Namespace, secret.Name, field)}
+	return NewInvalid("Secret %s/%s of %s has neither username and password, nor bearerToken, nor ca.crt: add the keys that the server requires",
+		secret.Namespace, secret.Name, field)
 }
 
 // Proxy reads the URL of a proxy, with its login, from a Secret.
@@ -145,8 +150,8 @@ func (read Reader) Proxy(ctx context.Context, namespace, name, field string) (*u
 	}
 	u, err := url.Parse(TrimmedValue(secret, AddressKey))
 	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
-		return nil, &Error{InvalidReason, fmt.Sprintf("Secret %s/%s of %s has an invalid %s: expected the URL of a proxy, such as http://proxy.example.com:3128, https://… or socks5://…",
-			namespace, name, field, AddressKey)}
+		return nil, NewInvalid("Secret %s/%s of %s has an invalid %s: expected the URL of a proxy, such as http://proxy.example.com:3128, https://… or socks5://…",
+			namespace, name, field, AddressKey)
 	}
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, User: u.User}
 	if user := TrimmedValue(secret, UsernameKey); user != "" {

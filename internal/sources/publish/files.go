@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"testing/fstest"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -47,25 +47,16 @@ func (e *SecretsError) Error() string {
 	const risk = "and anyone who can reach the controller's file server can read published artifacts"
 	switch {
 	case len(e.Read) > 0:
-		return fmt.Sprintf("spec.valuesFrom reads Secrets (%s), %s: read no Secrets, or set spec.publish.secrets to Include to publish their values", joinSome(e.Read), risk)
+		return fmt.Sprintf("spec.valuesFrom reads Secrets (%s), %s: read no Secrets, or set spec.publish.secrets to Include to publish their values", reconcile.JoinNames(e.Read), risk)
 	case len(e.Decrypted) > 0:
-		return fmt.Sprintf("the stack is rendered from decrypted files (%s), %s: set spec.publish.secrets to Include to publish their content", joinSome(e.Decrypted), risk)
+		return fmt.Sprintf("the stack is rendered from decrypted files (%s), %s: set spec.publish.secrets to Include to publish their content", reconcile.JoinNames(e.Decrypted), risk)
 	}
-	return fmt.Sprintf("the stack renders Secrets (%s), %s: set spec.publish.secrets to Omit to leave them out, or to Include to publish them", joinSome(e.Rendered), risk)
+	return fmt.Sprintf("the stack renders Secrets (%s), %s: set spec.publish.secrets to Omit to leave them out, or to Include to publish them", reconcile.JoinNames(e.Rendered), risk)
 }
 
 // ErrEmpty means that nothing is published because there are no objects: consumers of an empty
 // artifact would delete everything.
 var ErrEmpty = errors.New("the stack renders no objects to publish: the published artifact is kept; delete the KsctlInstall to withdraw it")
-
-// joinSome joins a few of the names and the number of the others.
-func joinSome(names []string) string {
-	const maxNames = 5
-	if len(names) <= maxNames {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNames)
-}
 
 // Files returns the files of an artifact: a kustomization with one file per component, in their
 // order. It omits pre-remove hooks: only this controller can run them at the right time.

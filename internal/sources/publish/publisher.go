@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,25 +102,20 @@ func (p *Publisher) Publish(ctx context.Context, o *Publication, state *State) (
 // artifacts.
 func (p *Publisher) Withdraw(ctx context.Context, owner client.Object, state *State) error {
 	key := client.ObjectKeyFromObject(owner)
-	var notServed *sourceref.Error // the kind is not served, so its objects do not exist
 	if err := p.checkServed(ctx); err == nil {
-		if err := p.deleteObject(ctx, owner); err != nil {
+		have := &sourcev1.ExternalArtifact{}
+		err := p.Direct.Get(ctx, key, have)
+		if err == nil && metav1.IsControlledBy(have, owner) {
+			err = p.Client.Delete(ctx, have, client.Preconditions{UID: &have.UID})
+		}
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting ExternalArtifact %s: %w", key, err)
 		}
-	} else if !errors.As(err, &notServed) {
+	} else if _, notServed := errors.AsType[*sourceref.Error](err); !notServed { // otherwise no object exists
 		return err
 	}
 	*state = State{}
 	return p.Storage.Remove(key)
-}
-
-func (p *Publisher) deleteObject(ctx context.Context, owner client.Object) error {
-	have := &sourcev1.ExternalArtifact{}
-	err := p.Direct.Get(ctx, client.ObjectKeyFromObject(owner), have)
-	if err == nil && metav1.IsControlledBy(have, owner) {
-		err = p.Client.Delete(ctx, have, client.Preconditions{UID: &have.UID})
-	}
-	return client.IgnoreNotFound(err)
 }
 
 // checkServed returns a *sourceref.Error if the cluster does not serve ExternalArtifacts.
@@ -150,18 +145,12 @@ func (p *Publisher) read(ctx context.Context, key types.NamespacedName, state *S
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if w := state.written; w != nil && w.UID == have.UID && isNewer(w.ResourceVersion, have.ResourceVersion) {
-		return w.DeepCopy(), nil
+	if w := state.written; w != nil && w.UID == have.UID {
+		if order, err := resourceversion.CompareResourceVersion(w.ResourceVersion, have.ResourceVersion); err == nil && order > 0 {
+			return w.DeepCopy(), nil
+		}
 	}
 	return have, nil
-}
-
-// isNewer reports whether resource version a of an object is later than b. It compares them as
-// numbers.
-func isNewer(a, b string) bool {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
-	return errX == nil && errY == nil && x > y
 }
 
 // store stores the files of a publication, unless they are stored already. It keeps the previous
@@ -214,16 +203,20 @@ func (p *Publisher) write(ctx context.Context, o *Publication, have *sourcev1.Ex
 			Spec: sourcev1.ExternalArtifactSpec{SourceRef: ref}}
 		err := p.Client.Create(ctx, have, client.FieldOwner(p.FieldOwner))
 		if apierrors.IsAlreadyExists(err) { // the cache lags behind
-			return p.retryWrite(ctx, o, want, state)
+			have = &sourcev1.ExternalArtifact{}
+			if err := p.Direct.Get(ctx, client.ObjectKeyFromObject(o.Owner), have); err != nil {
+				return err
+			}
+			if err := checkOwner(have, o.Owner); err != nil {
+				return err
+			}
+			return p.write(ctx, o, have, want, state)
 		}
 		if err != nil {
 			return err
 		}
 	case w.spec:
-		err := p.patch(ctx, have, map[string]any{"spec": map[string]any{"sourceRef": ref}}, func(ctx context.Context, o client.Object, patch client.Patch) error {
-			return p.Client.Patch(ctx, o, patch, client.FieldOwner(p.FieldOwner))
-		})
-		if err != nil {
+		if err := p.patch(ctx, have, "spec", map[string]any{"sourceRef": ref}); err != nil {
 			return err
 		}
 	}
@@ -231,10 +224,7 @@ func (p *Publisher) write(ctx context.Context, o *Publication, have *sourcev1.Ex
 		status := sourcev1.ExternalArtifactStatus{Artifact: want, Conditions: have.Status.Conditions}
 		apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: fluxmeta.ReadyCondition, Status: metav1.ConditionTrue, Reason: fluxmeta.SucceededReason,
 			Message: fmt.Sprintf("stored artifact for revision '%s'", want.Revision), ObservedGeneration: have.Generation, LastTransitionTime: metav1.NewTime(p.Clock.Now())})
-		err := p.patch(ctx, have, map[string]any{"status": status}, func(ctx context.Context, o client.Object, patch client.Patch) error {
-			return p.Client.Status().Patch(ctx, o, patch, client.FieldOwner(p.FieldOwner))
-		})
-		if err != nil {
+		if err := p.patch(ctx, have, "status", status); err != nil {
 			return err
 		}
 	}
@@ -242,31 +232,21 @@ func (p *Publisher) write(ctx context.Context, o *Publication, have *sourcev1.Ex
 	return nil
 }
 
-// retryWrite reads the ExternalArtifact from the API server and calls write: the cache did not have
-// the object yet.
-func (p *Publisher) retryWrite(ctx context.Context, o *Publication, want *fluxmeta.Artifact, state *State) error {
-	have := &sourcev1.ExternalArtifact{}
-	if err := p.Direct.Get(ctx, client.ObjectKeyFromObject(o.Owner), have); err != nil {
-		return err
-	}
-	if err := checkOwner(have, o.Owner); err != nil {
-		return err
-	}
-	return p.write(ctx, o, have, want, state)
-}
-
-// patch sends a merge patch with the UID of the object as precondition, and updates have from the
-// response.
-func (p *Publisher) patch(ctx context.Context, have *sourcev1.ExternalArtifact, fields map[string]any,
-	send func(context.Context, client.Object, client.Patch) error,
-) error {
-	fields["metadata"] = map[string]any{"uid": have.UID}
-	body, err := json.Marshal(fields)
+// patch sends a merge patch of the spec or the status with the UID of the object as precondition,
+// and updates have from the response.
+func (p *Publisher) patch(ctx context.Context, have *sourcev1.ExternalArtifact, field string, value any) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": have.UID}, field: value})
 	if err != nil {
 		return err
 	}
 	response := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: have.Namespace, Name: have.Name}}
-	if err := send(ctx, response, client.RawPatch(types.MergePatchType, body)); err != nil {
+	patch, owner := client.RawPatch(types.MergePatchType, body), client.FieldOwner(p.FieldOwner)
+	if field == "status" {
+		err = p.Client.Status().Patch(ctx, response, patch, owner)
+	} else {
+		err = p.Client.Patch(ctx, response, patch, owner)
+	}
+	if err != nil {
 		return err
 	}
 	*have = *response

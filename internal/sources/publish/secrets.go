@@ -19,10 +19,10 @@ const secretsKey = "apps.ksctl.com/secrets"
 // WithdrawSecrets is Withdraw if the published artifact may contain Secrets. It is for an owner
 // that no longer publishes Secrets. An artifact without Secrets stays.
 func (p *Publisher) WithdrawSecrets(ctx context.Context, owner client.Object, state *State) error {
-	var notServed *sourceref.Error // the kind is not served, so its objects do not exist
-	if err := p.checkServed(ctx); errors.As(err, &notServed) {
-		return nil
-	} else if err != nil {
+	if err := p.checkServed(ctx); err != nil {
+		if _, notServed := errors.AsType[*sourceref.Error](err); notServed {
+			return nil // no object exists
+		}
 		return err
 	}
 	key := client.ObjectKeyFromObject(owner)

@@ -1,6 +1,7 @@
 package sourceref
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -68,90 +69,55 @@ type Resolver struct {
 	NoCrossNamespace bool
 }
 
-// Source is the observed state of a source.
-type Source struct {
-	// Artifact is the artifact to fetch.
-	Artifact artifact.Artifact
-	// Ready is true if the source reports that its artifact matches its current spec. If it is
-	// false, the artifact is the last good one and is used all the same.
-	Ready bool
-	// Message explains why the source is not ready.
-	Message string
-}
-
 // readTimeout bounds the read of a source: a cache blocks while it is not allowed to list a kind,
 // or after the kind was removed.
 const readTimeout = 10 * time.Second
 
-// Resolve returns the source that an object in a namespace refers to. An error about the source
-// itself is an *Error.
-func (r *Resolver) Resolve(ctx context.Context, ref appsv1.SourceRef, namespace string) (Source, error) {
+// Resolve returns the artifact of the source that an object in a namespace refers to. It is the last
+// good one if the source is not ready. An error about the source itself is an *Error.
+func (r *Resolver) Resolve(ctx context.Context, ref appsv1.SourceRef, namespace string) (none artifact.Artifact, err error) {
 	obj, gvk, ok := NewObject(ref.Kind)
 	if !ok {
-		return Source{}, newError(UnknownKind, "unknown kind of source %q: expected GitRepository, OCIRepository, Bucket, ExternalArtifact or KsctlSource", ref.Kind)
+		return none, newError(UnknownKind, "unknown kind of source %q: expected GitRepository, OCIRepository, Bucket, ExternalArtifact or KsctlSource", ref.Kind)
 	}
-	key := types.NamespacedName{Namespace: namespace, Name: ref.Name}
-	if ref.Namespace != "" {
-		key.Namespace = ref.Namespace
-	}
+	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
 	// This check comes before any read: the error must not reveal whether the source exists.
 	if r.NoCrossNamespace && key.Namespace != namespace {
-		return Source{}, newError(AccessDenied, "%s %s is in another namespace, which the controller forbids (--no-cross-namespace-refs)", ref.Kind, key)
+		return none, newError(AccessDenied, "%s %s is in another namespace, which the controller forbids (--no-cross-namespace-refs)", ref.Kind, key)
 	}
-	if err := r.checkServed(ctx, gvk); err != nil {
-		return Source{}, err
+	if r.Serves != nil {
+		serves, err := r.Serves(ctx, gvk.GroupKind())
+		if err != nil {
+			return none, fmt.Errorf("checking whether the cluster serves %s in %s: %w", gvk.Kind, gvk.GroupVersion(), err)
+		}
+		if !serves {
+			return none, notServed(gvk)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	err := r.Client.Get(ctx, key, obj)
-	switch {
+	switch err = r.Client.Get(ctx, key, obj); {
 	case err == nil:
-		return sourceOf(obj, ref.Kind, key)
+		return offeredArtifact(obj, ref.Kind, key)
 	case apierrors.IsNotFound(err):
-		return Source{}, newError(NotFound, "%s %s does not exist: create it or correct spec.sourceRef", ref.Kind, key)
+		return none, newError(NotFound, "%s %s does not exist: create it or correct spec.sourceRef", ref.Kind, key)
 	case apimeta.IsNoMatchError(err):
-		return Source{}, notServed(gvk)
+		return none, notServed(gvk)
 	}
-	return Source{}, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
+	return none, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
 }
 
-// checkServed returns an error if the cluster does not serve a kind, or if that is unknown.
-func (r *Resolver) checkServed(ctx context.Context, gvk schema.GroupVersionKind) error {
-	if r.Serves == nil {
-		return nil
-	}
-	serves, err := r.Serves(ctx, gvk.GroupKind())
-	if err != nil {
-		return fmt.Errorf("checking whether the cluster serves %s in %s: %w", gvk.Kind, gvk.GroupVersion(), err)
-	}
-	if !serves {
-		return notServed(gvk)
-	}
-	return nil
-}
-
-// sourceOf returns the observed state of a source that exists.
-func sourceOf(obj Object, kind string, key types.NamespacedName) (Source, error) {
-	a, ready := obj.GetArtifact(), apimeta.FindStatusCondition(conditions(obj), fluxmeta.ReadyCondition)
+// offeredArtifact returns the artifact of a source that exists.
+func offeredArtifact(obj Object, kind string, key types.NamespacedName) (artifact.Artifact, error) {
+	a := obj.GetArtifact()
 	if a == nil {
 		why := "not reconciled yet"
-		if ready != nil {
+		if ready := apimeta.FindStatusCondition(conditions(obj), fluxmeta.ReadyCondition); ready != nil {
 			why = ready.Message
 		}
-		return Source{}, newError(NotReady, "%s %s has no artifact yet: %s", kind, key, why)
+		return artifact.Artifact{}, newError(NotReady, "%s %s has no artifact yet: %s", kind, key, why)
 	}
-	s := Source{Artifact: artifact.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest}}
-	switch {
-	case ready == nil:
-		s.Message = "the source has no Ready condition"
-	case ready.Status == metav1.ConditionTrue && ready.ObservedGeneration >= obj.GetGeneration():
-		s.Ready = true
-	case ready.Status == metav1.ConditionTrue:
-		s.Message = "the current spec of the source is not reconciled yet"
-	default:
-		s.Message = ready.Message
-	}
-	return s, nil
+	return artifact.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest}, nil
 }
 
 func notServed(gvk schema.GroupVersionKind) *Error {

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ksctl/gitops/internal/sources/httpserver"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
@@ -32,26 +32,7 @@ func (s *Storage) NeedLeaderElection() bool { return true }
 func (s *Storage) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 10 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving artifacts: %w", err)
-	case <-ctx.Done():
-	}
-	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
-	defer cancel()
-	err := server.Shutdown(shutdownCtx)
-	if err != nil {
-		err = errors.Join(err, server.Close())
-	}
-	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
-		err = errors.Join(err, end)
-	}
-	if err != nil {
-		return fmt.Errorf("serving artifacts: %w", err)
-	}
-	return nil
+	return httpserver.Serve(ctx, server, listener, closeGrace, "artifacts")
 }
 
 // Handler serves artifacts, and no other files in the folder.

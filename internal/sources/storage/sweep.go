@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// SweepInterval is the interval between sweeps. The finalizer of a deleted object removes its
+// sweepInterval is the interval between sweeps. The finalizer of a deleted object removes its
 // artifacts; the Sweeper handles objects whose finalizer a user removed, and artifacts that another
 // process left.
-const SweepInterval = 10 * time.Minute
+const sweepInterval = 10 * time.Minute
 
 // Sweeper removes artifacts of owners that do not exist.
 type Sweeper struct {
 	Space *Space
 	// Owners lists the objects that may have artifacts.
-	Owners   func(context.Context) ([]types.NamespacedName, error)
-	Interval time.Duration
+	Owners func(context.Context) ([]types.NamespacedName, error)
 }
 
 // NeedLeaderElection returns true: only the leader stores artifacts.
@@ -29,18 +29,12 @@ func (s *Sweeper) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable: it sweeps until ctx is done.
 func (s *Sweeper) Start(ctx context.Context) error {
-	t := time.NewTicker(s.Interval)
-	defer t.Stop()
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "failed to remove artifacts of deleted objects", "space", s.Space.name)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-	}
+	}, sweepInterval)
+	return nil
 }
 
 // sweep removes the artifacts of owners that do not exist. It reads the disk before it lists the

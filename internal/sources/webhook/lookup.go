@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // sourcesAt returns the sources in the cache whose status has the path.
@@ -56,7 +57,7 @@ type cachedToken struct {
 // token returns the token in a Secret. It reads the Secret only if it has changed since the last
 // read.
 func (r *Receiver) token(ctx context.Context, key types.NamespacedName) (string, error) {
-	meta := secretMetadata()
+	meta := reconcile.PartialMetadata("", "Secret")
 	err := client.IgnoreNotFound(r.Client.Get(ctx, key, meta)) // the cache may not contain all Secrets
 	if err != nil {
 		return "", err

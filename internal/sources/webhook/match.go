@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -76,12 +77,7 @@ func describePush(p push) string {
 // information in the URL.
 func describeSource(source *appsv1.KsctlSource) string {
 	address, ref := trackedRef(&source.Spec)
-	for _, name := range []string{ref.Commit, ref.Branch, ref.Tag, ref.SemVer} {
-		if name != "" {
-			return repositoryPath(address) + " " + name
-		}
-	}
-	return repositoryPath(address)
+	return repositoryPath(address) + " " + cmp.Or(ref.Commit, ref.Branch, ref.Tag, ref.SemVer)
 }
 
 // trackedRef returns the URL and the ref that a source fetches. Exactly one field of the ref is

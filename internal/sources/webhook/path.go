@@ -3,10 +3,11 @@ package webhook
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 // Token returns the token in a Secret, without the line end that a file has. It returns "" if the
 // token is shorter than [MinTokenBytes].
 func Token(secret *corev1.Secret) string {
-	token := strings.TrimRight(string(secret.Data[TokenKey]), "\r\n")
+	token := gitsecret.TrimmedValue(secret, TokenKey)
 	if len(token) < MinTokenBytes {
 		return ""
 	}

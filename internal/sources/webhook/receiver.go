@@ -11,14 +11,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/sources/httpserver"
 )
 
 // Limits for requests of any sender.
@@ -89,7 +89,7 @@ func (r *Receiver) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("indexing sources by webhook path: %w", err)
 	}
 	// The informer is synced before the first request: it shows whether a token has changed.
-	if _, err := mgr.GetCache().GetInformer(ctx, secretMetadata()); err != nil {
+	if _, err := mgr.GetCache().GetInformer(ctx, reconcile.PartialMetadata("", "Secret")); err != nil {
 		return fmt.Errorf("watching the metadata of Secrets: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("webhook", r.ready); err != nil {
@@ -103,12 +103,6 @@ func indexWebhookPath(o client.Object) []string {
 		return []string{path}
 	}
 	return nil
-}
-
-func secretMetadata() *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return m
 }
 
 // ready is a readiness check: it fails until the Receiver listens.
@@ -133,25 +127,7 @@ func (r *Receiver) Start(ctx context.Context) error {
 	}
 	server := &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
 	r.listening.Store(true)
-	select {
-	case err := <-served:
-		return fmt.Errorf("serving webhooks: %w", err)
-	case <-ctx.Done():
-	}
-	r.listening.Store(false)
-	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
-	defer cancel()
-	if err = server.Shutdown(shutdownCtx); err != nil {
-		err = errors.Join(err, server.Close())
-	}
-	if end := <-served; !errors.Is(end, http.ErrServerClosed) {
-		err = errors.Join(err, end)
-	}
-	if err != nil {
-		return fmt.Errorf("serving webhooks: %w", err)
-	}
-	return nil
+	context.AfterFunc(ctx, func() { r.listening.Store(false) })
+	return httpserver.Serve(ctx, server, listener, closeGrace, "webhooks")
 }

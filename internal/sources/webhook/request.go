@@ -136,7 +136,7 @@ func (r *Receiver) handlePush(source *appsv1.KsctlSource, header http.Header, bo
 	if outcome == duplicate {
 		return outcome, nil
 	}
-	r.Log.Info("received a push", "source", key, "type", kind, "ref", fmt.Sprintf("%.100q", p.ref), "result", outcome)
+	log.Info("received a push", "ref", fmt.Sprintf("%.100q", p.ref), "result", outcome)
 	return outcome, nil
 }
 

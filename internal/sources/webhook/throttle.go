@@ -90,7 +90,9 @@ func (g *throttle) admit(source types.UID, id *[32]byte, start func(context.Cont
 		case err == nil:
 			return accepted
 		case isTerminal(err):
-			s.forget(id)
+			if id != nil {
+				s.seen.Remove(*id) // a repetition of the request counts as new
+			}
 			return failed
 		}
 		if wait = s.scheduleRetry(g.clock.Now()); wait == 0 {
@@ -114,13 +116,6 @@ func (s *sourceState) scheduleRetry(now time.Time) time.Duration {
 
 // isTerminal reports whether the API server will reject the request on every retry.
 func isTerminal(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
-
-// forget makes a repetition of the request count as new.
-func (s *sourceState) forget(id *[32]byte) {
-	if id != nil {
-		s.seen.Remove(*id)
-	}
-}
 
 // startLater calls start after a delay, and retries until it succeeds, fails terminally, or the
 // process ends.

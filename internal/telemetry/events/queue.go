@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/reference"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -44,7 +43,6 @@ type Queue struct {
 	// Recorder receives the events, with references instead of objects.
 	Recorder record.EventRecorder
 	Scheme   *runtime.Scheme
-	Clock    clock.Clock
 	// DrainTimeout is the maximum time to forward the remaining events. An event that is being
 	// forwarded is not interrupted.
 	DrainTimeout time.Duration
@@ -63,10 +61,7 @@ type Queue struct {
 	init      sync.Once
 }
 
-var (
-	_ record.EventRecorder           = (*Queue)(nil)
-	_ manager.LeaderElectionRunnable = (*Queue)(nil)
-)
+var _ manager.LeaderElectionRunnable = (*Queue)(nil)
 
 type event struct {
 	ref                   *corev1.ObjectReference
@@ -76,25 +71,21 @@ type event struct {
 
 // Event implements record.EventRecorder.
 func (q *Queue) Event(object runtime.Object, kind, reason, message string) {
-	q.add(object, nil, kind, reason, message)
+	q.AnnotatedEventf(object, nil, kind, reason, "%s", message)
 }
 
 // Eventf implements record.EventRecorder.
 func (q *Queue) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
-	q.add(object, nil, kind, reason, fmt.Sprintf(format, args...))
+	q.AnnotatedEventf(object, nil, kind, reason, format, args...)
 }
 
 // AnnotatedEventf implements record.EventRecorder.
 func (q *Queue) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
-	q.add(object, annotations, kind, reason, fmt.Sprintf(format, args...))
-}
-
-func (q *Queue) add(object runtime.Object, annotations map[string]string, kind, reason, message string) {
 	ref, err := reference.GetReference(q.Scheme, object)
 	if err != nil {
 		return // the scheme does not have the type, so the event could not reference the object
 	}
-	e := event{ref: ref, annotations: annotationsOf(object, annotations), kind: kind, reason: reason, message: message}
+	e := event{ref: ref, annotations: annotationsOf(object, annotations), kind: kind, reason: reason, message: fmt.Sprintf(format, args...)}
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
@@ -107,11 +98,10 @@ func (q *Queue) add(object runtime.Object, annotations map[string]string, kind, 
 			q.OnDrop()
 		}
 	}
-	now := q.Clock.Now()
-	if len(q.waiting) == 0 && now.Sub(q.latest) >= quietPeriod {
+	if len(q.waiting) == 0 && time.Since(q.latest) >= quietPeriod {
 		q.forwarded = 0
 	}
-	q.waiting, q.latest = append(q.waiting, e), now
+	q.waiting, q.latest = append(q.waiting, e), time.Now()
 	q.reportLength()
 	q.mu.Unlock()
 	select {
@@ -160,7 +150,7 @@ func (q *Queue) Start(ctx context.Context) error {
 		q.forward(e)
 		q.pause(ctx)
 	}
-	for deadline := q.Clock.Now().Add(q.DrainTimeout); ; {
+	for deadline := time.Now().Add(q.DrainTimeout); ; {
 		e, ok := q.popUntil(deadline)
 		if !ok {
 			return nil
@@ -180,7 +170,7 @@ func (q *Queue) next() (event, bool) {
 func (q *Queue) popUntil(deadline time.Time) (event, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.Clock.Now().Before(deadline) {
+	if time.Now().Before(deadline) {
 		if e, ok := q.popLocked(); ok {
 			return e, true
 		}
@@ -217,16 +207,14 @@ func (q *Queue) forward(e event) {
 // pause waits before the next event, for the time that delay returns.
 func (q *Queue) pause(ctx context.Context) {
 	q.mu.Lock()
-	d := delay(q.forwarded, len(q.waiting), q.Clock.Since(q.latest))
+	d := delay(q.forwarded, len(q.waiting), time.Since(q.latest))
 	q.mu.Unlock()
 	if d == 0 {
 		return
 	}
-	t := q.Clock.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
-	case <-t.C():
+	case <-time.After(d):
 	}
 }
 

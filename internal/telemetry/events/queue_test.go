@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/clock"
 )
 
 // fakeRecorder records events, and when they were received.
@@ -61,7 +60,7 @@ var object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", 
 func startQueue(t *testing.T, to *fakeRecorder, q *Queue) (stop func()) {
 	t.Helper()
 	to.began = time.Now()
-	q.Recorder, q.Scheme, q.Clock = to, scheme.Scheme, clock.RealClock{}
+	q.Recorder, q.Scheme = to, scheme.Scheme
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- q.Start(ctx) }()
@@ -186,7 +185,7 @@ func TestQueueDrainsAtEnd(t *testing.T) {
 }
 
 func TestQueueIgnoresObjectsWithoutKind(t *testing.T) {
-	q := &Queue{Scheme: runtime.NewScheme(), Clock: clock.RealClock{}}
+	q := &Queue{Scheme: runtime.NewScheme()}
 	q.Event(object, "Normal", "Done", "")
 	if len(q.waiting) != 0 {
 		t.Error("an event for an object without a registered type was queued")

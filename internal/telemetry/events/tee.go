@@ -8,20 +8,14 @@ import (
 // Tee is an event recorder that forwards each event to several recorders.
 type Tee []record.EventRecorder
 
-var _ record.EventRecorder = Tee(nil)
-
 // Event implements record.EventRecorder.
 func (t Tee) Event(object runtime.Object, kind, reason, message string) {
-	for _, r := range t {
-		r.Event(object, kind, reason, message)
-	}
+	t.AnnotatedEventf(object, nil, kind, reason, "%s", message)
 }
 
 // Eventf implements record.EventRecorder.
 func (t Tee) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
-	for _, r := range t {
-		r.Eventf(object, kind, reason, format, args...)
-	}
+	t.AnnotatedEventf(object, nil, kind, reason, format, args...)
 }
 
 // AnnotatedEventf implements record.EventRecorder.

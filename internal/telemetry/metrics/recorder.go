@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,23 +23,23 @@ import (
 // Recorder records the controller's metrics, and collects them for a registry. It keeps the
 // state of each object as of its last reconcile, and reports it at each scrape.
 type Recorder struct {
-	// durations and durationHistogram are the reconcile durations, with the metric of the Flux controllers. Flux
-	// no longer exports readiness and suspension, so the Flux metrics for these are not exported
-	// here either.
-	durations                    *fluxmetrics.Recorder
-	durationHistogram            prometheus.Collector
-	driftCorrections, operations *prometheus.CounterVec
-	requests                     requests
-	now                          func() time.Time
+	// durations and durationHistogram are the reconcile durations, with the metric of the Flux
+	// controllers. Flux no longer exports readiness and suspension, so the Flux metrics for these
+	// are not exported here either.
+	durations         *fluxmetrics.Recorder
+	durationHistogram prometheus.Collector
+	// What the controller does, receives, renders and sends, beside reconciles.
+	driftCorrections, operations, commitStatuses, webhooks *prometheus.CounterVec
+	nodeGroups, droppedEvents                              *prometheus.CounterVec
+	nodeGroupDurations, renders                            *prometheus.HistogramVec
+	handshakes                                             prometheus.Counter
+	waitingEvents                                          *prometheus.GaugeVec
+
+	now func() time.Time
 
 	mu     sync.Mutex
 	states map[objectKey]objectState
 }
-
-var (
-	_ reconcile.Metrics    = (*Recorder)(nil)
-	_ prometheus.Collector = (*Recorder)(nil)
-)
 
 type objectKey struct {
 	kind string
@@ -73,18 +74,19 @@ func newSample(of *prometheus.Desc, value float64, labels ...string) sample {
 // Prometheus sets the label namespace to the namespace of the controller's pod.
 var objectLabels = []string{"exported_namespace", "name"}
 
-func describe(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
+// describe describes a metric of an object. further are the labels after those of the object.
+func describe(name, help string, further ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, slices.Concat(objectLabels, further), nil)
 }
 
 var (
-	infoDesc = describe("ksctl_resource_info", "Status of an object, always 1: status and reason of its condition Ready (True, False or Unknown), and whether reconciliation is suspended.",
-		"kind", objectLabels[0], objectLabels[1], "ready", "reason", "suspended")
-	deletionDesc = describe("ksctl_resource_deletion_timestamp_seconds", "Deletion timestamp of an object that is being deleted, as a Unix time. The object still owns other objects.",
-		"kind", objectLabels[0], objectLabels[1])
-	componentsDesc = describe("ksctl_install_components", "Components of a KsctlInstall, by state: ready or unready.", objectLabels[0], objectLabels[1], "state")
-	objectsDesc    = describe("ksctl_install_objects", "Objects of a KsctlInstall, by the state of their component: ready or unready.", objectLabels[0], objectLabels[1], "state")
-	removalDesc    = describe("ksctl_remove_objects", "Objects of a KsctlRemove, by state: removed, or left for objects that are kept.", objectLabels[0], objectLabels[1], "state")
+	infoDesc = prometheus.NewDesc("ksctl_resource_info", "Status of an object, always 1: status and reason of its condition Ready (True, False or Unknown), and whether reconciliation is suspended.",
+		[]string{"kind", objectLabels[0], objectLabels[1], "ready", "reason", "suspended"}, nil)
+	deletionDesc = prometheus.NewDesc("ksctl_resource_deletion_timestamp_seconds", "Deletion timestamp of an object that is being deleted, as a Unix time. The object still owns other objects.",
+		[]string{"kind", objectLabels[0], objectLabels[1]}, nil)
+	componentsDesc = describe("ksctl_install_components", "Components of a KsctlInstall, by state: ready or unready.", "state")
+	objectsDesc    = describe("ksctl_install_objects", "Objects of a KsctlInstall, by the state of their component: ready or unready.", "state")
+	removalDesc    = describe("ksctl_remove_objects", "Objects of a KsctlRemove, by state: removed, or left for objects that are kept.", "state")
 )
 
 // Register returns the recorder that r collects from, and registers a new one if there is none:
@@ -108,13 +110,13 @@ func Register(r prometheus.Registerer) (*Recorder, error) {
 
 // NewRecorder returns an empty recorder.
 func NewRecorder() *Recorder {
-	r := &Recorder{
-		durations: fluxmetrics.NewRecorder(), states: map[objectKey]objectState{}, operations: newOperations(), requests: newRequests(), now: time.Now,
-		driftCorrections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ksctl_drift_corrected_total",
-			Help: "Objects of a KsctlInstall that were changed or deleted by others, and corrected.",
-		}, objectLabels),
-	}
+	r := &Recorder{durations: fluxmetrics.NewRecorder(), states: map[objectKey]objectState{}, now: time.Now}
+	r.addRequestMetrics()
+	r.driftCorrections = newCounters("ksctl_drift_corrected_total",
+		"Objects of a KsctlInstall that were changed or deleted by others, and corrected.", objectLabels...)
+	r.operations = newCounters("ksctl_autoscaler_operations_total",
+		"Completed operations of a pool, by kind (ScaleUp, ScaleDown or Recount) and result: Succeeded, or the error code.",
+		slices.Concat(poolLabels, []string{"operation", "result"})...)
 	for _, c := range r.durations.Collectors() {
 		if durations, ok := c.(*prometheus.HistogramVec); ok {
 			r.durationHistogram = durations
@@ -123,9 +125,14 @@ func NewRecorder() *Recorder {
 	return r
 }
 
+func newCounters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
 // counters are the collectors that count events, beside the state of objects.
 func (r *Recorder) counters() []prometheus.Collector {
-	return append(r.requests.collectors(), r.durationHistogram, r.driftCorrections, r.operations)
+	return []prometheus.Collector{r.commitStatuses, r.webhooks, r.nodeGroups, r.nodeGroupDurations, r.handshakes,
+		r.renders, r.droppedEvents, r.waitingEvents, r.durationHistogram, r.driftCorrections, r.operations}
 }
 
 // RecordDuration implements reconcile.Metrics.

@@ -11,14 +11,14 @@ import (
 )
 
 // poolLabels are the labels of a pool of a KsctlAutoScaler.
-var poolLabels = append(objectLabels[:len(objectLabels):len(objectLabels)], "pool")
+var poolLabels = slices.Concat(objectLabels, []string{"pool"})
 
-func describePool(name, help string, labels ...string) *prometheus.Desc {
-	return describe(name, help, append(poolLabels[:len(poolLabels):len(poolLabels)], labels...)...)
+func describePool(name, help string, further ...string) *prometheus.Desc {
+	return describe(name, help, append([]string{"pool"}, further...)...)
 }
 
 var (
-	degradedDesc = describe("ksctl_autoscaler_degraded", "Whether the condition Degraded of a KsctlAutoScaler is True, 1 or 0: a pool does not reach its target size.", objectLabels...)
+	degradedDesc = describe("ksctl_autoscaler_degraded", "Whether the condition Degraded of a KsctlAutoScaler is True, 1 or 0: a pool does not reach its target size.")
 	machinesDesc = describePool("ksctl_autoscaler_pool_machines", "Machines of a pool, as in the status of its KsctlAutoScaler, by state: target, registered, ready, creating or deleting.", "state")
 	minSizeDesc  = describePool("ksctl_autoscaler_pool_min_size", "Minimum number of machines of a pool.")
 	maxSizeDesc  = describePool("ksctl_autoscaler_pool_max_size", "Maximum number of machines of a pool.")
@@ -27,13 +27,6 @@ var (
 
 	scalingDescs = []*prometheus.Desc{degradedDesc, machinesDesc, minSizeDesc, maxSizeDesc, backoffDesc, failuresDesc}
 )
-
-func newOperations() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "ksctl_autoscaler_operations_total",
-		Help: "Completed operations of a pool, by kind (ScaleUp, ScaleDown or Recount) and result: Succeeded, or the error code.",
-	}, append(poolLabels[:len(poolLabels):len(poolLabels)], "operation", "result"))
-}
 
 // autoscalerSamples returns the samples of a KsctlAutoScaler and of its pools.
 func autoscalerSamples(o *clusterv1.KsctlAutoScaler) []sample {
@@ -60,10 +53,10 @@ func autoscalerSamples(o *clusterv1.KsctlAutoScaler) []sample {
 
 // poolSamples returns the samples of the status of a pool.
 func poolSamples(s *clusterv1.WorkerPoolStatus, inactive bool) []sample {
-	out := []sample{
-		newSample(machinesDesc, float64(s.Target), s.Name, "target"), newSample(machinesDesc, float64(s.Registered), s.Name, "registered"),
-		newSample(machinesDesc, float64(s.Ready), s.Name, "ready"), newSample(machinesDesc, float64(s.Creating), s.Name, "creating"),
-		newSample(machinesDesc, float64(s.Deleting), s.Name, "deleting"),
+	var out []sample
+	for state, n := range map[string]int32{"target": s.Target, "registered": s.Registered, "ready": s.Ready,
+		"creating": s.Creating, "deleting": s.Deleting} {
+		out = append(out, newSample(machinesDesc, float64(n), s.Name, state))
 	}
 	b := s.Backoff
 	if b == nil || inactive {

@@ -21,14 +21,10 @@ func ReadBudgets(page string) (map[string]Budget, error) {
 	}
 	budgets := map[string]Budget{}
 	for _, row := range budgetRow.FindAllStringSubmatch(string(text), -1) {
-		var b Budget
-		if b.Wall, err = strconv.ParseFloat(row[2], 64); err != nil {
-			return nil, err
-		}
-		if b.CPU, err = strconv.ParseFloat(row[3], 64); err != nil {
-			return nil, err
-		}
-		budgets[row[1]] = b
+		// These are numbers, because the columns match \d+.
+		wall, _ := strconv.ParseFloat(row[2], 64)
+		cpu, _ := strconv.ParseFloat(row[3], 64)
+		budgets[row[1]] = Budget{Wall: wall, CPU: cpu}
 	}
 	if len(budgets) == 0 {
 		return nil, fmt.Errorf("%s has no table of time budgets", page)

@@ -38,9 +38,17 @@ func Attempts() (int, error) {
 	return n, nil
 }
 
-// Suite holds the paths of the reports of one Ginkgo suite: a JSON file, a JUnit file and, after a
-// failure or a flake, a folder with the logs of the programs and of the failed specs.
-type Suite struct{ base string }
+// Suite holds the paths of the reports of one Ginkgo suite.
+type Suite struct {
+	// JSON is Ginkgo's own report, and JUnit the report for CI servers.
+	JSON, JUnit string
+	// Logs is a folder. After a failure or a flake, it has the logs of the programs and of the failed
+	// specs.
+	Logs string
+	// Started is a file with the name of the Go test that runs the suite. The suite creates the file
+	// when it starts, so it exists even after a crash.
+	Started string
+}
 
 // WorkingSuite returns the reports of the suite in the working directory. reports is the folder of
 // all reports.
@@ -63,21 +71,9 @@ func WorkingSuite(reports string) (Suite, error) {
 // SuiteOf returns the reports of the suite in a package. pkg is the folder of the package in the
 // module.
 func SuiteOf(reports, pkg string) Suite {
-	return Suite{filepath.Join(reports, strings.ReplaceAll(pkg, "/", "."))}
+	base := filepath.Join(reports, strings.ReplaceAll(pkg, "/", "."))
+	return Suite{JSON: base + ".json", JUnit: base + ".xml", Logs: base + ".logs", Started: base + ".started"}
 }
-
-// JSON returns the path of Ginkgo's own report.
-func (s Suite) JSON() string { return s.base + ".json" }
-
-// JUnit returns the path of the report for CI servers.
-func (s Suite) JUnit() string { return s.base + ".xml" }
-
-// Logs returns the path of the folder for logs.
-func (s Suite) Logs() string { return s.base + ".logs" }
-
-// Started returns the path of a file with the name of the Go test that runs the suite. The suite
-// creates the file when it starts, so it exists even after a crash.
-func (s Suite) Started() string { return s.base + ".started" }
 
 var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 

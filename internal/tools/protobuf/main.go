@@ -60,7 +60,7 @@ func run(plugins, folder, out string) error {
 	return nil
 }
 
-// findProtos returns the slash-separated paths of the .proto files below a folder, relative to it.
+// find returns the slash-separated paths of the .proto files below a folder, relative to it.
 func find(folder string) (names []string, err error) {
 	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".proto" {
@@ -73,7 +73,7 @@ func find(folder string) (names []string, err error) {
 	return names, err
 }
 
-// appendWithImports appends a file and its imports, each file after its imports.
+// add appends a file and its imports, each file after its imports.
 func add(files []*descriptorpb.FileDescriptorProto, seen map[string]bool, file protoreflect.FileDescriptor) []*descriptorpb.FileDescriptorProto {
 	if seen[file.Path()] {
 		return files

@@ -99,26 +99,28 @@ const maxServerText = 300
 
 // quoteServerText returns a text of a server for a message: truncated and quoted. It masks
 // secrets before it truncates, so that no part of a secret remains.
-func quoteServerText(text string, secrets []string) string {
-	text = mask(strings.TrimSpace(text), secrets)
+func (e *endpoint) quoteServerText(text string) string {
+	text = mask(strings.TrimSpace(text), e.secrets)
 	return strconv.Quote(text[:min(len(text), maxServerText)])
 }
 
 // newTransport returns a transport to a program of the repository's server: the one that
 // reads the repository, or the one that writes to it.
-func (c *Client) newTransport(repo Repository, program string) (transport, *url.URL, error) {
+func (c *Client) newTransport(repo Repository, program string) (transport, endpoint, error) {
+	e := endpoint{maskedURL: artifact.MaskURL(repo.URL)}
 	u, err := url.Parse(repo.URL)
 	if err != nil || u.Host == "" {
-		return nil, nil, newError(URLInvalid, "%s is not a repository URL", artifact.MaskURL(repo.URL))
+		return nil, e, newError(URLInvalid, "%s is not a repository URL", e.maskedURL)
 	}
-	masked := artifact.MaskURL(repo.URL)
+	e.secrets = repo.Access.secrets(u)
+	var w transport
 	switch u.Scheme {
 	case "http", "https":
-		w, err := c.newHTTPTransport(u, &repo.Access, program, masked)
-		return w, u, err
+		w, err = c.newHTTPTransport(u, &repo.Access, program, e)
 	case "ssh":
-		w, err := c.newSSHTransport(u, &repo.Access, program, masked)
-		return w, u, err
+		w, err = c.newSSHTransport(u, &repo.Access, program, e)
+	default:
+		err = newError(URLInvalid, "%s must have the scheme https, http or ssh", e.maskedURL)
 	}
-	return nil, nil, newError(URLInvalid, "%s must have the scheme https, http or ssh", masked)
+	return w, e, err
 }

@@ -2,14 +2,13 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
-	"runtime/debug"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
@@ -29,8 +28,6 @@ const (
 
 // Options configures a Client. Zero fields take the defaults.
 type Options struct {
-	// HTTP is the client for HTTP requests; artifact.NewHTTPClient when nil.
-	HTTP *http.Client
 	// Limits of one repository.
 	Limits Limits
 	// TempDir holds downloaded packs and objects, and is created if necessary; the system's
@@ -47,29 +44,29 @@ type Client struct {
 
 // NewClient returns a client.
 func NewClient(o Options) *Client {
-	c := &Client{http: o.HTTP, limits: o.Limits.WithDefaults(), tempDir: o.TempDir}
-	if c.http == nil {
-		c.http = artifact.NewHTTPClient()
-	}
-	return c
+	tempDir := cmp.Or(o.TempDir, os.TempDir())
+	return &Client{http: artifact.NewHTTPClient(), limits: o.Limits.WithDefaults(), tempDir: tempDir}
 }
 
-// workDir creates and returns the directory for temporary files, empty for the system's.
-func (c *Client) workDir() (string, error) {
-	if c.tempDir == "" {
-		return "", nil
+// makeTempDir creates a directory for temporary files; content is its purpose in the error message.
+func (c *Client) makeTempDir(content string) (string, error) {
+	err := os.MkdirAll(c.tempDir, 0o700)
+	var dir string
+	if err == nil {
+		dir, err = os.MkdirTemp(c.tempDir, "git-")
 	}
-	return c.tempDir, os.MkdirAll(c.tempDir, 0o700)
+	if err != nil {
+		return "", wrapError(artifact.Storage, err, "creating a directory for the %s", content)
+	}
+	return dir, nil
 }
 
 // Remote holds the branches and tags of a repository at the time of List.
 type Remote struct {
+	endpoint
 	client    *Client
 	transport transport
-	maskedURL string
-	// secrets must not appear in errors.
-	secrets []string
-	refs    map[string]plumbing.Hash
+	refs      map[string]plumbing.Hash
 	// peeled maps annotated tags to their commits.
 	peeled       map[string]plumbing.Hash
 	capabilities *capability.List
@@ -78,53 +75,38 @@ type Remote struct {
 // List lists the branches and tags of a repository. It makes one request and downloads no
 // content. The error is an *Error.
 func (c *Client) List(ctx context.Context, repo Repository) (*Remote, error) {
-	w, u, err := c.newTransport(repo, uploadPack)
+	w, e, err := c.newTransport(repo, uploadPack)
 	if err != nil {
 		return nil, err
 	}
-	return c.list(ctx, repo, w, u)
+	return c.list(ctx, w, e)
 }
 
-func (c *Client) list(ctx context.Context, repo Repository, w transport, u *url.URL) (_ *Remote, err error) {
-	r := &Remote{client: c, transport: w, maskedURL: artifact.MaskURL(repo.URL), secrets: repo.Access.secrets(u)}
-	defer func() { err = r.redactError(err) }()
+func (c *Client) list(ctx context.Context, w transport, e endpoint) (_ *Remote, err error) {
+	defer func() { err = e.redactError(err) }()
 	body, err := w.openRefs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	if err := recoverPanic(func() error { return r.readRefs(ctx, body) }); err != nil {
+	r := &Remote{endpoint: e, client: c, transport: w}
+	if err := r.readRefs(ctx, body); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// redactError makes an error mask the secrets of the repository.
-func (r *Remote) redactError(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		e.secrets = r.secrets
-		return e
-	}
-	return err
-}
-
 func (r *Remote) readRefs(ctx context.Context, body io.Reader) error {
 	limit := r.client.limits.RefBytes
 	bounded := &io.LimitedReader{R: body, N: limit + 1}
-	refs := packp.NewAdvRefs()
-	err := refs.Decode(bounded)
-	if serverErr, ok := errors.AsType[*Error](err); ok {
-		return serverErr
-	}
+	refs, err := r.decodeRefs(ctx, bounded)
 	switch {
 	case bounded.N <= 0:
 		return newError(Unsupported, "the list of branches and tags of %s has more than the %d bytes allowed", r.maskedURL, limit)
-	case errors.Is(err, packp.ErrEmptyAdvRefs) || (err == nil && refs.IsEmpty()):
-		return newError(RepositoryEmpty, "the repository at %s has no commit yet: push one", r.maskedURL)
-	case err != nil && ctx.Err() != nil:
-		return connectionError(ctx, err, r.maskedURL)
 	case err != nil:
-		return r.refListError(err)
+		return err
+	case refs.IsEmpty():
+		return newError(RepositoryEmpty, "the repository at %s has no commit yet: push one", r.maskedURL)
 	}
 	r.refs, r.peeled, r.capabilities = refs.References, refs.Peeled, refs.Capabilities
 	for _, format := range r.capabilities.Get(capability.ObjectFormat) {
@@ -135,24 +117,31 @@ func (r *Remote) readRefs(ctx context.Context, body io.Reader) error {
 	return nil
 }
 
-// skipRefs reads and ignores a list of branches and tags.
-func skipRefs(from io.Reader, limit int64) error {
-	return recoverPanic(func() error { return packp.NewAdvRefs().Decode(io.LimitReader(from, limit)) })
+func (e *endpoint) objectFormatError() error {
+	return newError(Unsupported, "the repository at %s uses an object format other than SHA-1, which is not supported", e.maskedURL)
 }
 
-func (r *Remote) objectFormatError() error {
-	return newError(Unsupported, "the repository at %s uses an object format other than SHA-1, which is not supported", r.maskedURL)
-}
-
-func (r *Remote) refListError(err error) error {
+// decodeRefs reads a list of branches and tags. It is empty if the repository has no commit.
+func (e *endpoint) decodeRefs(ctx context.Context, body io.Reader) (*packp.AdvRefs, error) {
+	refs := packp.NewAdvRefs()
+	err := recoverPanic(func() error { return refs.Decode(body) })
+	if err == nil || errors.Is(err, packp.ErrEmptyAdvRefs) {
+		return refs, nil
+	}
+	if ctx.Err() != nil {
+		return nil, e.connectionError(ctx, err)
+	}
+	if gitErr, ok := errors.AsType[*Error](err); ok {
+		return nil, gitErr
+	}
 	if line, ok := errors.AsType[*pktline.ErrorLine](err); ok {
-		return newError(OperationFailed, "the server of %s refused the request: %s", r.maskedURL, quoteServerText(line.Text, r.secrets))
+		return nil, newError(OperationFailed, "the server of %s refused the request: %s", e.maskedURL, e.quoteServerText(line.Text))
 	}
 	// A list with longer hashes can't be parsed; its first line names the object format.
 	if unexpected, ok := errors.AsType[*packp.ErrUnexpectedData](err); ok && bytes.Contains(unexpected.Data, []byte("object-format=sha256")) {
-		return r.objectFormatError()
+		return nil, e.objectFormatError()
 	}
-	return wrapError(OperationFailed, err, "the list of branches of %s can't be read", r.maskedURL)
+	return nil, wrapError(OperationFailed, err, "the list of branches of %s can't be read", e.maskedURL)
 }
 
 // recoverPanic calls f and returns a panic as an error, so that content of a hostile server
@@ -160,18 +149,11 @@ func (r *Remote) refListError(err error) error {
 func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = wrapError(OperationFailed, &PanicError{Value: p, Stack: debug.Stack()}, "the response of the server can't be read")
+			err = wrapError(OperationFailed, fmt.Errorf("%w: %.200v", errPanic, p), "the response of the server can't be read")
 		}
 	}()
 	return f()
 }
 
-// PanicError reports a panic while content of a server was read.
-type PanicError struct {
-	Value any
-	// Stack is for logs; the message does not contain it.
-	Stack []byte
-}
-
-// Error returns the value of the panic.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %.200v", e.Value) }
+// errPanic is the error of a panic while content of a server was read.
+var errPanic = errors.New("panic")

@@ -2,11 +2,11 @@ package git
 
 import (
 	"cmp"
-	"errors"
 	"io"
 	"maps"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -41,10 +41,7 @@ type commitBuilder struct {
 // the server does not have. If no file changes, it returns the commit of the checkout.
 func commitFiles(checkout *Checkout, change Commit, pack io.Writer, limits artifact.Limits) (plumbing.Hash, error) {
 	builder := &commitBuilder{store: checkout.store}
-	base, err := checkout.rootTree()
-	if err != nil {
-		return plumbing.ZeroHash, err
-	}
+	base := checkout.tree.nodes["."].hash
 	for _, name := range slices.Sorted(maps.Keys(change.Files)) {
 		if err := validateFile(name, change.Files[name], limits); err != nil {
 			return plumbing.ZeroHash, err
@@ -69,14 +66,6 @@ func commitFiles(checkout *Checkout, change Commit, pack io.Writer, limits artif
 	return id, storageError(err)
 }
 
-// storageError returns an *Error unchanged, and wraps other errors as a failure to store objects.
-func storageError(err error) error {
-	if _, ok := errors.AsType[*Error](err); ok || err == nil {
-		return err
-	}
-	return wrapError(Reason(artifact.Storage), err, "storing objects")
-}
-
 // sanitizeIdentity removes the characters from a name or email that end it in a commit.
 func sanitizeIdentity(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -89,13 +78,9 @@ func sanitizeIdentity(s string) string {
 
 // validateFile returns an error if a file must not be committed.
 func validateFile(name string, content []byte, limits artifact.Limits) error {
-	if path.Clean(name) != name || path.IsAbs(name) || len(name) > maxPath {
+	unsafe := func(part string) bool { return !safeName(part) || len(part) > maxName }
+	if len(name) > maxPath || slices.ContainsFunc(strings.Split(name, "/"), unsafe) {
 		return treeError(artifact.UnsafePath, truncate(name), "the path is not allowed for a file")
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if !safeName(part) || len(part) > maxName {
-			return treeError(artifact.UnsafePath, truncate(name), "the path is not allowed for a file")
-		}
 	}
 	if int64(len(content)) > limits.FileBytes {
 		return treeError(artifact.TooLarge, name, "the file has more than the %d bytes allowed", limits.FileBytes)
@@ -103,26 +88,9 @@ func validateFile(name string, content []byte, limits artifact.Limits) error {
 	return nil
 }
 
-// rootTree returns the ID of the root tree of the checkout's commit, and zero if there is no
-// commit.
-func (c *Checkout) rootTree() (plumbing.Hash, error) {
-	if c.Commit == "" {
-		return plumbing.ZeroHash, nil
-	}
-	o, err := c.store.EncodedObject(plumbing.CommitObject, plumbing.NewHash(c.Commit))
-	if err != nil {
-		return plumbing.ZeroHash, wrapError(CommitNotFound, err, "%s is not a commit", c.Commit)
-	}
-	var commit gitobject.Commit
-	if err := commit.Decode(o); err != nil {
-		return plumbing.ZeroHash, wrapError(OperationFailed, err, "commit %s can't be read", c.Commit)
-	}
-	return commit.TreeHash, nil
-}
-
 // addObject stores an object unless the store has it, and returns its ID.
 func (g *commitBuilder) addObject(encode func(plumbing.EncodedObject) error) (plumbing.Hash, error) {
-	o := g.store.NewEncodedObject()
+	o := &plumbing.MemoryObject{}
 	if err := encode(o); err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -147,10 +115,10 @@ func (g *commitBuilder) addBlob(content []byte) (plumbing.Hash, error) {
 
 // buildTree stores a copy of the tree base with the changed files, and returns its ID. It returns
 // zero if a tree other than the root becomes empty: Git has no empty directories.
-func (g *commitBuilder) buildTree(dir string, base plumbing.Hash, files map[string][]byte) (plumbing.Hash, error) {
+func (g *commitBuilder) buildTree(dir string, base plumbing.Hash, files map[string][]byte) (id plumbing.Hash, err error) {
 	entries, err := g.treeEntries(base)
 	if err != nil {
-		return plumbing.ZeroHash, err
+		return id, err
 	}
 	subtrees := map[string]map[string][]byte{}
 	for name, content := range files {
@@ -162,17 +130,17 @@ func (g *commitBuilder) buildTree(dir string, base plumbing.Hash, files map[stri
 			continue
 		}
 		if err := g.setEntry(entries, dir, name, content); err != nil {
-			return plumbing.ZeroHash, err
+			return id, err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(subtrees)) {
 		existing, exists := entries[name]
 		if exists && existing.Mode != filemode.Dir {
-			return plumbing.ZeroHash, pathTakenError(path.Join(dir, name), "is not a directory")
+			return id, pathTakenError(path.Join(dir, name), "is not a directory")
 		}
 		h, err := g.buildTree(path.Join(dir, name), existing.Hash, subtrees[name])
 		if err != nil {
-			return plumbing.ZeroHash, err
+			return id, err
 		}
 		delete(entries, name)
 		if !h.IsZero() {
@@ -182,7 +150,8 @@ func (g *commitBuilder) buildTree(dir string, base plumbing.Hash, files map[stri
 	if len(entries) == 0 && dir != "." {
 		return plumbing.ZeroHash, nil
 	}
-	t := gitobject.Tree{Entries: slices.SortedFunc(maps.Values(entries), compareTreeEntries)}
+	t := gitobject.Tree{Entries: slices.Collect(maps.Values(entries))}
+	sort.Sort(gitobject.TreeEntrySorter(t.Entries))
 	return g.addObject(t.Encode)
 }
 
@@ -192,18 +161,11 @@ func (g *commitBuilder) treeEntries(h plumbing.Hash) (map[string]gitobject.TreeE
 	if h.IsZero() {
 		return out, nil
 	}
-	o, err := g.store.EncodedObject(plumbing.TreeObject, h)
-	if err != nil {
-		return nil, err
-	}
-	var t gitobject.Tree
-	if err := t.Decode(o); err != nil {
-		return nil, err
-	}
-	for _, e := range t.Entries {
+	entries, err := g.store.treeEntries(h)
+	for _, e := range entries {
 		out[e.Name] = e
 	}
-	return out, nil
+	return out, err
 }
 
 // setEntry adds or replaces a file in the entries of a tree, or deletes it if content is nil.
@@ -223,16 +185,4 @@ func (g *commitBuilder) setEntry(entries map[string]gitobject.TreeEntry, dir, na
 
 func pathTakenError(name, state string) error {
 	return newError(PathTaken, "%s %s in the repository, so that no file can be written there", quoteName(name), state)
-}
-
-// compareTreeEntries compares entries in the order of Git trees, which sorts a directory as if
-// its name ended in a slash.
-func compareTreeEntries(a, b gitobject.TreeEntry) int {
-	name := func(e gitobject.TreeEntry) string {
-		if e.Mode == filemode.Dir {
-			return e.Name + "/"
-		}
-		return e.Name
-	}
-	return strings.Compare(name(a), name(b))
 }

@@ -6,16 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // Reason is the cause of an Error, and can be the reason of a condition.
-type Reason string
+type Reason = artifact.Reason
 
 // Reasons. For a tree that is too large or not safe, an Error has one of the reasons of
-// [artifact.Reason] instead.
+// package artifact instead.
 const (
 	// URLInvalid: the URL can't name a repository, or has an address that is always refused.
 	URLInvalid Reason = "URLInvalid"
@@ -129,45 +128,50 @@ func wrapError(r Reason, err error, format string, args ...any) *Error {
 // allowed.
 func treeError(r artifact.Reason, entry, format string, args ...any) *Error {
 	err := &artifact.Error{Reason: r, Entry: entry, Message: fmt.Sprintf(format, args...)}
-	return wrapError(Reason(r), err, "the repository can't be used")
+	return wrapError(r, err, "the repository can't be used")
+}
+
+// storageError returns an *Error unchanged, and wraps other errors as a failure to store objects.
+func storageError(err error) error {
+	if _, ok := errors.AsType[*Error](err); ok || err == nil {
+		return err
+	}
+	return wrapError(artifact.Storage, err, "storing objects")
+}
+
+// endpoint describes the server of a repository in errors.
+type endpoint struct {
+	// maskedURL is the URL of the repository without credentials.
+	maskedURL string
+	// secrets must not appear in errors.
+	secrets []string
+}
+
+// redactError makes an error mask the secrets of the repository.
+func (e *endpoint) redactError(err error) error {
+	if gitErr, ok := errors.AsType[*Error](err); ok {
+		gitErr.secrets = e.secrets
+		return gitErr
+	}
+	return err
 }
 
 // connectionError returns the *Error of a failed connection.
-func connectionError(ctx context.Context, err error, masked string) *Error {
+func (e *endpoint) connectionError(ctx context.Context, err error) *Error {
 	if ctx.Err() != nil {
-		return wrapError(OperationFailed, context.Cause(ctx), "the request to %s timed out or was interrupted", masked)
+		return wrapError(OperationFailed, context.Cause(ctx), "the request to %s timed out or was interrupted", e.maskedURL)
 	}
 	if refused, ok := artifact.AsRefusedAddress(err); ok {
-		return wrapError(URLInvalid, refused, "%s has an address that is never connected to", masked)
+		return wrapError(URLInvalid, refused, "%s has an address that is never connected to", e.maskedURL)
 	}
 	if certErr, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return wrapError(CertificateInvalid, certErr.Err, "the certificate of %s is not trusted: if its authority is private, add it to ca.crt of the Secret", masked)
+		return wrapError(CertificateInvalid, certErr.Err, "the certificate of %s is not trusted: if its authority is private, add it to ca.crt of the Secret", e.maskedURL)
 	}
 	if proxy, ok := errors.AsType[*artifact.ProxyError](err); ok {
-		return wrapError(ProxyFailed, proxy, "%s can't be reached through the proxy", masked)
+		return wrapError(ProxyFailed, proxy, "%s can't be reached through the proxy", e.maskedURL)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "proxyconnect" || op.Op == "socks connect") {
-		return wrapError(ProxyFailed, op.Err, "the proxy for %s can't be reached", masked)
+		return wrapError(ProxyFailed, op.Err, "the proxy for %s can't be reached", e.maskedURL)
 	}
-	return wrapError(OperationFailed, artifact.WithoutURL(err), "%s can't be reached", masked)
-}
-
-// statusError returns the error of an HTTP status code, and nil for 200.
-func statusError(code int, masked string, withCredentials bool) error {
-	switch {
-	case code == http.StatusOK:
-		return nil
-	case code == http.StatusUnauthorized && !withCredentials:
-		return newError(AuthenticationRequired, "%s requires credentials: the repository is private or does not exist", masked)
-	case code == http.StatusUnauthorized:
-		return newError(AuthenticationFailed, "%s rejects the credentials", masked)
-	case code == http.StatusForbidden:
-		return newError(AuthenticationFailed, "%s refuses access (403 Forbidden)", masked)
-	case code == http.StatusProxyAuthRequired:
-		return newError(ProxyFailed, "the proxy for %s requires credentials, or rejects the given ones (407)", masked)
-	case code == http.StatusNotFound || code == http.StatusGone:
-		return newError(RepositoryNotFound, "there is no repository at %s: check the URL, or create the repository", masked)
-	default:
-		return newError(OperationFailed, "%s responded with %d %s", masked, code, http.StatusText(code))
-	}
+	return wrapError(OperationFailed, artifact.WithoutURL(err), "%s can't be reached", e.maskedURL)
 }

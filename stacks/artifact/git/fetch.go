@@ -33,9 +33,14 @@ type Checkout struct {
 	client         *Client
 }
 
-// Close removes the files of the checkout from the disk. FS can't be used afterwards.
+// Close removes the files of the checkout and its submodules from the disk. FS can't be used
+// afterwards.
 func (c *Checkout) Close() error {
-	return errors.Join(c.closeSubmodules(), c.store.close(), os.RemoveAll(c.dir))
+	var errs []error
+	for _, part := range c.submodules {
+		errs = append(errs, part.Close())
+	}
+	return errors.Join(append(errs, c.store.close(), os.RemoveAll(c.dir))...)
 }
 
 // Fetch downloads a commit. If the server allows requests for single commits, it downloads
@@ -50,51 +55,34 @@ func (r *Remote) Fetch(ctx context.Context, commit string) (*Checkout, error) {
 // other tags it is the same as Fetch.
 func (r *Remote) FetchTag(ctx context.Context, tag Tag) (_ *Checkout, err error) {
 	defer func() { err = r.redactError(err) }()
-	if !plumbing.IsHash(tag.Commit) || len(tag.Commit) != 40 {
+	if !plumbing.IsHash(tag.Commit) {
 		return nil, newError(Unsupported, "%.80q is not the full SHA-1 of a commit", tag.Commit)
 	}
-	want := plumbing.NewHash(tag.Commit)
+	commit := plumbing.NewHash(tag.Commit)
+	want := commit
 	if tag.Object != "" {
 		want = plumbing.NewHash(tag.Object)
 	}
-	work, err := r.client.workDir()
-	var dir string
-	if err == nil {
-		dir, err = os.MkdirTemp(work, "git-")
-	}
+	dir, err := r.client.makeTempDir("repository")
 	if err != nil {
-		return nil, wrapError(Reason(artifact.Storage), err, "creating a directory for the repository")
+		return nil, err
 	}
 	c := &Checkout{Commit: tag.Commit, tag: tag, dir: dir, client: r.client}
-	err = recoverPanic(func() error {
-		name := filepath.Join(dir, "pack")
-		if err := r.download(ctx, r.fetchRequest(want), plumbing.ZeroHash, name); err != nil {
+	err = recoverPanic(func() (err error) {
+		if c.store, err = r.fetchObjects(ctx, r.fetchRequest(want), plumbing.ZeroHash, dir); err != nil {
 			return err
 		}
-		return c.load(ctx, r, plumbing.NewHash(tag.Commit), name)
+		if !c.store.has(commit) {
+			return r.commitNotFoundError(commit)
+		}
+		c.tree, c.submodulePaths, err = readCommit(ctx, c.store, commit, r.client.limits.Tree)
+		return err
 	})
 	if err != nil {
-		_ = c.store.close()
-		_ = os.RemoveAll(dir)
+		_ = c.Close()
 		return nil, err
 	}
 	return c, nil
-}
-
-// load resolves the pack and reads the file tree of the commit from it.
-func (c *Checkout) load(ctx context.Context, r *Remote, want plumbing.Hash, name string) error {
-	var err error
-	if c.store, err = loadPack(ctx, name, filepath.Join(c.dir, "objects"), r.client.limits); err != nil {
-		return err
-	}
-	if err := os.Remove(name); err != nil {
-		return wrapError(Reason(artifact.Storage), err, "removing the pack")
-	}
-	if !c.store.has(want) {
-		return r.commitNotFoundError(want)
-	}
-	c.tree, c.submodulePaths, err = readCommit(ctx, c.store, want, r.client.limits.Tree)
-	return err
 }
 
 func (r *Remote) commitNotFoundError(want plumbing.Hash) error {
@@ -106,16 +94,13 @@ func (r *Remote) commitNotFoundError(want plumbing.Hash) error {
 // wanted objects.
 func (r *Remote) newRequest() *packp.UploadPackRequest {
 	req := packp.NewUploadPackRequest()
-	set := func(c capability.Capability) { _ = req.Capabilities.Set(c) }
-	for _, one := range []capability.Capability{capability.Sideband64k, capability.Sideband} {
-		if r.capabilities.Supports(one) {
-			set(one)
-			break
-		}
+	wanted := []capability.Capability{capability.Sideband64k, capability.OFSDelta, capability.NoProgress}
+	if !r.capabilities.Supports(capability.Sideband64k) {
+		wanted[0] = capability.Sideband
 	}
-	for _, one := range []capability.Capability{capability.OFSDelta, capability.NoProgress} {
+	for _, one := range wanted {
 		if r.capabilities.Supports(one) {
-			set(one)
+			_ = req.Capabilities.Set(one)
 		}
 	}
 	if r.capabilities.Supports(capability.Agent) {
@@ -144,8 +129,25 @@ func (r *Remote) fetchRequest(want plumbing.Hash) *packp.UploadPackRequest {
 	return req
 }
 
-// download stores the pack of a request in a file. If have is not zero, the pack omits the
-// objects that are reachable from the commit have.
+// fetchObjects downloads the pack of a request and stores its objects in the directory dir. If
+// have is not zero, the pack omits the objects that are reachable from the commit have.
+func (r *Remote) fetchObjects(ctx context.Context, req *packp.UploadPackRequest, have plumbing.Hash, dir string) (*objectStore, error) {
+	name := filepath.Join(dir, "pack")
+	if err := r.download(ctx, req, have, name); err != nil {
+		return nil, err
+	}
+	st, err := loadPack(ctx, name, filepath.Join(dir, "objects"), r.client.limits)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(name); err != nil {
+		_ = st.close()
+		return nil, wrapError(artifact.Storage, err, "removing the pack")
+	}
+	return st, nil
+}
+
+// download stores the pack of a request in a file.
 func (r *Remote) download(ctx context.Context, req *packp.UploadPackRequest, have plumbing.Hash, name string) error {
 	var body bytes.Buffer
 	lines := pktline.NewEncoder(&body)
@@ -199,32 +201,23 @@ func storePack(req *packp.UploadPackRequest, body io.Reader, name string) error 
 	case req.Capabilities.Supports(capability.Sideband):
 		pack = sideband.NewDemuxer(sideband.Sideband, resp)
 	}
-	// Not io.Copy: errors of the demuxer must be distinguished from errors of the disk.
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := pack.Read(buf)
-		if _, werr := file.Write(buf[:n]); werr != nil {
-			return errors.Join(diskError{werr}, file.Close())
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return errors.Join(err, file.Close())
-		}
+	w := &artifact.TrackingWriter{W: file}
+	_, err = io.Copy(w, pack)
+	if cerr := file.Close(); err == nil {
+		w.Err = cerr
 	}
-	if err := file.Close(); err != nil {
-		return diskError{err}
+	if w.Err != nil {
+		return diskError{w.Err}
 	}
-	return nil
+	return err
 }
 
 func (r *Remote) packError(ctx context.Context, want plumbing.Hash, err error) error {
 	if diskErr, ok := errors.AsType[diskError](err); ok {
-		return wrapError(Reason(artifact.Storage), diskErr.error, "storing the response of the server")
+		return wrapError(artifact.Storage, diskErr.error, "storing the response of the server")
 	}
 	if ctx.Err() != nil {
-		return connectionError(ctx, err, r.maskedURL)
+		return r.connectionError(ctx, err)
 	}
 	if gitErr, ok := errors.AsType[*Error](err); ok {
 		return gitErr
@@ -232,7 +225,7 @@ func (r *Remote) packError(ctx context.Context, want plumbing.Hash, err error) e
 	// A server refuses a well-formed request only with "not our ref".
 	if gitErr, ok := errors.AsType[*pktline.ErrorLine](err); ok {
 		if r.hasTip(want) {
-			return newError(OperationFailed, "the server of %s no longer serves commit %s: %s", r.maskedURL, want, quoteServerText(gitErr.Text, r.secrets))
+			return newError(OperationFailed, "the server of %s no longer serves commit %s: %s", r.maskedURL, want, r.quoteServerText(gitErr.Text))
 		}
 		return r.commitNotFoundError(want)
 	}

@@ -264,7 +264,7 @@ func TestFetchEnforcesLimits(t *testing.T) {
 		if err == nil {
 			_ = got.Close()
 		}
-		if reason := reasonOf(t, err); reason != Reason(c.want) {
+		if reason := reasonOf(t, err); reason != c.want {
 			t.Errorf("%s: reason %q, want %q: %v", c.branch, reason, c.want, err)
 		}
 		var e *Error

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	gitobject "github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
-
-	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // HistoryRewritten is true if a branch moved from one commit to another that is not a
@@ -23,13 +19,9 @@ func (r *Remote) HistoryRewritten(ctx context.Context, from, to string) (rewritt
 	if !r.capabilities.Supports(capability.Filter) || !plumbing.IsHash(from) || !plumbing.IsHash(to) {
 		return false, nil
 	}
-	work, err := r.client.workDir()
-	var dir string
-	if err == nil {
-		dir, err = os.MkdirTemp(work, "git-")
-	}
+	dir, err := r.client.makeTempDir("history")
 	if err != nil {
-		return false, wrapError(Reason(artifact.Storage), err, "creating a directory for the history")
+		return false, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	old, head := plumbing.NewHash(from), plumbing.NewHash(to)
@@ -37,11 +29,7 @@ func (r *Remote) HistoryRewritten(ctx context.Context, from, to string) (rewritt
 	_ = req.Capabilities.Set(capability.Filter)
 	req.Wants, req.Filter = []plumbing.Hash{head}, packp.FilterTreeDepth(0)
 	err = recoverPanic(func() error {
-		name := filepath.Join(dir, "pack")
-		if err := r.download(ctx, req, old, name); err != nil {
-			return err
-		}
-		st, err := loadPack(ctx, name, filepath.Join(dir, "objects"), r.client.limits)
+		st, err := r.fetchObjects(ctx, req, old, dir)
 		if err != nil {
 			return err
 		}
@@ -67,16 +55,12 @@ func isAncestor(st *objectStore, head, old plumbing.Hash) (bool, error) {
 			continue
 		}
 		seen[h] = true
-		o, err := st.EncodedObject(plumbing.CommitObject, h)
+		c, err := st.commit(h)
 		if errors.Is(err, plumbing.ErrObjectNotFound) {
 			continue // the server omits the ancestors of old
 		}
 		if err != nil {
 			return false, err
-		}
-		var c gitobject.Commit
-		if err := c.Decode(o); err != nil {
-			return false, wrapError(OperationFailed, err, "commit %s can't be read", h)
 		}
 		next = append(next, c.ParentHashes...)
 	}

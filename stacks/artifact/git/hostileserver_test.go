@@ -66,8 +66,8 @@ func TestFetchFromHostileServer(t *testing.T) {
 		"plain":                 {"", text(pktLine("NAK\n") + pack), ""},
 		"in frames":             {"side-band-64k", text(pktLine("NAK\n") + pktLine("\x02progress") + pktLine("\x01"+pack) + "0000"), ""},
 		"shallow":               {"shallow", text(pktLine("shallow "+head.id().String()) + "0000" + pktLine("NAK\n") + pack), ""},
-		"endless":               {"", endless, Reason(artifact.TooLarge)},
-		"endlessly shallow":     {"shallow", shallows, Reason(artifact.TooLarge)},
+		"endless":               {"", endless, artifact.TooLarge},
+		"endlessly shallow":     {"shallow", shallows, artifact.TooLarge},
 		"empty":                 {"", text(""), OperationFailed},
 		"error in a frame":      {"side-band-64k", text(pktLine("NAK\n") + pktLine("\x03out of memory")), OperationFailed},
 		"unknown frame":         {"side-band-64k", text(pktLine("NAK\n") + pktLine("\x09x")), OperationFailed},
@@ -128,7 +128,7 @@ func TestListFromHostileServer(t *testing.T) {
 			if got := reasonOf(t, err); got != c.is {
 				t.Errorf("reason %q, want %q: %v", got, c.is, err)
 			}
-			if errors.As(err, new(*PanicError)) {
+			if errors.Is(err, errPanic) {
 				t.Errorf("panicked: %v", err)
 			}
 		})
@@ -137,7 +137,7 @@ func TestListFromHostileServer(t *testing.T) {
 
 func TestRecoverPanicReturnsError(t *testing.T) {
 	err := recoverPanic(func() error { panic("index out of range") })
-	if reasonOf(t, err) != OperationFailed || !errors.As(err, new(*PanicError)) || strings.Contains(err.Error(), "goroutine") {
+	if reasonOf(t, err) != OperationFailed || !errors.Is(err, errPanic) || strings.Contains(err.Error(), "goroutine") {
 		t.Errorf("got %v", err)
 	}
 }

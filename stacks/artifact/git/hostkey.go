@@ -1,12 +1,11 @@
 package git
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"net"
 	"os"
-	"strings"
 
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
@@ -15,70 +14,57 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// knownHosts holds the trusted host keys of servers.
-type knownHosts struct{ db *knownhosts.HostKeyDB }
-
 // maxKnownHosts bounds the size of known_hosts in bytes. A Secret can't hold more.
 const maxKnownHosts = 1 << 20
 
 // parseKnownHosts parses the content of a known_hosts file. It writes a temporary file in the
 // directory temp, because the library only reads files.
-func parseKnownHosts(content []byte, temp string) (knownHosts, error) {
+func parseKnownHosts(content []byte, temp string) (db *knownhosts.HostKeyDB, err error) {
 	if !hasLine(content) {
-		return knownHosts{}, newError(CredentialsInvalid, "known_hosts is missing or empty, so that the server can't be authenticated: add its keys, as ssh-keyscan HOST prints them")
+		return nil, newError(CredentialsInvalid, "known_hosts is missing or empty, so that the server can't be authenticated: add its keys, as ssh-keyscan HOST prints them")
 	}
 	if len(content) > maxKnownHosts {
-		return knownHosts{}, newError(CredentialsInvalid, "known_hosts has more than %d bytes", maxKnownHosts)
+		return nil, newError(CredentialsInvalid, "known_hosts has more than %d bytes", maxKnownHosts)
 	}
 	file, err := os.CreateTemp(temp, "known-hosts-")
 	if err != nil {
-		return knownHosts{}, wrapError(Reason(artifact.Storage), err, "storing known_hosts")
+		return nil, wrapError(artifact.Storage, err, "storing known_hosts")
 	}
 	defer func() { _ = os.Remove(file.Name()) }()
 	_, err = file.Write(content)
-	if cerr := file.Close(); err == nil {
-		err = cerr
+	if err = cmp.Or(err, file.Close()); err != nil {
+		return nil, wrapError(artifact.Storage, err, "storing known_hosts")
 	}
-	if err != nil {
-		return knownHosts{}, wrapError(Reason(artifact.Storage), err, "storing known_hosts")
-	}
-	var db *knownhosts.HostKeyDB
 	err = recoverPanic(func() (err error) {
 		db, err = knownhosts.NewDB(file.Name())
 		return err
 	})
 	if err != nil {
-		return knownHosts{}, newError(CredentialsInvalid, "known_hosts can't be read: expected lines such as \"git.example.com ssh-ed25519 AAAA…\", as ssh-keyscan prints them")
+		return nil, newError(CredentialsInvalid, "known_hosts can't be read: expected lines such as \"git.example.com ssh-ed25519 AAAA…\", as ssh-keyscan prints them")
 	}
-	return knownHosts{db: db}, nil
+	return db, nil
 }
 
 func hasLine(content []byte) bool {
-	lines := bufio.NewScanner(bytes.NewReader(content))
-	lines.Buffer(nil, maxKnownHosts)
-	for lines.Scan() {
-		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "#") {
+	for line := range bytes.Lines(content) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
 			return true
 		}
 	}
 	return false
 }
 
-// algorithms returns the algorithms of the known host keys of a server. The server can have
-// more keys.
-func (k knownHosts) algorithms(address string) []string { return k.db.HostKeyAlgorithms(address) }
-
 // hostKeyCheck records the result of a host key check, because the errors of the SSH library
 // do not always contain it.
 type hostKeyCheck struct {
-	knownHosts  knownHosts
+	knownHosts  *knownhosts.HostKeyDB
 	err         error
 	fingerprint string
 }
 
 func (h *hostKeyCheck) callback(host string, remote net.Addr, key ssh.PublicKey) error {
 	h.fingerprint = key.Type() + " " + ssh.FingerprintSHA256(key)
-	h.err = h.knownHosts.db.HostKeyCallback()(host, remote, key)
+	h.err = h.knownHosts.HostKeyCallback()(host, remote, key)
 	return h.err
 }
 

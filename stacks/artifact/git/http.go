@@ -41,18 +41,17 @@ type httpTransport struct {
 	sameHostOnly bool
 	// ownClient is true if the HTTP client is used only by this transport.
 	ownClient bool
-	maskedURL string
-	secrets   []string
+	endpoint
 }
 
-func (c *Client) newHTTPTransport(u *url.URL, a *Access, program, masked string) (*httpTransport, error) {
-	w := &httpTransport{http: c.http, configuredURL: u, program: program, maskedURL: masked, secrets: a.secrets(u)}
-	login := u.User
-	if a.Username != "" || a.Password != "" {
+func (c *Client) newHTTPTransport(u *url.URL, a *Access, program string, e endpoint) (*httpTransport, error) {
+	w := &httpTransport{http: c.http, configuredURL: u, program: program, endpoint: e}
+	login, hasLogin := u.User, a.Username+a.Password != ""
+	if hasLogin {
 		login = url.UserPassword(a.Username, a.Password)
 	}
 	switch {
-	case a.BearerToken != "" && (a.Username != "" || a.Password != ""):
+	case a.BearerToken != "" && hasLogin:
 		return nil, newError(CredentialsInvalid, "there are both a bearerToken and a username or password: use one of them")
 	case a.BearerToken != "":
 		w.authorize = func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+a.BearerToken) }
@@ -103,12 +102,8 @@ func (w *httpTransport) openRefs(ctx context.Context) (io.ReadCloser, error) {
 func sameHostRedirects(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(r *http.Request, via []*http.Request) error {
 		from := via[len(via)-1].URL
-		upgrade := from.Scheme == "http" && r.URL.Scheme == "https" && from.Hostname() == r.URL.Hostname()
-		if !upgrade && (r.URL.Scheme != from.Scheme || r.URL.Host != from.Host) {
+		if !isSameHost(from, r.URL) {
 			return newError(OperationFailed, "%s redirects to another host, %s, which is not allowed for a push: if the host is correct, use it in the URL", artifact.MaskURL(from.String()), quoteName(r.URL.Host))
-		}
-		if next == nil {
-			return nil
 		}
 		return next(r, via)
 	}
@@ -131,13 +126,13 @@ func (w *httpTransport) do(ctx context.Context, client *http.Client, req *http.R
 		return nil, gitErr
 	}
 	if err != nil {
-		return nil, connectionError(ctx, err, w.maskedURL)
+		return nil, w.connectionError(ctx, err)
 	}
 	got := &response{resp.Body, resp.Request.URL, resp.Header.Get("Content-Type")}
 	if w.ownClient {
 		got.ReadCloser = clientClosingBody{resp.Body, w.http}
 	}
-	if err := statusError(resp.StatusCode, w.maskedURL, w.authorize != nil); err != nil {
+	if err := w.statusError(resp.StatusCode); err != nil {
 		_ = got.Close()
 		return nil, err
 	}
@@ -165,15 +160,42 @@ func (w *httpTransport) setBaseURL(requested *url.URL, resp *response) error {
 		return newError(OperationFailed, "%s redirects to a URL that is not a repository", w.maskedURL)
 	}
 	if want := "application/x-" + w.program + "-advertisement"; resp.contentType != want {
-		return newError(OperationFailed, "%s does not serve a Git repository over smart HTTP (content type %s): check the URL", w.maskedURL, quoteServerText(resp.contentType, w.secrets))
+		return newError(OperationFailed, "%s does not serve a Git repository over smart HTTP (content type %s): check the URL", w.maskedURL, w.quoteServerText(resp.contentType))
 	}
 	w.baseURL = at.JoinPath("..", "..")
 	w.baseURL.User, w.baseURL.RawQuery = nil, ""
-	upgrade := requested.Scheme == "http" && at.Scheme == "https" && requested.Hostname() == at.Hostname()
-	if !upgrade && (requested.Scheme != at.Scheme || requested.Host != at.Host) {
+	if !isSameHost(requested, at) {
 		w.authorize = nil
 	}
 	return nil
+}
+
+// isSameHost is true if a redirect stays on its host, or only changes from http to https.
+func isSameHost(from, to *url.URL) bool {
+	if from.Scheme == "http" && to.Scheme == "https" {
+		return from.Hostname() == to.Hostname()
+	}
+	return from.Scheme == to.Scheme && from.Host == to.Host
+}
+
+// statusError returns the error of an HTTP status code, and nil for 200.
+func (w *httpTransport) statusError(code int) error {
+	switch code {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnauthorized:
+		if w.authorize == nil {
+			return newError(AuthenticationRequired, "%s requires credentials: the repository is private or does not exist", w.maskedURL)
+		}
+		return newError(AuthenticationFailed, "%s rejects the credentials", w.maskedURL)
+	case http.StatusForbidden:
+		return newError(AuthenticationFailed, "%s refuses access (403 Forbidden)", w.maskedURL)
+	case http.StatusProxyAuthRequired:
+		return newError(ProxyFailed, "the proxy for %s requires credentials, or rejects the given ones (407)", w.maskedURL)
+	case http.StatusNotFound, http.StatusGone:
+		return newError(RepositoryNotFound, "there is no repository at %s: check the URL, or create the repository", w.maskedURL)
+	}
+	return newError(OperationFailed, "%s responded with %d %s", w.maskedURL, code, http.StatusText(code))
 }
 
 // send implements transport. It must be called after openRefs.

@@ -1,8 +1,8 @@
 package git
 
 import (
-	"bufio"
 	"bytes"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -59,37 +59,26 @@ func ParseKeys(values map[string][]byte) (*Keys, error) {
 
 // addPGP adds all key blocks of a value: exports often contain several blocks.
 func (k *Keys) addPGP(name string, value []byte) error {
-	for rest := value; ; {
-		at := bytes.Index(rest, []byte(pgpPublicKey))
-		if at < 0 {
-			return nil
-		}
-		block := rest[at:]
-		end := len(block)
-		if next := bytes.Index(block[1:], []byte(pgpPublicKey)); next >= 0 {
-			end = next + 1
-		}
-		rest = block[end:]
-		found, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(block[:end]))
+	for _, block := range strings.Split(string(value), pgpPublicKey)[1:] {
+		found, err := openpgp.ReadArmoredKeyRing(strings.NewReader(pgpPublicKey + block))
 		if err != nil {
 			return wrapError(CredentialsInvalid, err, "%.80q can't be read as armored OpenPGP public keys", name)
 		}
 		k.pgp = append(k.pgp, found...)
 	}
+	return nil
 }
 
 func (k *Keys) addSSH(name string, value []byte) error {
-	lines := bufio.NewScanner(bytes.NewReader(value))
-	lines.Buffer(nil, maxKeyBytes)
-	for number := 1; lines.Scan(); number++ {
-		line := strings.TrimSpace(lines.Text())
+	for i, line := range strings.Split(string(value), "\n") {
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		key, err := parseSSHKey(line)
 		if err != nil {
 			// The message omits the line: it may be a private key.
-			return wrapError(CredentialsInvalid, err, "line %d of %.80q is not a public key", number, name)
+			return wrapError(CredentialsInvalid, err, "line %d of %.80q is not a public key", i+1, name)
 		}
 		k.ssh = append(k.ssh, key)
 	}
@@ -104,7 +93,7 @@ func parseSSHKey(line string) (sshKey, error) {
 	}
 	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(skipFirstWord(line)))
 	if err != nil || len(rest) > 0 {
-		return sshKey{}, errNotAKey
+		return sshKey{}, errors.New(`expected "ssh-ed25519 AAAA…", optionally after a principal, or an OpenPGP public key block`)
 	}
 	k := sshKey{key: key}
 	for _, option := range options {
@@ -113,14 +102,14 @@ func parseSSHKey(line string) (sshKey, error) {
 		switch strings.ToLower(name) {
 		case "namespaces":
 			if !slices.Contains(strings.Split(value, ","), sshNamespace) {
-				return k, errOtherNamespace
+				return k, errors.New(`the option namespaces does not contain "git"`)
 			}
 		case "valid-after":
 			k.validAfter, err = signerTime(value)
 		case "valid-before":
 			k.validBefore, err = signerTime(value)
 		default: // cert-authority and unknown options
-			return k, errUnsupportedOption
+			return k, errors.New("the key has an unsupported option; supported are namespaces, valid-after and valid-before")
 		}
 		if err != nil {
 			return k, err
@@ -128,18 +117,6 @@ func parseSSHKey(line string) (sshKey, error) {
 	}
 	return k, nil
 }
-
-type keyError string
-
-// Error implements error.
-func (e keyError) Error() string { return string(e) }
-
-const (
-	errNotAKey           = keyError(`expected "ssh-ed25519 AAAA…", optionally after a principal, or an OpenPGP public key block`)
-	errUnsupportedOption = keyError("the key has an unsupported option; supported are namespaces, valid-after and valid-before")
-	errOtherNamespace    = keyError(`the option namespaces does not contain "git"`)
-	errTime              = keyError("a time does not have the format YYYYMMDD or YYYYMMDDHHMM[SS], with or without a Z")
-)
 
 // skipFirstWord returns a line without its first word, which may be quoted.
 func skipFirstWord(line string) string {
@@ -166,5 +143,5 @@ func signerTime(s string) (time.Time, error) {
 			}
 		}
 	}
-	return time.Time{}, errTime
+	return time.Time{}, errors.New("a time does not have the format YYYYMMDD or YYYYMMDDHHMM[SS], with or without a Z")
 }

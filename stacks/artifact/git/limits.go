@@ -1,6 +1,8 @@
 package git
 
 import (
+	"cmp"
+
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
@@ -22,17 +24,11 @@ type Limits struct {
 // WithDefaults returns the limits with defaults for the fields that are zero.
 func (l Limits) WithDefaults() Limits {
 	l.Tree = l.Tree.WithDefaults()
-	if l.RefBytes == 0 {
-		l.RefBytes = 32 << 20
+	return Limits{
+		RefBytes:    cmp.Or(l.RefBytes, 32<<20),
+		PackBytes:   cmp.Or(l.PackBytes, l.Tree.DownloadBytes),
+		ObjectBytes: cmp.Or(l.ObjectBytes, 2*l.Tree.UnpackedBytes),
+		Objects:     cmp.Or(l.Objects, 4*l.Tree.Files),
+		Tree:        l.Tree,
 	}
-	if l.PackBytes == 0 {
-		l.PackBytes = l.Tree.DownloadBytes
-	}
-	if l.ObjectBytes == 0 {
-		l.ObjectBytes = 2 * l.Tree.UnpackedBytes
-	}
-	if l.Objects == 0 {
-		l.Objects = 4 * l.Tree.Files
-	}
-	return l
 }

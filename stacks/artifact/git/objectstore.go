@@ -3,17 +3,19 @@ package git
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"os"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	gitobject "github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 )
 
 // objectStore stores objects sequentially in a file. The pack parser writes objects to it and
 // reads the bases of deltas from it.
 type objectStore struct {
+	// EncodedObjectStorer is nil: the parser and the encoder of packs call only the methods below.
+	storer.EncodedObjectStorer
 	ctx     context.Context
 	file    *os.File
 	w       *bufio.Writer
@@ -26,11 +28,6 @@ type storedObject struct {
 	offset int64
 	size   int64
 }
-
-var _ storer.EncodedObjectStorer = (*objectStore)(nil)
-
-// errUnsupported is the error of interface methods that the pack parser does not call.
-var errUnsupported = errors.New("not supported by this store")
 
 func newStore(ctx context.Context, name string) (*objectStore, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
@@ -67,9 +64,6 @@ func (s *objectStore) content(h plumbing.Hash, kind plumbing.ObjectType) (*io.Se
 	}
 	return io.NewSectionReader(s.file, o.offset, o.size), nil
 }
-
-// NewEncodedObject implements storer.EncodedObjectStorer.
-func (s *objectStore) NewEncodedObject() plumbing.EncodedObject { return &plumbing.MemoryObject{} }
 
 // SetEncodedObject implements storer.EncodedObjectStorer.
 func (s *objectStore) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
@@ -111,27 +105,26 @@ func (s *objectStore) EncodedObject(kind plumbing.ObjectType, h plumbing.Hash) (
 	return m, nil
 }
 
-// EncodedObjectSize implements storer.EncodedObjectStorer.
-func (s *objectStore) EncodedObjectSize(h plumbing.Hash) (int64, error) {
-	o, ok := s.objects[h]
-	if !ok {
-		return 0, plumbing.ErrObjectNotFound
+// commit decodes a commit.
+func (s *objectStore) commit(h plumbing.Hash) (*gitobject.Commit, error) {
+	o, err := s.EncodedObject(plumbing.CommitObject, h)
+	if err != nil {
+		return nil, wrapError(CommitNotFound, err, "%s is not a commit", h)
 	}
-	return o.size, nil
-}
-
-// HasEncodedObject implements storer.EncodedObjectStorer.
-func (s *objectStore) HasEncodedObject(h plumbing.Hash) error {
-	if !s.has(h) {
-		return plumbing.ErrObjectNotFound
+	c := &gitobject.Commit{}
+	if err := c.Decode(o); err != nil {
+		return nil, wrapError(OperationFailed, err, "commit %s can't be read", h)
 	}
-	return nil
+	return c, nil
 }
 
-// IterEncodedObjects implements storer.EncodedObjectStorer.
-func (s *objectStore) IterEncodedObjects(plumbing.ObjectType) (storer.EncodedObjectIter, error) {
-	return nil, errUnsupported
+// treeEntries decodes a tree.
+func (s *objectStore) treeEntries(h plumbing.Hash) ([]gitobject.TreeEntry, error) {
+	o, err := s.EncodedObject(plumbing.TreeObject, h)
+	if err != nil {
+		return nil, err
+	}
+	var t gitobject.Tree
+	err = t.Decode(o)
+	return t.Entries, err
 }
-
-// AddAlternate implements storer.EncodedObjectStorer.
-func (s *objectStore) AddAlternate(string) error { return errUnsupported }

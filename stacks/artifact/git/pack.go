@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -37,13 +38,22 @@ func scanPack(f contextFile, limits Limits) error {
 	if int64(count) > int64(limits.Objects) {
 		return treeError(artifact.TooManyFiles, "", "the pack has %d objects, at most %d are allowed", count, limits.Objects)
 	}
-	sum := objectTotals{limits: limits}
+	var total int64
+	add := func(n int64) error {
+		if limit := limits.Tree.FileBytes; n < 0 || n > limit {
+			return treeError(artifact.TooLarge, "", "the pack has an object of more than the %d bytes allowed", limit)
+		}
+		if total += n; total > limits.ObjectBytes {
+			return treeError(artifact.TooLarge, "", "the objects of the pack have more than the %d bytes allowed", limits.ObjectBytes)
+		}
+		return nil
+	}
 	for range count {
 		h, err := s.NextObjectHeader()
 		if err != nil {
 			return err
 		}
-		if err := sum.add(h.Length); err != nil {
+		if err := add(h.Length); err != nil {
 			return err
 		}
 		var head deltaHeader
@@ -55,25 +65,10 @@ func scanPack(f contextFile, limits Limits) error {
 			return packfile.ErrMalformedPackFile
 		}
 		if h.Type.IsDelta() {
-			if err := sum.add(head.resultSize()); err != nil {
+			if err := add(head.resultSize()); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-type objectTotals struct {
-	limits Limits
-	bytes  int64
-}
-
-func (t *objectTotals) add(n int64) error {
-	if limit := t.limits.Tree.FileBytes; n < 0 || n > limit {
-		return treeError(artifact.TooLarge, "", "the pack has an object of more than the %d bytes allowed", limit)
-	}
-	if t.bytes += n; t.bytes > t.limits.ObjectBytes {
-		return treeError(artifact.TooLarge, "", "the objects of the pack have more than the %d bytes allowed", t.limits.ObjectBytes)
 	}
 	return nil
 }
@@ -93,21 +88,13 @@ func (d *deltaHeader) Write(p []byte) (int, error) {
 
 // resultSize returns the size of the delta's result, and a negative number if it is invalid.
 func (d *deltaHeader) resultSize() int64 {
-	rest := d.buf[:d.n]
-	var size uint64
-	for range 2 { // the size of the base, then of the result
-		size = 0
-		for shift := 0; ; shift += 7 {
-			if len(rest) == 0 || shift > 56 {
-				return -1
-			}
-			b := rest[0]
-			rest = rest[1:]
-			size |= uint64(b&0x7f) << shift
-			if b&0x80 == 0 {
-				break
-			}
-		}
+	_, n := binary.Uvarint(d.buf[:d.n]) // the size of the base
+	if n <= 0 {
+		return -1
+	}
+	size, n := binary.Uvarint(d.buf[n:d.n])
+	if n <= 0 {
+		return -1
 	}
 	return int64(size)
 }
@@ -117,7 +104,7 @@ func (d *deltaHeader) resultSize() int64 {
 func loadPack(ctx context.Context, name, objects string, limits Limits) (*objectStore, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, wrapError(Reason(artifact.Storage), err, "opening the pack")
+		return nil, wrapError(artifact.Storage, err, "opening the pack")
 	}
 	defer func() { _ = file.Close() }()
 	pack := contextFile{ctx, file}
@@ -125,11 +112,11 @@ func loadPack(ctx context.Context, name, objects string, limits Limits) (*object
 		return nil, packContentError(ctx, err)
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return nil, wrapError(Reason(artifact.Storage), err, "reading the pack")
+		return nil, wrapError(artifact.Storage, err, "reading the pack")
 	}
 	st, err := newStore(ctx, objects)
 	if err != nil {
-		return nil, wrapError(Reason(artifact.Storage), err, "storing objects")
+		return nil, storageError(err)
 	}
 	parser, err := packfile.NewParserWithStorage(packfile.NewScanner(pack), st)
 	if err == nil {
@@ -153,7 +140,7 @@ func packContentError(ctx context.Context, err error) error {
 		return err
 	}
 	if diskErr, ok := errors.AsType[diskError](err); ok {
-		return wrapError(Reason(artifact.Storage), diskErr.error, "storing objects")
+		return storageError(diskErr.error)
 	}
 	return wrapError(OperationFailed, err, "the pack that the server sent is damaged")
 }

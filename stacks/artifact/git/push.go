@@ -13,8 +13,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
-
-	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // Branch is a branch of a repository to commit to, with the state of the server when it was
@@ -26,11 +24,10 @@ type Branch struct {
 	// tip of the default branch; empty in a repository without commits.
 	Base string
 
-	client    *Client
-	repo      Repository
-	name      string
-	maskedURL string
-	secrets   []string
+	endpoint
+	client *Client
+	repo   Repository
+	name   string
 	// remote has the base; nil without one.
 	remote *Remote
 }
@@ -41,13 +38,13 @@ func (c *Client) Branch(ctx context.Context, repo Repository, name string) (*Bra
 	if plumbing.NewBranchReferenceName(name).Validate() != nil {
 		return nil, newError(BranchInvalid, "%s is not a valid branch name", quoteName(name))
 	}
-	w, u, err := c.newTransport(repo, uploadPack)
+	w, e, err := c.newTransport(repo, uploadPack)
 	if err != nil {
 		return nil, err
 	}
 	refuseOtherHosts(w)
-	b := &Branch{client: c, repo: repo, name: name, maskedURL: artifact.MaskURL(repo.URL), secrets: repo.Access.secrets(u)}
-	r, err := c.list(ctx, repo, w, u)
+	b := &Branch{endpoint: e, client: c, repo: repo, name: name}
+	r, err := c.list(ctx, w, e)
 	if e, ok := errors.AsType[*Error](err); ok && e.Reason == RepositoryEmpty {
 		return b, nil
 	}
@@ -61,7 +58,7 @@ func (c *Client) Branch(ctx context.Context, repo Repository, name string) (*Bra
 
 // branchTip returns the commit of a branch, and an empty string if the branch does not exist.
 func (r *Remote) branchTip(name string) string {
-	if h, ok := r.refs[branchPrefix+name]; ok && !h.IsZero() {
+	if h := r.refs[branchPrefix+name]; !h.IsZero() {
 		return h.String()
 	}
 	return ""
@@ -80,18 +77,14 @@ func (b *Branch) Checkout(ctx context.Context) (*Checkout, error) {
 	if b.Base != "" {
 		return b.remote.Fetch(ctx, b.Base)
 	}
-	work, err := b.client.workDir()
-	var dir string
-	if err == nil {
-		dir, err = os.MkdirTemp(work, "git-")
-	}
+	dir, err := b.client.makeTempDir("repository")
 	if err != nil {
-		return nil, wrapError(Reason(artifact.Storage), err, "creating a directory for the repository")
+		return nil, err
 	}
 	c := &Checkout{dir: dir, client: b.client}
 	if c.store, err = newStore(ctx, filepath.Join(dir, "objects")); err != nil {
 		_ = os.RemoveAll(dir)
-		return nil, wrapError(Reason(artifact.Storage), err, "storing objects")
+		return nil, storageError(err)
 	}
 	c.tree = &tree{store: c.store, nodes: map[string]*node{".": {name: ".", mode: os.ModeDir | 0o755}}}
 	return c, nil
@@ -117,15 +110,6 @@ func (b *Branch) Push(ctx context.Context, checkout *Checkout, change Commit) (i
 		return b.Base, nil
 	}
 	return commit.String(), b.pushObjects(ctx, commit, pack.Bytes())
-}
-
-// redactError makes an error mask the secrets of the repository.
-func (b *Branch) redactError(err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		e.secrets = b.secrets
-		return e
-	}
-	return err
 }
 
 // maxReport bounds the bytes that are read of the response to a push.
@@ -174,17 +158,9 @@ func (b *Branch) advertisedRefs(ctx context.Context, w transport) (*packp.AdvRef
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
-	refs := packp.NewAdvRefs()
-	err = recoverPanic(func() error { return refs.Decode(io.LimitReader(body, b.client.limits.RefBytes)) })
-	switch {
-	case errors.Is(err, packp.ErrEmptyAdvRefs):
-	case err != nil && ctx.Err() != nil:
-		return nil, connectionError(ctx, err, b.maskedURL)
-	case err != nil:
-		if gitErr, ok := errors.AsType[*Error](err); ok {
-			return nil, gitErr
-		}
-		return nil, (&Remote{maskedURL: b.maskedURL, secrets: b.secrets}).refListError(err)
+	refs, err := b.decodeRefs(ctx, io.LimitReader(body, b.client.limits.RefBytes))
+	if err != nil {
+		return nil, err
 	}
 	if !refs.Capabilities.Supports(capability.ReportStatus) {
 		return nil, newError(Unsupported, "the server of %s does not report the result of a push (report-status), so that nothing is pushed", b.maskedURL)
@@ -204,12 +180,12 @@ func (b *Branch) readReport(ctx context.Context, body io.Reader, multiplexed boo
 	report := packp.NewReportStatus()
 	if err := recoverPanic(func() error { return report.Decode(body) }); err != nil {
 		if ctx.Err() != nil {
-			return connectionError(ctx, err, b.maskedURL)
+			return b.connectionError(ctx, err)
 		}
 		if gitErr, ok := errors.AsType[*Error](err); ok {
 			return gitErr
 		}
-		return wrapError(OperationFailed, err, "the response of %s to a push is incomplete or can't be read: %s", b.maskedURL, quoteServerText(messages.String(), b.secrets))
+		return wrapError(OperationFailed, err, "the response of %s to a push is incomplete or can't be read: %s", b.maskedURL, b.quoteServerText(messages.String()))
 	}
 	rejection := report.Error()
 	if rejection == nil && len(report.CommandStatuses) == 0 {
@@ -224,7 +200,7 @@ func (b *Branch) readReport(ctx context.Context, body io.Reader, multiplexed boo
 	}
 	_, _ = io.Copy(io.Discard, body) // messages of hooks can come last
 	return newError(PushRefused, "the server of %s rejected a push to the branch %s: %s: %s: check that the credentials allow it",
-		b.maskedURL, quoteName(b.name), quoteServerText(rejection.Error(), b.secrets), quoteServerText(messages.String(), b.secrets))
+		b.maskedURL, quoteName(b.name), b.quoteServerText(rejection.Error()), b.quoteServerText(messages.String()))
 }
 
 func (b *Branch) branchMovedError() error {

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,10 +12,10 @@ import (
 
 // Head returns the commit of a branch.
 func (r *Remote) Head(branch string) (string, error) {
-	if h, ok := r.refs[branchPrefix+branch]; ok && !h.IsZero() {
-		return h.String(), nil
+	if tip := r.branchTip(branch); tip != "" {
+		return tip, nil
 	}
-	similar := similarNames(branch, r.branches())
+	similar := similarNames(branch, r.refNames(branchPrefix))
 	if d := r.defaultBranch(); d != "" && !slices.Contains(similar, d) {
 		similar = append(similar, d)
 	}
@@ -32,8 +33,6 @@ func (r *Remote) refNotFoundError(reason Reason, kind, name string, similar []st
 	}
 	return newError(reason, "%s", message)
 }
-
-func (r *Remote) branches() []string { return r.refNames(branchPrefix) }
 
 // refNames returns the sorted names of all branches or all tags.
 func (r *Remote) refNames(prefix string) []string {
@@ -59,28 +58,19 @@ func (r *Remote) defaultBranch() string {
 
 // hasTip is true if a branch or a tag points to the commit. Every server serves such commits.
 func (r *Remote) hasTip(h plumbing.Hash) bool {
-	for _, tip := range r.refs {
-		if tip == h {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(r.refs)), h)
 }
 
 // tips returns the commits of all branches and tags.
 func (r *Remote) tips() []plumbing.Hash {
-	seen := map[plumbing.Hash]bool{}
+	var tips []plumbing.Hash
 	for ref, tip := range r.refs {
 		if strings.HasPrefix(ref, branchPrefix) || strings.HasPrefix(ref, tagPrefix) {
-			seen[tip] = true
+			tips = append(tips, tip)
 		}
 	}
-	tips := make([]plumbing.Hash, 0, len(seen))
-	for tip := range seen {
-		tips = append(tips, tip)
-	}
 	plumbing.HashesSort(tips)
-	return tips
+	return slices.Compact(tips)
 }
 
 const (
@@ -102,33 +92,19 @@ func truncate(name string) string {
 // similarNames returns the names that are most similar to want, at most three, the most similar
 // first.
 func similarNames(want string, names []string) []string {
-	type candidate struct {
-		name string
-		far  int
-	}
-	var found []candidate
+	var similar []string
+	distances := map[string]int{}
 	for _, name := range names {
 		// Names with very different lengths are not similar and need not be compared.
-		if len(name) > maxRefLength || abs(len(name)-len(want)) > 3 {
+		if len(name) > maxRefLength || max(len(name), len(want))-min(len(name), len(want)) > 3 {
 			continue
 		}
-		if far := editDistance(strings.ToLower(want), strings.ToLower(name)); far <= 1+len(want)/3 {
-			found = append(found, candidate{name, far})
+		if d := editDistance(strings.ToLower(want), strings.ToLower(name)); d <= 1+len(want)/3 {
+			similar, distances[name] = append(similar, name), d
 		}
 	}
-	slices.SortStableFunc(found, func(a, b candidate) int { return a.far - b.far })
-	similar := make([]string, 0, maxSimilarNames+1)
-	for _, c := range found[:min(maxSimilarNames, len(found))] {
-		similar = append(similar, c.name)
-	}
-	return similar
-}
-
-func abs(n int) int {
-	if n < 0 {
-		return -n
-	}
-	return n
+	slices.SortStableFunc(similar, func(a, b string) int { return distances[a] - distances[b] })
+	return similar[:min(maxSimilarNames, len(similar))]
 }
 
 // editDistance returns the number of bytes to insert, remove or replace to turn a into b.

@@ -70,9 +70,7 @@ func splitCommit(raw []byte) (signedObject, error) {
 func splitTag(raw []byte) (signedObject, error) {
 	s := signedObject{payload: raw}
 	at := 0
-	for rest := raw; len(rest) > 0; {
-		var line []byte
-		line, rest = cutLine(rest)
+	for line := range bytes.Lines(raw) {
 		if beginsSignature(line) {
 			s.payload, s.signature = raw[:at], raw[at:]
 		}

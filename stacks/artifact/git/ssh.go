@@ -2,14 +2,16 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"strings"
-	"sync"
 
+	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/net/proxy"
 
@@ -31,28 +33,23 @@ type sshTransport struct {
 	path       string
 	program    string
 	signer     ssh.Signer
-	knownHosts knownHosts
+	knownHosts *knownhosts.HostKeyDB
 	proxy      *url.URL
 	limits     Limits
-	maskedURL  string
-	secrets    []string
+	endpoint
 }
 
-func (c *Client) newSSHTransport(u *url.URL, a *Access, program, masked string) (*sshTransport, error) {
-	w := &sshTransport{user: sshUser, path: u.Path, program: program, proxy: a.Proxy, limits: c.limits, maskedURL: masked, secrets: a.secrets(u)}
-	port := u.Port()
-	if port == "" {
-		port = sshPort
-	}
-	w.address = net.JoinHostPort(u.Hostname(), port)
+func (c *Client) newSSHTransport(u *url.URL, a *Access, program string, e endpoint) (*sshTransport, error) {
+	w := &sshTransport{address: net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), sshPort)), user: sshUser, path: u.Path,
+		program: program, proxy: a.Proxy, limits: c.limits, endpoint: e}
 	if u.User != nil {
 		if _, has := u.User.Password(); has {
-			return nil, newError(URLInvalid, "the URL %s contains a password: use a key (identity) in a Secret", masked)
+			return nil, newError(URLInvalid, "the URL %s contains a password: use a key (identity) in a Secret", w.maskedURL)
 		}
 		w.user = u.User.Username()
 	}
 	if w.path == "" || w.path == "/" || strings.ContainsAny(w.path, "\x00\n\r") {
-		return nil, newError(URLInvalid, "%s contains no repository path", masked)
+		return nil, newError(URLInvalid, "%s contains no repository path", w.maskedURL)
 	}
 	if strings.HasPrefix(w.path, "/~") { // a home directory
 		w.path = w.path[1:]
@@ -61,14 +58,13 @@ func (c *Client) newSSHTransport(u *url.URL, a *Access, program, masked string) 
 		return nil, newError(CredentialsInvalid, "SSH requires a proxy with the scheme socks5, not %.20q", w.proxy.Scheme)
 	}
 	var err error
-	if w.signer, err = parseSigner(a, masked); err != nil {
+	if w.signer, err = parseSigner(a, w.maskedURL); err != nil {
 		return nil, err
 	}
-	work, err := c.workDir()
-	if err != nil {
-		return nil, wrapError(Reason(artifact.Storage), err, "storing known_hosts")
+	if err := os.MkdirAll(c.tempDir, 0o700); err != nil {
+		return nil, wrapError(artifact.Storage, err, "storing known_hosts")
 	}
-	w.knownHosts, err = parseKnownHosts(a.KnownHosts, work)
+	w.knownHosts, err = parseKnownHosts(a.KnownHosts, c.tempDir)
 	return w, err
 }
 
@@ -103,23 +99,14 @@ func (w *sshTransport) send(ctx context.Context, request []byte) (io.ReadCloser,
 		return nil, err
 	}
 	// The server always sends its list of refs first.
-	if err := skipRefs(s, w.limits.RefBytes); err != nil {
+	if _, err := w.decodeRefs(ctx, io.LimitReader(s, w.limits.RefBytes)); err != nil {
 		_ = s.Close()
-		if _, ok := errors.AsType[*Error](err); ok && ctx.Err() == nil {
-			return nil, err
-		}
-		if ctx.Err() != nil {
-			return nil, connectionError(ctx, err, w.maskedURL)
-		}
-		return nil, wrapError(OperationFailed, err, "the list of branches of %s can't be read", w.maskedURL)
+		return nil, err
 	}
 	_, err = s.stdin.Write(request)
-	if cerr := s.stdin.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	if err = cmp.Or(err, s.stdin.Close()); err != nil {
 		_ = s.Close()
-		return nil, connectionError(ctx, err, w.maskedURL)
+		return nil, w.connectionError(ctx, err)
 	}
 	return s, nil
 }
@@ -164,7 +151,7 @@ func (w *sshTransport) open(ctx context.Context) (_ *sshStream, err error) {
 		err = s.session.Start(w.program + " '" + strings.ReplaceAll(w.path, "'", `'\''`) + "'")
 	}
 	if err != nil {
-		return nil, connectionError(ctx, err, w.maskedURL)
+		return nil, w.connectionError(ctx, err)
 	}
 	return s, nil
 }
@@ -174,12 +161,12 @@ func (w *sshTransport) dial(ctx context.Context) (net.Conn, error) {
 	if w.proxy == nil {
 		conn, err := dialer.DialContext(ctx, "tcp", w.address)
 		if err != nil {
-			return nil, connectionError(ctx, err, w.maskedURL)
+			return nil, w.connectionError(ctx, err)
 		}
 		return conn, nil
 	}
 	if err := artifact.CheckHost(w.address); err != nil {
-		return nil, connectionError(ctx, err, w.maskedURL)
+		return nil, w.connectionError(ctx, err)
 	}
 	var auth *proxy.Auth
 	if u := w.proxy.User; u != nil {
@@ -193,7 +180,7 @@ func (w *sshTransport) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := socks.(proxy.ContextDialer).DialContext(ctx, "tcp", w.address)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, connectionError(ctx, err, w.maskedURL)
+			return nil, w.connectionError(ctx, err)
 		}
 		return nil, wrapError(ProxyFailed, err, "%s can't be reached through the proxy", w.maskedURL)
 	}
@@ -204,7 +191,7 @@ func (w *sshTransport) dial(ctx context.Context) (net.Conn, error) {
 func (w *sshTransport) handshake(ctx context.Context, conn net.Conn) (*ssh.Client, error) {
 	keyOffered := false
 	check := &hostKeyCheck{knownHosts: w.knownHosts}
-	config := &ssh.ClientConfig{User: w.user, HostKeyCallback: check.callback, HostKeyAlgorithms: w.knownHosts.algorithms(w.address),
+	config := &ssh.ClientConfig{User: w.user, HostKeyCallback: check.callback, HostKeyAlgorithms: w.knownHosts.HostKeyAlgorithms(w.address),
 		Auth: []ssh.AuthMethod{ssh.PublicKeysCallback(func() ([]ssh.Signer, error) {
 			keyOffered = true
 			return []ssh.Signer{w.signer}, nil
@@ -214,7 +201,7 @@ func (w *sshTransport) handshake(ctx context.Context, conn net.Conn) (*ssh.Clien
 	case err == nil:
 		return ssh.NewClient(c, channels, requests), nil
 	case ctx.Err() != nil:
-		return nil, connectionError(ctx, err, w.maskedURL)
+		return nil, w.connectionError(ctx, err)
 	case check.err != nil:
 		return nil, check.hostKeyError(w.address, w.maskedURL)
 	case keyOffered:
@@ -241,7 +228,7 @@ func (s *sshStream) Read(p []byte) (int, error) {
 			operation = "write to it"
 		}
 		return n, newError(RepositoryNotFound, "there is no repository at %s, or this private key (identity) is not allowed to %s; the server program exited with %d: %s",
-			s.transport.maskedURL, operation, exit.ExitStatus(), quoteServerText(s.stderr.String(), s.transport.secrets))
+			s.transport.maskedURL, operation, exit.ExitStatus(), s.transport.quoteServerText(s.stderr.String()))
 	}
 	return n, err
 }
@@ -254,23 +241,14 @@ func (s *sshStream) Close() error {
 }
 
 // boundedBuffer keeps the first maxBuffered bytes of the messages of a server, which it sends
-// in addition to the response: standard error or progress.
-type boundedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+// in addition to the response: standard error or progress. They are read after the last write.
+type boundedBuffer struct{ buf bytes.Buffer }
 
 // Write implements io.Writer.
 func (s *boundedBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.buf.Write(p[:min(len(p), maxBuffered-s.buf.Len())])
 	return len(p), nil
 }
 
 // String returns the kept messages.
-func (s *boundedBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
-}
+func (s *boundedBuffer) String() string { return s.buf.String() }

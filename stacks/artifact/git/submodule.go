@@ -2,7 +2,6 @@ package git
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"net/url"
 	"path"
@@ -29,13 +28,12 @@ const (
 // only to its own server, whatever URLs .gitmodules has; its SSH key is used for every server
 // in known_hosts. The error is an *Error.
 func (c *Checkout) AddSubmodules(ctx context.Context, repo Repository) error {
-	a := &submoduleAdder{client: c.client, repo: repo, checkout: c, objects: len(c.store.objects), objectBytes: c.store.size}
+	a := &submoduleAdder{repo: repo, checkout: c, objects: len(c.store.objects), objectBytes: c.store.size}
 	return a.add(ctx, c, repo.URL, ".", 0)
 }
 
 // submoduleAdder adds submodules to a checkout and counts their objects and bytes.
 type submoduleAdder struct {
-	client      *Client
 	repo        Repository
 	checkout    *Checkout
 	count       int
@@ -46,8 +44,7 @@ type submoduleAdder struct {
 // add adds the submodules of a checkout, which was fetched from the URL from and is mounted at
 // the path at.
 func (a *submoduleAdder) add(ctx context.Context, c *Checkout, baseURL, mountPath string, nested int) error {
-	links := c.submodulePaths
-	if len(links) == 0 {
+	if len(c.submodulePaths) == 0 {
 		return nil
 	}
 	if nested == maxNested {
@@ -57,7 +54,7 @@ func (a *submoduleAdder) add(ctx context.Context, c *Checkout, baseURL, mountPat
 	if err != nil {
 		return err
 	}
-	for _, link := range links {
+	for _, link := range c.submodulePaths {
 		if a.count++; a.count > maxSubmodules {
 			return newError(SubmoduleInvalid, "there are more than %d submodules", maxSubmodules)
 		}
@@ -98,7 +95,7 @@ func (a *submoduleAdder) addOne(ctx context.Context, link *node, baseURL, rawURL
 // remainingClient returns a client whose limits are what remains of the limits of the
 // repository.
 func (a *submoduleAdder) remainingClient(where string) *Client {
-	c := *a.client
+	c := *a.checkout.client
 	l := &c.limits
 	l.Objects = max(l.Objects-a.objects, 0)
 	l.ObjectBytes = max(l.ObjectBytes-a.objectBytes, 0)
@@ -132,7 +129,7 @@ func (c *Checkout) submoduleURLs(at string) (map[string]string, error) {
 	}
 	content, err := fs.ReadFile(c.tree, modulesFile)
 	if err != nil {
-		return nil, wrapError(Reason(artifact.Storage), err, "reading %s", modulesFile)
+		return nil, wrapError(artifact.Storage, err, "reading %s", modulesFile)
 	}
 	return parseSubmoduleURLs(content, path.Join(at, modulesFile))
 }
@@ -191,13 +188,4 @@ func (t *tree) mount(mountPath string, sub *tree) {
 		}
 	}
 	t.bytes += sub.bytes
-}
-
-// closeSubmodules closes the checkouts of submodules.
-func (c *Checkout) closeSubmodules() error {
-	var errs []error
-	for _, part := range c.submodules {
-		errs = append(errs, part.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -70,7 +70,7 @@ func TestAddSubmodules(t *testing.T) {
 		t.Error(err)
 	}
 	// The limits apply to all repositories together: 3 + 2 x 6 files and directories.
-	for files, want := range map[int]Reason{40: "", 12: Reason(artifact.TooManyFiles)} {
+	for files, want := range map[int]Reason{40: "", 12: artifact.TooManyFiles} {
 		if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{Tree: artifact.Limits{Files: files}}); reasonOf(t, err) != want {
 			t.Errorf("%d files: %v", files, err)
 		}
@@ -193,7 +193,7 @@ func FuzzModules(f *testing.F) {
 	f.Add("[submodule \"x\"]\npath=..\nurl=\"\\\n")
 	f.Fuzz(func(t *testing.T, content string) {
 		urls, err := parseSubmoduleURLs([]byte(content), modulesFile)
-		if errors.As(err, new(*PanicError)) {
+		if errors.Is(err, errPanic) {
 			t.Fatalf("panicked: %v", err)
 		}
 		for _, target := range urls {

@@ -1,10 +1,10 @@
 package git
 
 import (
-	"strings"
-
 	"github.com/Masterminds/semver/v3"
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // Tag is a tag of a repository.
@@ -19,8 +19,8 @@ type Tag struct {
 
 // Tag returns a tag by name.
 func (r *Remote) Tag(name string) (Tag, error) {
-	h, ok := r.refs[tagPrefix+name]
-	if !ok || h.IsZero() {
+	h := r.refs[tagPrefix+name]
+	if h.IsZero() {
 		return Tag{}, r.refNotFoundError(TagNotFound, "tag", name, similarNames(name, r.refNames(tagPrefix)))
 	}
 	return r.newTag(name, h), nil
@@ -42,26 +42,14 @@ func (r *Remote) HighestTag(versionRange string) (Tag, error) {
 	if err != nil {
 		return Tag{}, wrapError(SemVerInvalid, err, "%.80q is not a version range, such as \">=1.2.0 <2.0.0\"", versionRange)
 	}
-	var best, highest *semver.Version
-	var name string
-	for _, candidate := range r.refNames(tagPrefix) {
-		v := versionOf(candidate)
-		if v == nil {
-			continue
-		}
-		if highest == nil || v.GreaterThan(highest) {
-			highest = v
-		}
-		if constraint.Check(v) && (best == nil || !v.LessThan(best)) {
-			best, name = v, candidate
-		}
-	}
-	switch {
-	case best != nil:
+	search := artifact.VersionSearch{Range: constraint}
+	search.Add(r.refNames(tagPrefix))
+	if name := search.InRange; name != "" {
 		return r.newTag(name, r.refs[tagPrefix+name]), nil
-	case highest != nil:
+	}
+	if highest := search.Highest; highest != "" {
 		return Tag{}, newError(TagNotFound, "no tag of the repository at %s is in the range %.80q; the highest version is %.80q: push a tag, or widen the range "+
-			"(prereleases count only where the range names one)", r.maskedURL, versionRange, highest.Original())
+			"(prereleases count only where the range names one)", r.maskedURL, versionRange, highest)
 	}
 	return Tag{}, newError(TagNotFound, "the repository at %s has no tag that is a version, such as v1.2.3: push one", r.maskedURL)
 }
@@ -69,22 +57,6 @@ func (r *Remote) HighestTag(versionRange string) (Tag, error) {
 // InRange is true for a tag that [Remote.HighestTag] can return for a range.
 func InRange(tag, versionRange string) bool {
 	constraint, err := semver.NewConstraint(versionRange)
-	v := versionOf(tag)
+	v := artifact.TagVersion(tag)
 	return err == nil && v != nil && constraint.Check(v)
-}
-
-// versionOf parses a tag as a semantic version with all three numbers and without leading
-// zeros. It returns nil for other tags.
-func versionOf(tag string) *semver.Version {
-	if len(tag) > maxRefLength {
-		return nil
-	}
-	if _, err := semver.StrictNewVersion(strings.TrimPrefix(tag, "v")); err != nil {
-		return nil
-	}
-	v, err := semver.NewVersion(tag)
-	if err != nil {
-		return nil
-	}
-	return v
 }

@@ -29,7 +29,7 @@ func TestHighestTag(t *testing.T) {
 		"a long name":                      {tags: []string{"1.0.0-" + strings.Repeat("a", 300)}, in: "*", is: TagNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Remote{maskedURL: "https://x", refs: map[string]plumbing.Hash{branchPrefix + "9.9.9": {1}}, peeled: map[string]plumbing.Hash{}}
+			r := &Remote{endpoint: endpoint{maskedURL: "https://x"}, refs: map[string]plumbing.Hash{branchPrefix + "9.9.9": {1}}, peeled: map[string]plumbing.Hash{}}
 			for _, tag := range c.tags {
 				r.refs[tagPrefix+tag] = plumbing.Hash{1}
 			}

@@ -40,20 +40,11 @@ var _ fs.ReadDirFS = (*tree)(nil)
 // added, as entries that can't be opened.
 func (c *Checkout) FS() fs.FS { return c.tree }
 
-func readTree(ctx context.Context, st *objectStore, commit plumbing.Hash, limits artifact.Limits) (*tree, error) {
-	t, _, err := readCommit(ctx, st, commit, limits)
-	return t, err
-}
-
 // readCommit returns the file tree of a commit and the paths of its submodules.
 func readCommit(ctx context.Context, st *objectStore, commit plumbing.Hash, limits artifact.Limits) (*tree, []string, error) {
-	o, err := st.EncodedObject(plumbing.CommitObject, commit)
+	c, err := st.commit(commit)
 	if err != nil {
-		return nil, nil, wrapError(CommitNotFound, err, "%s is not a commit", commit)
-	}
-	var c gitobject.Commit
-	if err := c.Decode(o); err != nil {
-		return nil, nil, wrapError(OperationFailed, err, "commit %s can't be read", commit)
+		return nil, nil, err
 	}
 	b := &treeBuilder{ctx: ctx, limits: limits, tree: &tree{store: st, nodes: map[string]*node{}}}
 	if err := b.addDir(".", c.TreeHash, 0); err != nil {
@@ -86,17 +77,13 @@ func (b *treeBuilder) addDir(dir string, h plumbing.Hash, depth int) error {
 	if b.tree.store.objects[h].size > int64(b.limits.Files)*(maxName+32) {
 		return b.tooManyFilesError()
 	}
-	o, err := b.tree.store.EncodedObject(plumbing.TreeObject, h)
+	entries, err := b.tree.store.treeEntries(h)
 	if err != nil {
-		return fmt.Errorf("directory %q: %w", dir, err)
-	}
-	var t gitobject.Tree
-	if err := t.Decode(o); err != nil {
 		return fmt.Errorf("directory %q: %w", dir, err)
 	}
 	n := &node{name: path.Base(dir), mode: fs.ModeDir | 0o755, hash: h}
 	b.tree.nodes[dir] = n
-	for _, e := range t.Entries {
+	for _, e := range entries {
 		if err := b.addEntry(n, dir, e, depth); err != nil {
 			return err
 		}

@@ -18,16 +18,18 @@ func (t *tree) Open(name string) (fs.File, error) {
 	}
 	switch {
 	case n.mode.IsDir():
-		return &openDir{node: n}, nil
+		return &openDir{handle: handle{n}}, nil
 	case !n.mode.IsRegular():
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotAFile}
+		return nil, pathError("open", name, errNotAFile)
 	}
 	r, err := n.store.content(n.hash, plumbing.BlobObject)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		return nil, pathError("open", name, err)
 	}
-	return &openFile{SectionReader: r, node: n}, nil
+	return &openFile{SectionReader: r, handle: handle{n}}, nil
 }
+
+func pathError(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
 
 var errNotAFile = errors.New("is a symbolic link or a submodule")
 
@@ -38,18 +40,18 @@ func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	if !n.mode.IsDir() {
-		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.New("not a directory")}
+		return nil, pathError("readdir", name, errors.New("not a directory"))
 	}
 	return slices.Clone(n.entries), nil
 }
 
 func (t *tree) lookup(op, name string) (*node, error) {
 	if !fs.ValidPath(name) {
-		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+		return nil, pathError(op, name, fs.ErrInvalid)
 	}
 	n := t.nodes[name]
 	if n == nil {
-		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+		return nil, pathError(op, name, fs.ErrNotExist)
 	}
 	return n, nil
 }
@@ -78,31 +80,28 @@ func (n *node) ModTime() time.Time { return time.Time{} }
 // Sys implements fs.FileInfo.
 func (n *node) Sys() any { return nil }
 
-type openFile struct {
-	*io.SectionReader
-	node *node
-}
+// handle is an open file or directory.
+type handle struct{ node *node }
 
 // Stat implements fs.File.
-func (f *openFile) Stat() (fs.FileInfo, error) { return f.node, nil }
+func (h handle) Stat() (fs.FileInfo, error) { return h.node, nil }
 
 // Close implements fs.File.
-func (f *openFile) Close() error { return nil }
+func (h handle) Close() error { return nil }
+
+type openFile struct {
+	handle
+	*io.SectionReader
+}
 
 type openDir struct {
-	node   *node
+	handle
 	offset int
 }
 
-// Stat implements fs.File.
-func (f *openDir) Stat() (fs.FileInfo, error) { return f.node, nil }
-
-// Close implements fs.File.
-func (f *openDir) Close() error { return nil }
-
 // Read implements fs.File.
 func (f *openDir) Read([]byte) (int, error) {
-	return 0, &fs.PathError{Op: "read", Path: f.node.name, Err: errors.New("is a directory")}
+	return 0, pathError("read", f.node.name, errors.New("is a directory"))
 }
 
 // ReadDir implements fs.ReadDirFile.

@@ -350,7 +350,7 @@ func FuzzSignature(f *testing.F) {
 		if err == nil {
 			t.Fatalf("verified %q", sig)
 		}
-		if errors.As(err, new(*PanicError)) {
+		if errors.Is(err, errPanic) {
 			t.Fatalf("panicked: %v", err)
 		}
 	})
@@ -361,7 +361,7 @@ func FuzzKeys(f *testing.F) {
 	f.Add([]byte(`"a b" namespaces="git",valid-before="20260101" ssh-ed25519 AAAA`))
 	f.Add([]byte(pgpPublicKey + "\n\nAAAA\n-----END PGP PUBLIC KEY BLOCK-----\n"))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if _, err := ParseKeys(map[string][]byte{"k": value}); errors.As(err, new(*PanicError)) {
+		if _, err := ParseKeys(map[string][]byte{"k": value}); errors.Is(err, errPanic) {
 			t.Fatalf("panicked: %v", err)
 		}
 	})

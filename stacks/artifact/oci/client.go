@@ -1,9 +1,11 @@
 package oci
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -39,11 +41,8 @@ type Client struct {
 
 // NewClient returns a client.
 func NewClient(o Options) *Client {
-	c := &Client{limits: o.Limits.WithDefaults(), tempDir: o.TempDir, backoff: o.Backoff}
-	if c.backoff == 0 {
-		c.backoff = 250 * time.Millisecond
-	}
-	return c
+	return &Client{limits: o.Limits.WithDefaults(), tempDir: cmp.Or(o.TempDir, os.TempDir()),
+		backoff: cmp.Or(o.Backoff, 250*time.Millisecond)}
 }
 
 // Access configures how a registry is reached. The zero value is anonymous, uses https,

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -18,22 +17,23 @@ import (
 // library follows redirects before it checks which host requests credentials.
 type credentialGuard struct {
 	next http.RoundTripper
-
-	mu           sync.Mutex
-	trustedHosts []string
+	// registry and the keys of tokenServers are hosts with their ports.
+	registry     string
+	tokenServers sync.Map
 }
 
 // NewCredentialGuard returns a transport that sends credentials only to a registry, given
 // as a host with or without a port, and to its token servers.
 func NewCredentialGuard(next http.RoundTripper, registry string) http.RoundTripper {
-	return &credentialGuard{next: next, trustedHosts: []string{hostPort(&url.URL{Host: registry})}}
+	return &credentialGuard{next: next, registry: hostPort(&url.URL{Host: registry})}
 }
 
 var realmPattern = regexp.MustCompile(`(?i)realm="([^"]+)"`)
 
 // RoundTrip implements http.RoundTripper.
 func (g *credentialGuard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !g.isTrusted(r.URL) {
+	host := hostPort(r.URL)
+	if _, trusted := g.tokenServers.Load(host); !trusted && host != g.registry {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead { // the body of a POST for a token contains credentials
 			if r.Body != nil {
 				_ = r.Body.Close()
@@ -44,7 +44,7 @@ func (g *credentialGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Del("Authorization")
 	}
 	resp, err := g.next.RoundTrip(r)
-	if err == nil && resp.StatusCode == http.StatusUnauthorized && hostPort(r.URL) == g.trustedHosts[0] {
+	if err == nil && resp.StatusCode == http.StatusUnauthorized && host == g.registry {
 		for _, challenge := range resp.Header.Values("WWW-Authenticate") {
 			if m := realmPattern.FindStringSubmatch(challenge); m != nil {
 				g.trustTokenServer(m[1])
@@ -54,21 +54,9 @@ func (g *credentialGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (g *credentialGuard) isTrusted(u *url.URL) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Contains(g.trustedHosts, hostPort(u))
-}
-
 func (g *credentialGuard) trustTokenServer(tokenURL string) {
-	u, err := url.Parse(tokenURL)
-	if err != nil || u.Host == "" {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if host := hostPort(u); !slices.Contains(g.trustedHosts, host) {
-		g.trustedHosts = append(g.trustedHosts, host)
+	if u, err := url.Parse(tokenURL); err == nil && u.Host != "" {
+		g.tokenServers.Store(hostPort(u), nil)
 	}
 }
 

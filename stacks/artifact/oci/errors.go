@@ -13,10 +13,10 @@ import (
 )
 
 // Reason is the cause of an Error, and can be the reason of a condition.
-type Reason string
+type Reason = artifact.Reason
 
 // Reasons. For content that is too large or not safe, an Error has one of the reasons of
-// [artifact.Reason] instead.
+// package artifact instead.
 const (
 	// URLInvalid: the URL can't name a repository, or has an address that is always refused.
 	URLInvalid Reason = "URLInvalid"
@@ -101,7 +101,7 @@ func (r *Repository) classifyError(ctx context.Context, err error, what string) 
 		if inner.Reason == artifact.RefusedAddress {
 			return wrapError(URLInvalid, inner, "%s has an address that is never connected to", what)
 		}
-		return wrapError(Reason(inner.Reason), inner, "%s can't be used", what)
+		return wrapError(inner.Reason, inner, "%s can't be used", what)
 	}
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		return r.statusError(answer, what)

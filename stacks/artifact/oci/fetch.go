@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/ksctl/gitops/stacks/artifact"
 )
@@ -19,12 +20,6 @@ const (
 	FluxConfigMediaType  = "application/vnd.cncf.flux.config.v1+json"
 	FluxContentMediaType = "application/vnd.cncf.flux.content.v1.tar+gzip"
 )
-
-// LayerSelector selects the layer that holds the files.
-type LayerSelector struct {
-	// MediaType of the layer; the first layer is used when empty.
-	MediaType string
-}
 
 // Tree holds the files of an artifact until it is closed.
 type Tree struct {
@@ -45,21 +40,20 @@ const (
 	filesName = "files"
 )
 
-// Fetch downloads and unpacks the artifact with a digest. The caller must close the tree.
-// The error is an *Error.
-func (r *Repository) Fetch(ctx context.Context, digest string, s LayerSelector) (*Tree, error) {
+// Fetch downloads and unpacks the artifact with a digest. layerType is the media type of the layer
+// that holds the files; the first layer is used when empty. The caller must close the tree. The
+// error is an *Error.
+func (r *Repository) Fetch(ctx context.Context, digest, layerType string) (*Tree, error) {
 	m, err := r.Manifest(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := r.selectLayer(m, s)
+	layer, err := r.selectLayer(m, layerType)
 	if err != nil {
 		return nil, err
 	}
-	if r.client.tempDir != "" {
-		if err := os.MkdirAll(r.client.tempDir, 0o700); err != nil {
-			return nil, r.storageError(err)
-		}
+	if err := os.MkdirAll(r.client.tempDir, 0o700); err != nil {
+		return nil, r.storageError(err)
 	}
 	dir, err := os.MkdirTemp(r.client.tempDir, "oci-")
 	if err != nil {
@@ -73,14 +67,14 @@ func (r *Repository) Fetch(ctx context.Context, digest string, s LayerSelector) 
 }
 
 // selectLayer returns the layer that holds the files.
-func (r *Repository) selectLayer(m Manifest, s LayerSelector) (v1.Descriptor, error) {
+func (r *Repository) selectLayer(m Manifest, layerType string) (v1.Descriptor, error) {
 	what := r.name.Digest(m.Digest)
-	if !hasLayers(m.MediaType) {
+	if !types.MediaType(m.MediaType).IsImage() {
 		return v1.Descriptor{}, newError(Unsupported, "%s has the type %.100q; expected a single artifact, not an index or a multi-platform image", what, m.MediaType)
 	}
 	found := make([]string, 0, len(m.Layers))
 	for _, l := range m.Layers {
-		if s.MediaType == "" || string(l.MediaType) == s.MediaType {
+		if layerType == "" || string(l.MediaType) == layerType {
 			return l, r.checkLayerSize(l)
 		}
 		found = append(found, fmt.Sprintf("%.100q", string(l.MediaType)))
@@ -88,13 +82,13 @@ func (r *Repository) selectLayer(m Manifest, s LayerSelector) (v1.Descriptor, er
 	if len(found) == 0 {
 		return v1.Descriptor{}, newError(LayerNotFound, "%s has no layer", what)
 	}
-	return v1.Descriptor{}, newError(LayerNotFound, "%s has no layer of type %.100q; it has %s", what, s.MediaType, strings.Join(found[:min(5, len(found))], ", "))
+	return v1.Descriptor{}, newError(LayerNotFound, "%s has no layer of type %.100q; it has %s", what, layerType, strings.Join(found[:min(5, len(found))], ", "))
 }
 
 func (r *Repository) checkLayerSize(l v1.Descriptor) error {
 	if limit := r.client.limits.DownloadBytes; l.Size < 0 || l.Size > limit {
 		err := &artifact.Error{Reason: artifact.TooLarge, Message: fmt.Sprintf("the layer has %d bytes, at most %d are allowed", l.Size, limit)}
-		return wrapError(Reason(err.Reason), err, "%s can't be used", r)
+		return wrapError(err.Reason, err, "%s can't be used", r)
 	}
 	return nil
 }
@@ -106,10 +100,10 @@ func (r *Repository) unpack(ctx context.Context, dir string, layer v1.Descriptor
 		return r.storageError(err)
 	}
 	defer func() { _ = file.Close() }()
-	w := &trackingWriter{file: file}
+	w := &artifact.TrackingWriter{W: file}
 	if err := r.copyBlob(ctx, w, layer.Digest, layer.Size); err != nil {
-		if w.err != nil {
-			return r.storageError(w.err)
+		if w.Err != nil {
+			return r.storageError(w.Err)
 		}
 		return err
 	}
@@ -127,21 +121,5 @@ func (r *Repository) unpack(ctx context.Context, dir string, layer v1.Descriptor
 }
 
 func (r *Repository) storageError(err error) *Error {
-	return wrapError(Reason(artifact.Storage), &artifact.Error{Reason: artifact.Storage, Message: "storing the layer", Err: err}, "%s can't be stored", r)
-}
-
-// trackingWriter records write errors, which distinguish a failed disk from a failed
-// registry.
-type trackingWriter struct {
-	file *os.File
-	err  error
-}
-
-// Write implements io.Writer.
-func (d *trackingWriter) Write(p []byte) (int, error) {
-	n, err := d.file.Write(p)
-	if err != nil {
-		d.err = err
-	}
-	return n, err
+	return wrapError(artifact.Storage, &artifact.Error{Reason: artifact.Storage, Message: "storing the layer", Err: err}, "%s can't be stored", r)
 }

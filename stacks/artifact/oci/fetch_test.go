@@ -28,13 +28,13 @@ func TestFetch(t *testing.T) {
 	both := []layer{{first, FluxContentMediaType}, {second, types.OCILayer}}
 	for name, c := range map[string]struct {
 		layers   []layer
-		selector LayerSelector
+		selector string
 		want     map[string]string
 	}{
-		"Flux artifact":      {both[:1], LayerSelector{}, map[string]string{"a": "1", "sub/b": "2"}},
-		"plain layer":        {both[1:], LayerSelector{}, map[string]string{"c": "3"}},
-		"the first layer":    {both, LayerSelector{}, map[string]string{"a": "1", "sub/b": "2"}},
-		"the selected layer": {both, LayerSelector{MediaType: string(types.OCILayer)}, map[string]string{"c": "3"}},
+		"Flux artifact":      {both[:1], "", map[string]string{"a": "1", "sub/b": "2"}},
+		"plain layer":        {both[1:], "", map[string]string{"c": "3"}},
+		"the first layer":    {both, "", map[string]string{"a": "1", "sub/b": "2"}},
+		"the selected layer": {both, string(types.OCILayer), map[string]string{"c": "3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := r.fetchFiles(r.push("main", c.layers...), c.selector)
@@ -48,7 +48,7 @@ func TestFetch(t *testing.T) {
 
 func TestFetchReturnsAnnotations(t *testing.T) {
 	r := newTestRegistry(t)
-	tree, err := r.repository().Fetch(t.Context(), r.pushFiles("main", map[string]string{"a": "a"}), LayerSelector{})
+	tree, err := r.repository().Fetch(t.Context(), r.pushFiles("main", map[string]string{"a": "a"}), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,18 +95,18 @@ func TestFetchRejectsInvalidArtifacts(t *testing.T) {
 	for name, c := range map[string]struct {
 		content  []byte
 		limits   artifact.Limits
-		selector LayerSelector
+		selector string
 		reason   Reason
 		terminal bool
 		says     string
 	}{
-		"link":           {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), reason: Reason(artifact.UnsafePath), terminal: true, says: "symbolic link"},
-		"path":           {content: tarball(t, tar.Header{Name: "../a", Typeflag: tar.TypeReg}), reason: Reason(artifact.UnsafePath), terminal: true, says: `..`},
-		"bomb":           {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 1 << 20}), limits: artifact.Limits{UnpackedBytes: 1000}, reason: Reason(artifact.TooLarge), terminal: true},
-		"large layer":    {content: make([]byte, 1001), limits: artifact.Limits{DownloadBytes: 1000}, reason: Reason(artifact.TooLarge), terminal: true, says: "1001 bytes"},
-		"not a tarball":  {content: []byte("text"), reason: Reason(artifact.Malformed), terminal: true, says: FluxContentMediaType},
-		"no such layer":  {content: []byte("text"), selector: LayerSelector{MediaType: "text/x"}, reason: LayerNotFound, terminal: true, says: `"text/x"; it has "` + FluxContentMediaType},
-		"truncated gzip": {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 9})[:40], reason: Reason(artifact.Malformed), terminal: true},
+		"link":           {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), reason: artifact.UnsafePath, terminal: true, says: "symbolic link"},
+		"path":           {content: tarball(t, tar.Header{Name: "../a", Typeflag: tar.TypeReg}), reason: artifact.UnsafePath, terminal: true, says: `..`},
+		"bomb":           {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 1 << 20}), limits: artifact.Limits{UnpackedBytes: 1000}, reason: artifact.TooLarge, terminal: true},
+		"large layer":    {content: make([]byte, 1001), limits: artifact.Limits{DownloadBytes: 1000}, reason: artifact.TooLarge, terminal: true, says: "1001 bytes"},
+		"not a tarball":  {content: []byte("text"), reason: artifact.Malformed, terminal: true, says: FluxContentMediaType},
+		"no such layer":  {content: []byte("text"), selector: "text/x", reason: LayerNotFound, terminal: true, says: `"text/x"; it has "` + FluxContentMediaType},
+		"truncated gzip": {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 9})[:40], reason: artifact.Malformed, terminal: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTestRegistry(t)
@@ -118,7 +118,7 @@ func TestFetchRejectsInvalidArtifacts(t *testing.T) {
 	}
 	t.Run("no layer", func(t *testing.T) {
 		r := newTestRegistry(t)
-		_, err := r.fetchFiles(r.push("main"), LayerSelector{})
+		_, err := r.fetchFiles(r.push("main"), "")
 		expectError(t, err, LayerNotFound, true, "no layer")
 	})
 	t.Run("index", func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestFetchRejectsInvalidArtifacts(t *testing.T) {
 			_, _ = w.Write(raw)
 			return true
 		})
-		_, err = r.fetchFiles(digest, LayerSelector{})
+		_, err = r.fetchFiles(digest, "")
 		expectError(t, err, Unsupported, true, "index")
 	})
 }
@@ -173,14 +173,14 @@ func TestFetchFromHostileRegistry(t *testing.T) {
 	}{
 		"another manifest": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }, OperationFailed, false, "does not match"},
 		"another layer": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.Repeat([]byte("x"), len(archive))) },
-			Reason(artifact.DigestMismatch), false, "have the digest"},
+			artifact.DigestMismatch, false, "have the digest"},
 		"a shorter layer": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive[:20]) }, OperationFailed, false, ""},
 		"a truncated response": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(archive)))
 			_, _ = w.Write(archive[:20])
 		}, OperationFailed, false, ""},
-		"endless manifest":            {"/manifests/", endless, Reason(artifact.TooLarge), true, ""},
-		"endless layer":               {"/blobs/", endless, Reason(artifact.TooLarge), true, ""},
+		"endless manifest":            {"/manifests/", endless, artifact.TooLarge, true, ""},
+		"endless layer":               {"/blobs/", endless, artifact.TooLarge, true, ""},
 		"redirect to link-local":      {"/blobs/", redirect("https://169.254.169.254/latest/meta-data"), OperationFailed, false, "169.254.169.254"},
 		"redirect to IPv6 link-local": {"/blobs/", redirect("https://[fe80::1]/x"), OperationFailed, false, "fe80::1"},
 		"redirect to plain http":      {"/blobs/", redirect("http://127.0.0.1:1/x"), OperationFailed, false, "plain http"},
@@ -195,7 +195,7 @@ func TestFetchFromHostileRegistry(t *testing.T) {
 			r.access.Keychain = staticKeychain{user, password}
 			digest := r.push("main", layer{archive, FluxContentMediaType})
 			r.respondTo(c.part, c.answer)
-			_, err := r.fetchFiles(digest, LayerSelector{})
+			_, err := r.fetchFiles(digest, "")
 			expectError(t, err, c.reason, c.terminal, c.says)
 			r.expectTempDirEmpty()
 		})
@@ -233,7 +233,7 @@ func TestResolveBoundsTagPages(t *testing.T) {
 	}
 	defer repo.Close()
 	_, err = repo.Resolve(t.Context(), Ref{SemVer: "1.x"})
-	expectError(t, err, Reason(artifact.TooLarge), true, "requests")
+	expectError(t, err, artifact.TooLarge, true, "requests")
 }
 
 func TestFetchSendsNoCredentialsToBlobHost(t *testing.T) {
@@ -259,7 +259,7 @@ func TestFetchSendsNoCredentialsToBlobHost(t *testing.T) {
 		}
 		return false
 	})
-	files, err := r.fetchFiles(digest, LayerSelector{})
+	files, err := r.fetchFiles(digest, "")
 	if err != nil || files["a"] != "a" {
 		t.Fatalf("got %v %v", files, err)
 	}
@@ -282,7 +282,7 @@ func TestReferrers(t *testing.T) {
 		_, _ = w.Write([]byte("nonsense"))
 	})
 	_, err = r.repository().Referrers(t.Context(), digest)
-	expectError(t, err, Reason(artifact.Malformed), false)
+	expectError(t, err, artifact.Malformed, false)
 	r.respondTo("/referrers/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	_, err = r.repository().Referrers(t.Context(), digest)
 	expectError(t, err, OperationFailed, false, "500")
@@ -299,7 +299,7 @@ func TestBlobEnforcesLimit(t *testing.T) {
 		t.Errorf("got %q %v", b, err)
 	}
 	_, err = repo.Blob(t.Context(), m.Layers[0], 9)
-	expectError(t, err, Reason(artifact.TooLarge), false, "10 bytes")
+	expectError(t, err, artifact.TooLarge, false, "10 bytes")
 	lie := m.Layers[0]
 	lie.Size = 5
 	if _, err := repo.Blob(t.Context(), lie, 9); err == nil {
@@ -326,7 +326,7 @@ func TestSessionBoundsReceivedBytes(t *testing.T) {
 			break
 		}
 	}
-	expectError(t, err, Reason(artifact.TooLarge), true, "larger than allowed")
+	expectError(t, err, artifact.TooLarge, true, "larger than allowed")
 	if n < 2 {
 		t.Errorf("refused after %d responses", n)
 	}

@@ -8,9 +8,9 @@ import (
 	"encoding/json"
 	"io"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/ksctl/gitops/stacks/artifact"
 )
@@ -33,48 +33,38 @@ func (r *Repository) Manifest(ctx context.Context, digest string) (Manifest, err
 	if _, err := artifact.ParseDigest(digest); err != nil {
 		return Manifest{}, wrapError(Unsupported, err, "the manifest can't be read")
 	}
-	ref := r.name.Digest(digest)
-	d, err := r.puller.Get(ctx, ref)
-	if err != nil {
-		return Manifest{}, r.classifyError(ctx, err, ref.String())
-	}
-	return newManifest(d)
+	return r.manifest(ctx, r.name.Digest(digest))
 }
 
 // ManifestByTag fetches the manifest of a tag. The error is an *Error.
 func (r *Repository) ManifestByTag(ctx context.Context, tag string) (Manifest, error) {
-	ref := r.name.Tag(tag)
+	return r.manifest(ctx, r.name.Tag(tag))
+}
+
+func (r *Repository) manifest(ctx context.Context, ref name.Reference) (Manifest, error) {
 	d, err := r.puller.Get(ctx, ref)
 	if err != nil {
 		return Manifest{}, r.classifyError(ctx, err, ref.String())
 	}
-	if _, err := artifact.ParseDigest(d.Digest.String()); err != nil {
-		return Manifest{}, wrapError(Unsupported, err, "%s", ref)
+	if err := requireSHA256(d.Digest, ref); err != nil {
+		return Manifest{}, err
 	}
-	return newManifest(d)
-}
-
-func newManifest(d *remote.Descriptor) (Manifest, error) {
 	m := Manifest{Digest: d.Digest.String(), MediaType: string(d.MediaType), Raw: d.Manifest, Annotations: d.Annotations, ArtifactType: d.ArtifactType}
-	if hasLayers(m.MediaType) {
+	if d.MediaType.IsImage() {
 		parsed, err := v1.ParseManifest(bytes.NewReader(d.Manifest))
 		if err != nil {
-			return Manifest{}, newError(Reason(artifact.Malformed), "the manifest %s is not well-formed", m.Digest)
+			return Manifest{}, newError(artifact.Malformed, "the manifest %s is not well-formed", m.Digest)
 		}
 		m.Layers = parsed.Layers
 	}
 	return m, nil
 }
 
-func hasLayers(mediaType string) bool {
-	return mediaType == string(types.OCIManifestSchema1) || mediaType == string(types.DockerManifestSchema2)
-}
-
 // Blob reads a small blob of at most limit bytes into memory and checks its digest. The
 // error is an *Error.
 func (r *Repository) Blob(ctx context.Context, d v1.Descriptor, limit int64) ([]byte, error) {
 	if d.Size < 0 || d.Size > limit {
-		return nil, newError(Reason(artifact.TooLarge), "the blob %s of %s has %d bytes, at most %d are allowed", d.Digest, r, d.Size, limit)
+		return nil, newError(artifact.TooLarge, "the blob %s of %s has %d bytes, at most %d are allowed", d.Digest, r, d.Size, limit)
 	}
 	var b bytes.Buffer
 	if err := r.copyBlob(ctx, &b, d.Digest, d.Size); err != nil {
@@ -105,7 +95,7 @@ func (r *Repository) copyBlob(ctx context.Context, w io.Writer, digest v1.Hash, 
 	got := hex.EncodeToString(sum.Sum(nil))
 	switch {
 	case n >= size && got != want:
-		return newError(Reason(artifact.DigestMismatch), "the %d bytes of %s have the digest sha256:%s", n, ref, got)
+		return newError(artifact.DigestMismatch, "the %d bytes of %s have the digest sha256:%s", n, ref, got)
 	case err != nil:
 		return r.classifyError(ctx, err, ref.String())
 	case n != size || got != want:
@@ -131,7 +121,7 @@ func (r *Repository) Referrers(ctx context.Context, digest string) ([]v1.Descrip
 	}
 	var parsed v1.IndexManifest
 	if err := json.Unmarshal(raw, &parsed); err != nil {
-		return nil, newError(Reason(artifact.Malformed), "%s: the list is not well-formed", what)
+		return nil, newError(artifact.Malformed, "%s: the list is not well-formed", what)
 	}
 	return parsed.Manifests, nil
 }

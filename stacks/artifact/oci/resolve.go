@@ -1,15 +1,18 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
+	"slices"
 	"syscall"
 
 	"github.com/Masterminds/semver/v3"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/ksctl/gitops/stacks/artifact"
@@ -53,15 +56,12 @@ func (r *Repository) Resolve(ctx context.Context, ref Ref) (ResolvedRef, error) 
 		}
 		return ResolvedRef{Digest: ref.Digest}, nil
 	}
-	tag := ref.Tag
+	tag := cmp.Or(ref.Tag, DefaultTag)
 	if ref.SemVer != "" {
 		var err error
 		if tag, err = r.highestTag(ctx, ref.SemVer); err != nil {
 			return ResolvedRef{}, err
 		}
-	}
-	if tag == "" {
-		tag = DefaultTag
 	}
 	digest, err := r.tagDigest(ctx, tag)
 	return ResolvedRef{Tag: tag, Digest: digest}, err
@@ -70,15 +70,16 @@ func (r *Repository) Resolve(ctx context.Context, ref Ref) (ResolvedRef, error) 
 // tagDigest returns the digest of a tag. It sends a HEAD request, and fetches the manifest
 // only if the registry does not support that.
 func (r *Repository) tagDigest(ctx context.Context, tag string) (string, error) {
-	d, err := r.puller.Head(ctx, r.name.Tag(tag))
+	ref := r.name.Tag(tag)
+	d, err := r.puller.Head(ctx, ref)
 	if err == nil {
-		return r.requireSHA256(d.Digest.String(), tag)
+		return d.Digest.String(), requireSHA256(d.Digest, ref)
 	}
 	if headUnsupported(err) {
 		m, err := r.ManifestByTag(ctx, tag)
 		return m.Digest, err
 	}
-	return "", r.classifyError(ctx, err, r.name.Tag(tag).String())
+	return "", r.classifyError(ctx, err, ref.String())
 }
 
 // headUnsupported is true if the registry responded to a HEAD request without a digest: some
@@ -91,11 +92,11 @@ func headUnsupported(err error) bool {
 	return !network
 }
 
-func (r *Repository) requireSHA256(digest, tag string) (string, error) {
-	if _, err := artifact.ParseDigest(digest); err != nil {
-		return "", wrapError(Unsupported, err, "%s", r.name.Tag(tag))
+func requireSHA256(digest v1.Hash, ref name.Reference) error {
+	if _, err := artifact.ParseDigest(digest.String()); err != nil {
+		return wrapError(Unsupported, err, "%s", ref)
 	}
-	return digest, nil
+	return nil
 }
 
 // highestTag returns the tag with the highest version in a range. It ignores tags that are not
@@ -106,7 +107,7 @@ func (r *Repository) highestTag(ctx context.Context, versionRange string) (strin
 	if err != nil {
 		return "", wrapError(SemVerInvalid, err, "%.80q is not a version range, such as \">=1.2.0 <2.0.0\"", versionRange)
 	}
-	var best, highest candidate
+	search := artifact.VersionSearch{Range: constraint}
 	lister, err := r.puller.Lister(ctx, r.name)
 	if err != nil {
 		return "", r.classifyError(ctx, err, r.String())
@@ -116,54 +117,16 @@ func (r *Repository) highestTag(ctx context.Context, versionRange string) (strin
 		if err != nil {
 			return "", r.classifyError(ctx, err, "the tags of "+r.String())
 		}
-		for _, tag := range page.Tags {
-			c := candidate{tag: tag, version: versionOf(tag)}
-			if c.version == nil {
-				continue
-			}
-			highest = highest.higher(c)
-			if constraint.Check(c.version) {
-				best = best.higher(c)
-			}
-		}
+		search.Add(slices.DeleteFunc(page.Tags, func(tag string) bool { return len(tag) > maxTagLength }))
 	}
-	switch {
-	case best.version != nil:
-		return best.tag, nil
-	case highest.version != nil:
+	if search.InRange != "" {
+		return search.InRange, nil
+	}
+	if highest := search.Highest; highest != "" {
 		return "", newError(TagNotFound, "no tag of %s is in the range %.80q; the highest version is %.80q: push a tag, or widen the range "+
-			"(prereleases count only where the range names one)", r, versionRange, highest.tag)
+			"(prereleases count only where the range names one)", r, versionRange, highest)
 	}
 	return "", newError(TagNotFound, "%s has no tag that is a version, such as v1.2.3: push one", r)
-}
-
-type candidate struct {
-	tag     string
-	version *semver.Version
-}
-
-// higher returns the candidate with the higher version.
-func (c candidate) higher(d candidate) candidate {
-	if c.version == nil {
-		return d
-	}
-	if order := d.version.Compare(c.version); order > 0 || (order == 0 && d.tag > c.tag) {
-		return d
-	}
-	return c
-}
-
-// versionOf parses a tag as a semantic version with all three numbers and without leading
-// zeros. It returns nil for other tags.
-func versionOf(tag string) *semver.Version {
-	if len(tag) > maxTagLength {
-		return nil
-	}
-	v, err := semver.StrictNewVersion(strings.TrimPrefix(tag, "v"))
-	if err != nil {
-		return nil
-	}
-	return v
 }
 
 // isTemporary is true if a retry may succeed. Requests that timed out are not retried: the

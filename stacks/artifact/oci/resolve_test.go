@@ -132,7 +132,7 @@ func TestRegistryCredentials(t *testing.T) {
 	if err != nil || got.Digest != want {
 		t.Fatalf("got %v %v", got, err)
 	}
-	if files, err := r.fetchFiles(want, LayerSelector{}); err != nil || files["a"] != "a" {
+	if files, err := r.fetchFiles(want, ""); err != nil || files["a"] != "a" {
 		t.Errorf("got %v %v", files, err)
 	}
 }

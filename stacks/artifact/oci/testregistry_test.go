@@ -167,9 +167,9 @@ func (r *testRegistry) archive(files map[string]string) []byte {
 }
 
 // fetchFiles fetches an artifact and returns its files.
-func (r *testRegistry) fetchFiles(digest string, s LayerSelector) (map[string]string, error) {
+func (r *testRegistry) fetchFiles(digest, layerType string) (map[string]string, error) {
 	r.t.Helper()
-	tree, err := r.repository().Fetch(r.t.Context(), digest, s)
+	tree, err := r.repository().Fetch(r.t.Context(), digest, layerType)
 	if err != nil {
 		return nil, err
 	}

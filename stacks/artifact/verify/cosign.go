@@ -128,43 +128,40 @@ func (c *Cosign) Verify(ctx context.Context, repo *oci.Repository, digest string
 		return "", err
 	}
 	t := &failures{artifact: repo.String() + "@" + digest}
-	for _, search := range []func(context.Context, *oci.Repository, string, *failures) (string, error){c.verifyTagged, c.verifyReferrers} {
-		signer, err := search(ctx, repo, sum, t)
-		if signer != "" || err != nil {
-			return signer, err
-		}
+	signer, err := c.verifyTagged(ctx, repo, sum, t)
+	if signer == "" && err == nil {
+		signer, err = c.verifyReferrers(ctx, repo, sum, t)
 	}
-	return "", t.toError(c.trustedSigner)
-}
-
-// expectation is what a signature must sign.
-type expectation struct {
-	policy func() sigstore.ArtifactPolicyOption
-	// check inspects the signed content after the signature was verified.
-	check func(*sigstore.VerificationResult) error
+	if signer == "" && err == nil {
+		err = t.toError(c.trustedSigner)
+	}
+	return signer, err
 }
 
 func contentPolicy(b []byte) func() sigstore.ArtifactPolicyOption {
 	return func() sigstore.ArtifactPolicyOption { return sigstore.WithArtifact(bytes.NewReader(b)) }
 }
 
-func digestPolicy(sum string) (func() sigstore.ArtifactPolicyOption, error) {
-	raw, err := hex.DecodeString(sum)
-	return func() sigstore.ArtifactPolicyOption { return sigstore.WithArtifactDigest("sha256", raw) }, err
+// digestPolicy requires a digest, which artifact.ParseDigest has validated.
+func digestPolicy(sum string) func() sigstore.ArtifactPolicyOption {
+	raw, _ := hex.DecodeString(sum)
+	return func() sigstore.ArtifactPolicyOption { return sigstore.WithArtifactDigest("sha256", raw) }
 }
 
-// verifyBundle verifies a signature and returns its signer, if a trust anchor accepts it.
-func (c *Cosign) verifyBundle(b *bundle.Bundle, expected expectation) (string, error) {
+// verifyBundle verifies a signature and returns its signer, if a trust anchor accepts it. The
+// policy selects what it must sign; check inspects the signed content after the signature was
+// verified.
+func (c *Cosign) verifyBundle(b *bundle.Bundle, policy func() sigstore.ArtifactPolicyOption, check func(*sigstore.VerificationResult) error) (string, error) {
 	var lastErr error
 	for _, a := range c.anchors {
 		var signer string
 		err := recoverPanic(func() error {
-			result, err := a.verifier.Verify(b, sigstore.NewPolicy(expected.policy(), a.policy...))
+			result, err := a.verifier.Verify(b, sigstore.NewPolicy(policy(), a.policy...))
 			if err != nil {
 				return err
 			}
 			signer = a.signer(result)
-			return expected.check(result)
+			return check(result)
 		})
 		if err == nil {
 			return signer, nil

@@ -31,11 +31,6 @@ func (c *Cosign) verifyReferrers(ctx context.Context, repo *oci.Repository, sum 
 	if err != nil {
 		return "", err
 	}
-	policy, err := digestPolicy(sum)
-	if err != nil {
-		return "", err
-	}
-	expected := expectation{policy: policy, check: checkPredicate}
 	for _, d := range found {
 		if !strings.HasPrefix(d.ArtifactType, bundleType) || d.Annotations[predicateAnnotation] != "" && d.Annotations[predicateAnnotation] != signPredicate {
 			continue
@@ -43,7 +38,7 @@ func (c *Cosign) verifyReferrers(ctx context.Context, repo *oci.Repository, sum 
 		if t.count >= maxSignatures {
 			break
 		}
-		signer, err := c.fetchAndVerifyBundle(ctx, repo, d, expected)
+		signer, err := c.fetchAndVerifyBundle(ctx, repo, d, sum)
 		if err == nil {
 			return signer, nil
 		}
@@ -54,7 +49,7 @@ func (c *Cosign) verifyReferrers(ctx context.Context, repo *oci.Repository, sum 
 	return "", nil
 }
 
-func (c *Cosign) fetchAndVerifyBundle(ctx context.Context, repo *oci.Repository, d v1.Descriptor, expected expectation) (string, error) {
+func (c *Cosign) fetchAndVerifyBundle(ctx context.Context, repo *oci.Repository, d v1.Descriptor, sum string) (string, error) {
 	m, err := repo.Manifest(ctx, d.Digest.String())
 	if err != nil {
 		return "", err
@@ -70,7 +65,7 @@ func (c *Cosign) fetchAndVerifyBundle(ctx context.Context, repo *oci.Repository,
 	if err := recoverPanic(func() error { return b.UnmarshalJSON(raw) }); err != nil {
 		return "", fmt.Errorf("the bundle can't be read: %w", err)
 	}
-	return c.verifyBundle(&b, expected)
+	return c.verifyBundle(&b, digestPolicy(sum), checkPredicate)
 }
 
 func checkPredicate(r *sigstore.VerificationResult) error {

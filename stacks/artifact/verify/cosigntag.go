@@ -72,7 +72,7 @@ func (c *Cosign) verifyLayer(ctx context.Context, repo *oci.Repository, layer v1
 	if err != nil {
 		return "", err
 	}
-	return c.verifyBundle(b, expectation{policy: contentPolicy(payloadJSON), check: func(*sigstore.VerificationResult) error { return checkPayload(payloadJSON, sum) }})
+	return c.verifyBundle(b, contentPolicy(payloadJSON), func(*sigstore.VerificationResult) error { return checkPayload(payloadJSON, sum) })
 }
 
 // checkPayload checks that the signed payload names the digest of the artifact.
@@ -125,8 +125,8 @@ func addCertificate(m *protobundle.VerificationMaterial, annotations map[string]
 		Certificates: []*protocommon.X509Certificate{{RawBytes: certificates[0].Raw}},
 	}}
 	if annotation := annotations[logAnnotation]; annotation != "" {
-		entry, err := parseLogEntry(annotation)
-		if err != nil {
+		entry := parseLogEntry(annotation)
+		if entry == nil {
 			return fmt.Errorf("the annotation %s is not well-formed", logAnnotation)
 		}
 		m.TlogEntries = []*protorekor.TransparencyLogEntry{entry}
@@ -143,8 +143,9 @@ func addCertificate(m *protobundle.VerificationMaterial, annotations map[string]
 	return nil
 }
 
-// parseLogEntry parses a transparency log entry in the format of a Cosign annotation.
-func parseLogEntry(annotation string) (*protorekor.TransparencyLogEntry, error) {
+// parseLogEntry parses a transparency log entry in the format of a Cosign annotation. It returns
+// nil for other annotations.
+func parseLogEntry(annotation string) *protorekor.TransparencyLogEntry {
 	var entry struct {
 		SignedEntryTimestamp []byte
 		Payload              struct {
@@ -154,24 +155,21 @@ func parseLogEntry(annotation string) (*protorekor.TransparencyLogEntry, error) 
 			LogID          string `json:"logID"`
 		}
 	}
-	if err := json.Unmarshal([]byte(annotation), &entry); err != nil {
-		return nil, err
-	}
 	var kind struct {
 		Kind    string `json:"kind"`
 		Version string `json:"apiVersion"`
 	}
-	if err := json.Unmarshal(entry.Payload.Body, &kind); err != nil {
-		return nil, err
+	if json.Unmarshal([]byte(annotation), &entry) != nil || json.Unmarshal(entry.Payload.Body, &kind) != nil {
+		return nil
 	}
 	id, err := hex.DecodeString(entry.Payload.LogID)
 	if err != nil {
-		return nil, err
+		return nil
 	}
 	return &protorekor.TransparencyLogEntry{
 		LogIndex: entry.Payload.LogIndex, LogId: &protocommon.LogId{KeyId: id}, IntegratedTime: entry.Payload.IntegratedTime,
 		KindVersion:       &protorekor.KindVersion{Kind: kind.Kind, Version: kind.Version},
 		InclusionPromise:  &protorekor.InclusionPromise{SignedEntryTimestamp: entry.SignedEntryTimestamp},
 		CanonicalizedBody: entry.Payload.Body,
-	}, nil
+	}
 }

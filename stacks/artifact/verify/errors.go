@@ -1,9 +1,6 @@
 package verify
 
-import (
-	"fmt"
-	"runtime/debug"
-)
+import "fmt"
 
 // Reason is the cause of an Error, and can be the reason of a condition.
 type Reason string
@@ -44,18 +41,8 @@ func newError(r Reason, format string, args ...any) *Error {
 func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+			err = fmt.Errorf("panic: %.200v", p)
 		}
 	}()
 	return f()
 }
-
-// PanicError reports a panic during the verification of a signature.
-type PanicError struct {
-	Value any
-	// Stack is for logs; the message does not contain it.
-	Stack []byte
-}
-
-// Error returns the value of the panic.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %.200v", e.Value) }

@@ -128,8 +128,8 @@ func readCertificates(secret map[string][]byte) (trustStore, error) {
 		if ext := path.Ext(name); ext != ".crt" && ext != ".pem" {
 			continue
 		}
-		found, err := parseCertificates(secret[name])
-		if err != nil {
+		found := parseCertificates(secret[name])
+		if len(found) == 0 {
 			return nil, newError(MaterialInvalid, "the entry %q does not contain certificates in PEM format", name)
 		}
 		if err := truststore.ValidateCertificates(found); err != nil {
@@ -143,25 +143,17 @@ func readCertificates(secret map[string][]byte) (trustStore, error) {
 	return s, nil
 }
 
-func parseCertificates(rest []byte) (found []*x509.Certificate, err error) {
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			return nil, errors.New("a PEM block is not a certificate")
-		}
+// parseCertificates returns the certificates in PEM blocks. It returns none if another block is
+// among them.
+func parseCertificates(rest []byte) (found []*x509.Certificate) {
+	for block, rest := pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
 		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
+		if err != nil || block.Type != "CERTIFICATE" {
+			return nil
 		}
 		found = append(found, certificate)
 	}
-	if len(found) == 0 {
-		return nil, errors.New("no certificate")
-	}
-	return found, nil
+	return found
 }
 
 // Verify implements Verifier.

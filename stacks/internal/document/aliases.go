@@ -1,8 +1,6 @@
 package document
 
 import (
-	"fmt"
-
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ksctl/gitops/stacks/problem"
@@ -19,8 +17,7 @@ func CheckAliasExpansion(file string, data []byte) error {
 	left := MaxNodes
 	for _, d := range docs {
 		if countExpanded(d.Root, &left, 0); left < 0 {
-			return &problem.Error{File: file, Line: d.Line,
-				Message: fmt.Sprintf("the document has more than %d values once its aliases are expanded", MaxNodes)}
+			return problem.Errorf(file, d.Line, "the document has more than %d values once its aliases are expanded", MaxNodes)
 		}
 	}
 	return nil

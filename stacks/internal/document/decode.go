@@ -30,17 +30,9 @@ func (l Lines) Of(path string) int {
 	}
 }
 
-// Problem is an unknown, duplicate or malformed field.
-type Problem struct {
-	Path       string
-	Line       int
-	Message    string
-	Suggestion string
-}
-
 // Decode decodes node into the struct that into points to. Decode reports every key that is not a
 // field (by its json tag), that is a duplicate, or whose value has the wrong type.
-func Decode(file string, node *yaml.Node, into any) (Lines, []Problem) {
+func Decode(file string, node *yaml.Node, into any) (Lines, problem.Errors) {
 	d := &decoder{converter: converter{file: file}, lines: Lines{}}
 	d.decode(node, reflect.ValueOf(into).Elem(), "", 0)
 	return d.lines, d.problems
@@ -49,11 +41,12 @@ func Decode(file string, node *yaml.Node, into any) (Lines, []Problem) {
 type decoder struct {
 	converter
 	lines    Lines
-	problems []Problem
+	problems problem.Errors
 }
 
-func (d *decoder) report(n *yaml.Node, path, suggestion, format string, args ...any) {
-	d.problems = append(d.problems, Problem{Path: path, Line: n.Line, Message: fmt.Sprintf(format, args...), Suggestion: suggestion})
+// report adds a problem. Its message is the path of the field, followed by the formatted text.
+func (d *decoder) report(n *yaml.Node, path, format string, args ...any) {
+	d.problems = append(d.problems, &problem.Error{File: d.file, Line: n.Line, Field: path, Message: fmt.Sprintf("field %q %s", path, fmt.Sprintf(format, args...))})
 }
 
 func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) {
@@ -61,7 +54,7 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 		n = n.Alias
 	}
 	if d.nodes++; d.nodes > MaxNodes || depth > MaxDepth {
-		d.report(n, path, "", "field %q is nested too deeply or refers to itself", path)
+		d.report(n, path, "is nested too deeply or refers to itself")
 		return
 	}
 	if _, there := d.lines[path]; !there {
@@ -89,32 +82,39 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 	}
 }
 
-// decodeUnmarshaler decodes types with their own UnmarshalJSON, such as durations.
-func (d *decoder) decodeUnmarshaler(n *yaml.Node, into json.Unmarshaler, path string) {
+// freeForm returns the value of a node with arbitrary keys. It returns false after an error, which
+// it adds to the problems.
+func (d *decoder) freeForm(n *yaml.Node, path string) (any, bool) {
 	value, err := d.value(n, 0)
 	for _, e := range problem.Flatten(err) {
-		d.problems = append(d.problems, Problem{Path: path, Line: e.Line, Message: fmt.Sprintf("field %q: %s", path, e.Message)})
+		d.problems = append(d.problems, &problem.Error{File: d.file, Line: e.Line, Field: path, Message: fmt.Sprintf("field %q: %s", path, e.Message)})
 	}
-	if err != nil {
+	return value, err == nil
+}
+
+// decodeUnmarshaler decodes types with their own UnmarshalJSON, such as durations.
+func (d *decoder) decodeUnmarshaler(n *yaml.Node, into json.Unmarshaler, path string) {
+	value, ok := d.freeForm(n, path)
+	if !ok {
 		return
 	}
 	raw, err := json.Marshal(value)
 	if err == nil {
 		err = into.UnmarshalJSON(raw)
 	}
-	if err == nil {
-		return
+	_, isString := value.(string)
+	switch {
+	case err == nil:
+	case isString:
+		d.report(n, path, "is invalid: %s", err)
+	default:
+		d.report(n, path, "cannot be %s", KindName(n))
 	}
-	if _, isString := value.(string); isString {
-		d.report(n, path, "", "field %q is invalid: %s", path, err)
-		return
-	}
-	d.report(n, path, "", "field %q cannot be %s", path, KindName(n))
 }
 
 func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if n.Kind != yaml.MappingNode {
-		d.report(n, path, "", "field %q must be a mapping, not %s", path, KindName(n))
+		d.report(n, path, "must be a mapping, not %s", KindName(n))
 		return
 	}
 	fields, names := FieldsOf(v.Type())
@@ -124,13 +124,14 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, path string, depth
 		name := key.Value
 		field := Join(path, name)
 		if first, twice := seen[name]; twice {
-			d.report(key, field, "", "field %q is set twice, first on line %d", field, first)
+			d.report(key, field, "is set twice, first on line %d", first)
 			continue
 		}
 		seen[name] = key.Line
 		index, known := fields[name]
 		if !known || key.Kind != yaml.ScalarNode {
-			d.report(key, field, problem.Nearest(name, names), "field %q is not known", field)
+			d.report(key, field, "is not known")
+			d.problems[len(d.problems)-1].Suggestion = problem.Nearest(name, names)
 			continue
 		}
 		d.lines[field] = key.Line
@@ -140,7 +141,7 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, path string, depth
 
 func (d *decoder) decodeList(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if n.Kind != yaml.SequenceNode {
-		d.report(n, path, "", "field %q must be a list, not %s", path, KindName(n))
+		d.report(n, path, "must be a list, not %s", KindName(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -151,11 +152,8 @@ func (d *decoder) decodeList(n *yaml.Node, v reflect.Value, path string, depth i
 
 // decodeFreeForm decodes a field with arbitrary keys, such as values and schemas.
 func (d *decoder) decodeFreeForm(n *yaml.Node, v reflect.Value, path string) {
-	value, err := d.value(n, 0)
-	if err != nil {
-		for _, e := range problem.Flatten(err) {
-			d.problems = append(d.problems, Problem{Path: path, Line: e.Line, Message: fmt.Sprintf("field %q: %s", path, e.Message)})
-		}
+	value, ok := d.freeForm(n, path)
+	if !ok {
 		return
 	}
 	if v.Kind() == reflect.Interface {
@@ -164,7 +162,7 @@ func (d *decoder) decodeFreeForm(n *yaml.Node, v reflect.Value, path string) {
 	}
 	m, ok := value.(map[string]any)
 	if !ok {
-		d.report(n, path, "", "field %q must be a mapping, not %s", path, KindName(n))
+		d.report(n, path, "must be a mapping, not %s", KindName(n))
 		return
 	}
 	if v.Type().Elem().Kind() != reflect.String {
@@ -175,7 +173,7 @@ func (d *decoder) decodeFreeForm(n *yaml.Node, v reflect.Value, path string) {
 	for k, item := range m {
 		s, ok := item.(string)
 		if !ok {
-			d.report(n, Join(path, k), "", "field %q must be a string", Join(path, k))
+			d.report(n, Join(path, k), "must be a string")
 		}
 		out[k] = s
 	}
@@ -184,7 +182,7 @@ func (d *decoder) decodeFreeForm(n *yaml.Node, v reflect.Value, path string) {
 
 func (d *decoder) decodeScalar(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.ScalarNode {
-		d.report(n, path, "", "field %q must be %s, not %s", path, typeName(v.Kind()), KindName(n))
+		d.report(n, path, "must be %s, not %s", typeName(v.Kind()), KindName(n))
 		return
 	}
 	if v.Kind() == reflect.String && n.ShortTag() == "!!str" {
@@ -193,7 +191,7 @@ func (d *decoder) decodeScalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 	value, err := d.scalar(n)
 	if err != nil {
-		d.report(n, path, "", "field %q must be %s", path, typeName(v.Kind()))
+		d.report(n, path, "must be %s", typeName(v.Kind()))
 		return
 	}
 	switch value := value.(type) {
@@ -212,7 +210,7 @@ func (d *decoder) decodeScalar(n *yaml.Node, v reflect.Value, path string) {
 	if v.Kind() == reflect.String {
 		hint = ": put it in quotes"
 	}
-	d.report(n, path, "", "field %q must be %s, not %s%s", path, typeName(v.Kind()), KindName(n), hint)
+	d.report(n, path, "must be %s, not %s%s", typeName(v.Kind()), KindName(n), hint)
 }
 
 func typeName(k reflect.Kind) string {

@@ -37,7 +37,7 @@ func TestValue(t *testing.T) {
 			t.Errorf("%q: %v, %d documents", text, err, len(docs))
 			continue
 		}
-		v, err := Value("f.yaml", docs[0].Root)
+		v, err := Kubectl.Value("f.yaml", docs[0].Root)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -76,7 +76,7 @@ func TestValueRejectsInvalidDocuments(t *testing.T) {
 	} {
 		docs, err := Parse("f.yaml", []byte(text))
 		if err == nil {
-			_, err = Value("f.yaml", docs[0].Root)
+			_, err = Kubectl.Value("f.yaml", docs[0].Root)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: got %v, want %s", text, err, want)

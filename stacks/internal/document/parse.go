@@ -30,14 +30,12 @@ type Document struct {
 	Root *yaml.Node
 	// Line where the document begins.
 	Line int
-	// Index of the document in its file.
-	Index int
 }
 
 // Parse splits a file into documents. It skips empty documents.
 func Parse(file string, data []byte) ([]Document, error) {
 	if at := invalidUTF8(data); at >= 0 {
-		return nil, &problem.Error{File: file, Line: lineAt(data, at), Message: "the file is not UTF-8"}
+		return nil, problem.Errorf(file, 1+bytes.Count(data[:at], []byte("\n")), "the file is not UTF-8")
 	}
 	var out []Document
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -52,7 +50,7 @@ func Parse(file string, data []byte) ([]Document, error) {
 			return nil, &problem.Error{File: file, Line: line, Message: "this is not valid YAML: " + text, Err: err}
 		}
 		if i >= MaxDocs {
-			return nil, &problem.Error{File: file, Message: fmt.Sprintf("the file has more than %d documents", MaxDocs)}
+			return nil, problem.Errorf(file, 0, "the file has more than %d documents", MaxDocs)
 		}
 		if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
 			continue
@@ -61,7 +59,7 @@ func Parse(file string, data []byte) ([]Document, error) {
 		if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
 			continue
 		}
-		out = append(out, Document{Root: root, Line: root.Line, Index: i})
+		out = append(out, Document{Root: root, Line: root.Line})
 	}
 }
 
@@ -73,11 +71,11 @@ func ParseSingle(file string, data []byte) (*yaml.Node, error) {
 	}
 	switch len(docs) {
 	case 0:
-		return nil, &problem.Error{File: file, Message: "the file is empty"}
+		return nil, problem.Errorf(file, 0, "the file is empty")
 	case 1:
 		return docs[0].Root, nil
 	default:
-		return nil, &problem.Error{File: file, Line: docs[1].Line, Message: "the file must have one YAML document, and this is the second"}
+		return nil, problem.Errorf(file, docs[1].Line, "the file must have one YAML document, and this is the second")
 	}
 }
 
@@ -113,5 +111,3 @@ func invalidUTF8(data []byte) int {
 	}
 	return -1
 }
-
-func lineAt(data []byte, offset int) int { return bytes.Count(data[:offset], []byte("\n")) + 1 }

@@ -1,9 +1,7 @@
 package document
 
 import (
-	"fmt"
 	"math"
-	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -33,10 +31,7 @@ func (d Dialect) Value(file string, node *yaml.Node) (any, error) {
 	return c.value(node, 0)
 }
 
-// Value converts a node in the dialect of kubectl.
-func Value(file string, node *yaml.Node) (any, error) { return Kubectl.Value(file, node) }
-
-// Map is like Value, for a node that must be a mapping.
+// Map is like Value in the dialect of kubectl, for a node that must be a mapping.
 func Map(file string, node *yaml.Node) (map[string]any, error) { return Kubectl.Map(file, node) }
 
 // Map is like Value, for a node that must be a mapping.
@@ -47,7 +42,7 @@ func (d Dialect) Map(file string, node *yaml.Node) (map[string]any, error) {
 	}
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, &problem.Error{File: file, Line: node.Line, Message: "a mapping is expected here, not " + KindName(node)}
+		return nil, problem.Errorf(file, node.Line, "a mapping is expected here, not %s", KindName(node))
 	}
 	return m, nil
 }
@@ -81,7 +76,7 @@ type converter struct {
 }
 
 func (c *converter) errorf(n *yaml.Node, format string, args ...any) error {
-	return &problem.Error{File: c.file, Line: n.Line, Message: fmt.Sprintf(format, args...)}
+	return problem.Errorf(c.file, n.Line, format, args...)
 }
 
 func (c *converter) value(n *yaml.Node, depth int) (any, error) {
@@ -170,10 +165,7 @@ func (c *converter) key(n *yaml.Node) (string, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n.Kind != yaml.ScalarNode {
-		return "", c.errorf(n, "a key must be a string")
-	}
-	if n.ShortTag() == "!!null" {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
 		return "", c.errorf(n, "a key must be a string")
 	}
 	// Keep the key as written: the keys n and on do not mean false and true.
@@ -221,7 +213,7 @@ func (c *converter) number(n *yaml.Node) (any, error) {
 	case int64:
 		return v, nil
 	case uint64:
-		return nil, c.errorf(n, "the number is larger than %s", strconv.Itoa(math.MaxInt64))
+		return nil, c.errorf(n, "the number is larger than %d", math.MaxInt64)
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, c.errorf(n, "JSON does not support this number")

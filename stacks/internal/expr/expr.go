@@ -25,18 +25,13 @@ const (
 	maxDepth  = 64
 )
 
-func libraries() []cel.EnvOption {
-	return []cel.EnvOption{
+var mapEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
 		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Sets(), ext.Math(), ext.Encoders(),
 		ext.TwoVarComprehensions(), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), cel.ParserRecursionLimit(100),
-	}
-}
-
-var mapEnv = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(append(libraries(),
 		cel.Variable("params", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("stack", cel.MapType(cel.StringType, cel.DynType)),
-		cel.Variable("version", cel.StringType))...)
+		cel.Variable("version", cel.StringType))
 })
 
 // Map is the compiled expression that maps parameters to an override.
@@ -48,9 +43,27 @@ func NewMap(source string) (*Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := compile(env, source, types.MapKind)
+	if len(source) > maxSource {
+		return nil, problem.Newf("has %d characters; %d are allowed", len(source), maxSource)
+	}
+	ast, issues := env.Parse(source)
+	if issues.Err() == nil {
+		makeBranchesDynamic(ast)
+		ast, issues = env.Check(ast)
+	}
+	if issues.Err() != nil {
+		var lines []string
+		for _, e := range issues.Errors() {
+			lines = append(lines, fmt.Sprintf("%s (at %d:%d of the expression)", e.Message, e.Location.Line(), e.Location.Column()+1))
+		}
+		return nil, &problem.Error{Message: "does not compile: " + strings.Join(lines, "; "), Err: issues.Err()}
+	}
+	if got := ast.OutputType(); got.Kind() != types.MapKind && got.Kind() != types.DynKind {
+		return nil, problem.Newf("must return a map, not %s", got)
+	}
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
-		return nil, err
+		return nil, problem.Newf("does not compile: %w", err)
 	}
 	return &Map{program: program}, nil
 }
@@ -68,53 +81,20 @@ func (m *Map) Eval(ctx context.Context, params, stack map[string]any, version st
 	}
 	result, ok := v.(map[string]any)
 	if !ok {
-		return nil, &problem.Error{Message: "must return a map"}
+		return nil, problem.Newf("must return a map")
 	}
 	return result, nil
-}
-
-func compile(env *cel.Env, source string, want types.Kind) (cel.Program, error) {
-	if len(source) > maxSource {
-		return nil, &problem.Error{Message: fmt.Sprintf("has %d characters; %d are allowed", len(source), maxSource)}
-	}
-	ast, issues := env.Parse(source)
-	if issues.Err() == nil {
-		makeBranchesDynamic(ast)
-		ast, issues = env.Check(ast)
-	}
-	if issues.Err() != nil {
-		var lines []string
-		for _, e := range issues.Errors() {
-			lines = append(lines, fmt.Sprintf("%s (at %d:%d of the expression)", e.Message, e.Location.Line(), e.Location.Column()+1))
-		}
-		return nil, &problem.Error{Message: "does not compile: " + strings.Join(lines, "; "), Err: issues.Err()}
-	}
-	if got := ast.OutputType(); got.Kind() != want && got.Kind() != types.DynKind {
-		return nil, &problem.Error{Message: fmt.Sprintf("must return %s, not %s", kindName(want), got)}
-	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100), cel.EvalOptions(cel.OptOptimize))
-	if err != nil {
-		return nil, &problem.Error{Message: "does not compile: " + err.Error(), Err: err}
-	}
-	return program, nil
-}
-
-func kindName(k types.Kind) string {
-	if k == types.BoolKind {
-		return "true or false"
-	}
-	return "a map"
 }
 
 func evaluate(ctx context.Context, program cel.Program, vars map[string]any) (out ref.Val, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &problem.Error{Message: fmt.Sprintf("failed: %v", r)}
+			err = problem.Newf("failed: %v", r)
 		}
 	}()
 	out, _, err = program.ContextEval(ctx, vars)
 	if err != nil {
-		return nil, &problem.Error{Message: "failed: " + err.Error(), Err: err}
+		return nil, problem.Newf("failed: %w", err)
 	}
 	return out, nil
 }
@@ -130,27 +110,23 @@ func nonNil(m map[string]any) map[string]any {
 // number of values.
 func toNative(v ref.Val, left *int, depth int) (any, error) {
 	if *left--; *left < 0 || depth > maxDepth {
-		return nil, &problem.Error{Message: "returns too many or too deeply nested values"}
+		return nil, problem.Newf("returns too many or too deeply nested values")
 	}
 	switch v := v.(type) {
 	case types.Null:
 		return nil, nil
-	case types.Bool:
-		return bool(v), nil
-	case types.Int:
-		return int64(v), nil
+	case types.Bool, types.Int, types.String:
+		return v.Value(), nil
 	case types.Uint:
 		if uint64(v) > math.MaxInt64 {
-			return nil, &problem.Error{Message: "returns a number that is too large"}
+			return nil, problem.Newf("returns a number that is too large")
 		}
 		return int64(v), nil
 	case types.Double:
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, &problem.Error{Message: "returns a number that JSON doesn't have"}
+			return nil, problem.Newf("returns a number that JSON doesn't have")
 		}
 		return float64(v), nil
-	case types.String:
-		return string(v), nil
 	case traits.Mapper:
 		return toNativeMap(v, left, depth)
 	case traits.Lister:
@@ -164,7 +140,7 @@ func toNative(v ref.Val, left *int, depth int) (any, error) {
 		}
 		return out, nil
 	}
-	return nil, &problem.Error{Message: fmt.Sprintf("returns a %s, which JSON doesn't have", v.Type().TypeName())}
+	return nil, problem.Newf("returns a %s, which JSON doesn't have", v.Type().TypeName())
 }
 
 func toNativeMap(v traits.Mapper, left *int, depth int) (any, error) {
@@ -173,7 +149,7 @@ func toNativeMap(v traits.Mapper, left *int, depth int) (any, error) {
 		key := it.Next()
 		name, ok := key.(types.String)
 		if !ok {
-			return nil, &problem.Error{Message: "returns a map whose keys are not strings"}
+			return nil, problem.Newf("returns a map whose keys are not strings")
 		}
 		item, err := toNative(v.Get(key), left, depth+1)
 		if err != nil {

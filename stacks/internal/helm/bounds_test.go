@@ -30,7 +30,7 @@ func TestChartFilesAreBounded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		checkTyped(t, err)
-		_ = tree.Close()
+		tree.Close()
 	}
 }
 

@@ -35,17 +35,11 @@ func DefaultLimits() Limits { return Limits{Bytes: 64 << 20, Files: 20_000} }
 // orDefaults returns l with the defaults for limits that are 0.
 func (l Limits) orDefaults() Limits {
 	d := DefaultLimits()
-	if l.Bytes == 0 {
-		l.Bytes = d.Bytes
-	}
-	if l.Files == 0 {
-		l.Files = d.Files
-	}
-	return l
+	return Limits{Bytes: cmp.Or(l.Bytes, d.Bytes), Files: cmp.Or(l.Files, d.Files)}
 }
 
-func (l Limits) tooManyBytes() string {
-	return fmt.Sprintf("the chart has more than %d bytes (--chart-max-bytes)", l.Bytes)
+func (l Limits) tooManyBytes() error {
+	return fmt.Errorf("the chart has more than %d bytes (--chart-max-bytes)", l.Bytes)
 }
 
 // Chart is a chart in the source, or a fetched chart.
@@ -109,7 +103,7 @@ func openUnpacked(root, called string, limits Limits, left *int64) (*Chart, erro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	c := &Chart{Path: called, limits: limits}
 	top, err := tree.ReadDir(".")
 	if err != nil {
@@ -147,7 +141,7 @@ func (c *Chart) checkNotLibrary() error {
 }
 
 func (c *Chart) errorf(file, format string, args ...any) *problem.Error {
-	return &problem.Error{File: path.Join(c.Path, file), Message: fmt.Sprintf(format, args...)}
+	return problem.Errorf(path.Join(c.Path, file), 0, format, args...)
 }
 
 func digest(files []*archive.BufferedFile) string {
@@ -168,7 +162,7 @@ func (c *Chart) load() (*chart.Chart, error) {
 	}
 	loaded, err := loader.LoadFiles(c.files)
 	if err != nil {
-		return nil, &problem.Error{File: c.Path, Message: "the chart cannot be loaded: " + err.Error(), Err: err}
+		return nil, c.errorf("", "the chart cannot be loaded: %w", err)
 	}
 	sortSubcharts(loaded)
 	return loaded, nil

@@ -2,6 +2,7 @@ package helm
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -27,19 +28,15 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string) 
 	var errs problem.Errors
 	for _, crd := range loaded.CRDObjects() {
 		objects, err := manifest.Parse(c.templateFile(loaded, crd.Filename), crd.File.Data, true)
-		errs = append(errs, problem.Flatten(err)...)
+		errs.Add(err)
 		out = append(out, objects...)
 	}
-	names := make([]string, 0, len(rendered))
-	for name, text := range rendered {
-		if path.Base(name) != "NOTES.txt" && strings.TrimSpace(text) != "" {
-			names = append(names, name)
+	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		if path.Base(name) == "NOTES.txt" || strings.TrimSpace(rendered[name]) == "" {
+			continue
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
 		objects, err := manifest.Parse(c.templateFile(loaded, name), []byte(rendered[name]), false)
-		errs = append(errs, problem.Flatten(err)...)
+		errs.Add(err)
 		for _, o := range objects {
 			keep, warning := readHook(o)
 			if warning != "" {

@@ -119,15 +119,15 @@ func loadMetadata(file string, files []*archive.BufferedFile) (head *chart.Chart
 		return nil, err
 	}
 	if line := firstAlias(root); line > 0 {
-		return nil, &problem.Error{File: file, Line: line, Message: "this is a YAML alias, which is not allowed in a chart that does not vendor its dependencies; replace it by its value"}
+		return nil, problem.Errorf(file, line, "this is a YAML alias, which is not allowed in a chart that does not vendor its dependencies; replace it by its value")
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			head, err = nil, &problem.Error{File: file, Message: fmt.Sprintf("the chart cannot be loaded: the parser panicked: %v", v)}
+			head, err = nil, problem.Errorf(file, 0, "the chart cannot be loaded: the parser panicked: %v", v)
 		}
 	}()
 	if head, err = loader.LoadFiles(files); err != nil {
-		return nil, &problem.Error{File: file, Message: "the chart cannot be loaded: " + err.Error(), Err: err}
+		return nil, problem.Errorf(file, 0, "the chart cannot be loaded: %w", err)
 	}
 	return head, nil
 }
@@ -195,12 +195,9 @@ func (l *DependencyFinder) readArchiveMetadata(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	refuse := func(err error) error {
-		return &problem.Error{File: file, Message: "this is not a chart archive: " + err.Error(), Err: err}
-	}
 	zr, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, refuse(err)
+		return nil, notArchiveError(file, err)
 	}
 	bounded := &io.LimitedReader{R: zr, N: l.archiveBytes}
 	defer func() { l.archiveBytes = bounded.N }()
@@ -208,11 +205,11 @@ func (l *DependencyFinder) readArchiveMetadata(file string) ([]byte, error) {
 		header, err := files.Next()
 		switch {
 		case bounded.N <= 0:
-			return nil, refuse(fmt.Errorf("unpacked, the vendored archives have more than %d bytes (--chart-max-bytes)", l.limits.Bytes))
+			return nil, notArchiveError(file, fmt.Errorf("unpacked, the vendored archives have more than %d bytes (--chart-max-bytes)", l.limits.Bytes))
 		case errors.Is(err, io.EOF):
-			return nil, refuse(errors.New("there is no Chart.yaml"))
+			return nil, notArchiveError(file, errors.New("there is no Chart.yaml"))
 		case err != nil:
-			return nil, refuse(err)
+			return nil, notArchiveError(file, err)
 		}
 		if _, name, _ := strings.Cut(header.Name, "/"); path.Clean(name) != "Chart.yaml" {
 			continue
@@ -224,7 +221,7 @@ func (l *DependencyFinder) readArchiveMetadata(file string) ([]byte, error) {
 			err = fmt.Errorf("its Chart.yaml has more than %d bytes", most)
 		}
 		if err != nil {
-			return nil, refuse(err)
+			return nil, notArchiveError(file, err)
 		}
 		return head, nil
 	}

@@ -59,7 +59,7 @@ func writeSource(t testing.TB, files map[string][]byte) (*source.Tree, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = tree.Close() })
+	t.Cleanup(tree.Close)
 	return tree, root
 }
 

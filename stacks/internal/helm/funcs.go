@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -78,7 +79,7 @@ func (f *templateFuncs) funcMap() template.FuncMap {
 		"keys":         sortedKeys,
 		"values":       sortedValues,
 		"repeat":       repeat,
-		"until":        func(n int) ([]int, error) { return untilStep(0, n, sign(n)) },
+		"until":        func(n int) ([]int, error) { return untilStep(0, n, cmp.Compare(n, 0)) },
 		"untilStep":    untilStep,
 	}
 	maps.Copy(m, f.dates())
@@ -260,13 +261,6 @@ func repeat(count int, s string) (string, error) {
 		return "", fmt.Errorf("repeat makes at most %d bytes", maxRepeat)
 	}
 	return strings.Repeat(s, count), nil
-}
-
-func sign(n int) int {
-	if n < 0 {
-		return -1
-	}
-	return 1
 }
 
 func untilStep(start, stop, step int) ([]int, error) {

@@ -23,7 +23,7 @@ func renderTwice(t *testing.T, root, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	c, err := Open(tree, dir, Limits{})
 	if err != nil {
 		checkTyped(t, err)

@@ -31,12 +31,16 @@ type missingDependencies struct {
 // vendored charts. lock is the name of the chart's lock file.
 func resolveMissing(dir string, head *chart.Chart, lock string, have []string) (*missingDependencies, error) {
 	out := &missingDependencies{}
-	if n := max(len(head.Metadata.Dependencies), lockedCount(head)); n > MaxDependencies {
-		return nil, &problem.Error{File: path.Join(dir, "Chart.yaml"), Message: fmt.Sprintf("the chart lists %d dependencies, and not all of them are in its folder charts/; at most %d are allowed then; %s", n, MaxDependencies, vendorAdvice)}
+	n := len(head.Metadata.Dependencies)
+	if head.Lock != nil {
+		n = max(n, len(head.Lock.Dependencies))
+	}
+	if n > MaxDependencies {
+		return nil, problem.Errorf(path.Join(dir, "Chart.yaml"), 0, "the chart lists %d dependencies, and not all of them are in its folder charts/; at most %d are allowed then; %s", n, MaxDependencies, vendorAdvice)
 	}
 	var errs problem.Errors
 	refuse := func(file, format string, args ...any) {
-		errs = append(errs, &problem.Error{File: path.Join(dir, file), Message: fmt.Sprintf(format, args...)})
+		errs = append(errs, problem.Errorf(path.Join(dir, file), 0, format, args...))
 	}
 	for _, dep := range head.Metadata.Dependencies {
 		switch {
@@ -61,13 +65,6 @@ func resolveMissing(dir string, head *chart.Chart, lock string, have []string) (
 		}
 	}
 	return out, errs.Err()
-}
-
-func lockedCount(head *chart.Chart) int {
-	if head.Lock == nil {
-		return 0
-	}
-	return len(head.Lock.Dependencies)
 }
 
 // lockedDependency returns a dependency with its version in lock. If lock does not have it, why is

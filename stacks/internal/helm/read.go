@@ -3,7 +3,6 @@ package helm
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -36,7 +35,7 @@ func ignoreRules(tree *source.Tree, dir string) (*ignore.Rules, error) {
 			return nil, err
 		}
 		if rules, err = ignore.Parse(bytes.NewReader(data)); err != nil {
-			return nil, &problem.Error{File: file, Message: "this is not a valid .helmignore: " + err.Error(), Err: err}
+			return nil, problem.Errorf(file, 0, "this is not a valid .helmignore: %w", err)
 		}
 	}
 	rules.AddDefaults()
@@ -62,7 +61,7 @@ func readFiles(tree *source.Tree, dir string, rules *ignore.Rules, limits Limits
 			return nil, err
 		}
 		if *left -= int64(len(data)); *left < 0 {
-			return nil, &problem.Error{File: dir, Message: limits.tooManyBytes()}
+			return nil, problem.Errorf(dir, 0, "%s", limits.tooManyBytes())
 		}
 		out = append(out, &archive.BufferedFile{Name: relative(name), Data: bytes.TrimPrefix(data, utf8BOM)})
 	}
@@ -80,9 +79,13 @@ func readArchive(tree *source.Tree, file string, limits Limits) ([]*archive.Buff
 	left := limits.Bytes
 	files, err := unpack(data, limits, &left)
 	if err != nil {
-		return nil, &problem.Error{File: file, Message: "this is not a chart archive: " + err.Error(), Err: err}
+		return nil, notArchiveError(file, err)
 	}
 	return files, nil
+}
+
+func notArchiveError(file string, err error) error {
+	return problem.Errorf(file, 0, "this is not a chart archive: %w", err)
 }
 
 // unpack reads an archive of at most left bytes. It measures the size first, because the library's
@@ -97,7 +100,7 @@ func unpack(data []byte, limits Limits, left *int64) ([]*archive.BufferedFile, e
 		return nil, err
 	}
 	if *left -= size; *left < 0 {
-		return nil, errors.New("unpacked, " + limits.tooManyBytes())
+		return nil, fmt.Errorf("unpacked, %w", limits.tooManyBytes())
 	}
 	return archive.LoadArchiveFiles(bytes.NewReader(data))
 }
@@ -109,13 +112,13 @@ var subArchive = regexp.MustCompile(`^((?:charts/[^/]+/)*charts/)([^_.][^/]*)\.t
 func unpackSubcharts(dir string, files []*archive.BufferedFile, limits Limits) ([]*archive.BufferedFile, error) {
 	left := limits.Bytes - sizeOf(files)
 	if left < 0 {
-		return nil, &problem.Error{File: dir, Message: limits.tooManyBytes()}
+		return nil, problem.Errorf(dir, 0, "%s", limits.tooManyBytes())
 	}
 	var out []*archive.BufferedFile
 	for queue := files; len(queue) > 0; queue = queue[1:] {
 		f := queue[0]
 		if len(out)+len(queue) > limits.Files {
-			return nil, &problem.Error{File: dir, Message: fmt.Sprintf("the chart has more than %d files (--chart-max-files)", limits.Files)}
+			return nil, problem.Errorf(dir, 0, "the chart has more than %d files (--chart-max-files)", limits.Files)
 		}
 		m := subArchive.FindStringSubmatch(f.Name)
 		if m == nil {
@@ -124,7 +127,7 @@ func unpackSubcharts(dir string, files []*archive.BufferedFile, limits Limits) (
 		}
 		inner, err := unpack(f.Data, limits, &left)
 		if err != nil {
-			return nil, &problem.Error{File: path.Join(dir, f.Name), Message: "this is not a chart archive: " + err.Error(), Err: err}
+			return nil, notArchiveError(path.Join(dir, f.Name), err)
 		}
 		for _, sub := range inner {
 			sub.Name = m[1] + m[2] + "/" + sub.Name

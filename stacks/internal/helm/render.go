@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -50,7 +51,7 @@ func (c *Chart) Render(ctx context.Context, o Options) (objects []*manifest.Obje
 		return nil, nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, nil, &problem.Error{Message: "the render was stopped: " + err.Error(), Err: err}
+		return nil, nil, problem.Newf("the render was stopped: %w", err)
 	}
 	f := &templateFuncs{seed: append(slices.Clone(o.Seed), c.Digest...), used: map[string][]string{}}
 	f.begin("")
@@ -112,34 +113,26 @@ var (
 )
 
 func (c *Chart) templateError(loaded *chart.Chart, f *templateFuncs, err error) error {
-	out := &problem.Error{File: c.Path, Message: "the template failed: " + oneLine(err.Error()), Err: err}
-	if m := simplePlace.FindStringSubmatch(err.Error()); m != nil {
-		out.File = c.templateFile(loaded, m[1])
-		out.Line, _ = strconv.Atoi(m[2])
-		out.Message = "the template failed: " + oneLine(m[3])
-	} else if all := tracePlace.FindAllStringSubmatch(err.Error(), -1); all != nil {
-		last := all[len(all)-1]
-		out.File = c.templateFile(loaded, last[1])
-		out.Line, _ = strconv.Atoi(last[2])
-		out.Message = "the template failed: " + oneLine(tracePlace.ReplaceAllString(err.Error(), ""))
+	text := err.Error()
+	out := &problem.Error{File: c.Path, Message: "the template failed: " + oneLine(text), Err: err}
+	locate := func(template, line, message string) {
+		out.File, out.Message = c.templateFile(loaded, template), "the template failed: "+oneLine(message)
+		out.Line, _ = strconv.Atoi(line)
 	}
-	if all := chainPlace.FindAllStringSubmatchIndex(err.Error(), -1); all != nil && out.Line == 0 {
-		text, last := err.Error(), all[len(all)-1]
-		out.File = c.templateFile(loaded, text[last[2]:last[3]])
-		out.Line, _ = strconv.Atoi(text[last[4]:last[5]])
-		out.Message = "the template failed: " + oneLine(text[last[1]:])
+	if m := simplePlace.FindStringSubmatch(text); m != nil {
+		locate(m[1], m[2], m[3])
+	} else if all := tracePlace.FindAllStringSubmatch(text, -1); all != nil {
+		last := all[len(all)-1]
+		locate(last[1], last[2], tracePlace.ReplaceAllString(text, ""))
+	}
+	if all := chainPlace.FindAllStringSubmatchIndex(text, -1); all != nil && out.Line == 0 {
+		last := all[len(all)-1]
+		locate(text[last[2]:last[3]], text[last[4]:last[5]], text[last[1]:])
 	}
 	if f.refused != "" {
-		out.Message = fmt.Sprintf("the template uses %s, which is not allowed: the function depends on %s, so that each render would differ; %s", f.refused, refusalCause(f.refused), refusalAdvice(f.refused))
+		out.Message = fmt.Sprintf("the template uses %s, which is not allowed: the function depends on %s, so that each render would differ; %s", f.refused, cmp.Or(refusedFuncs[f.refused], "the clock"), refusalAdvice(f.refused))
 	}
 	return out
-}
-
-func refusalCause(name string) string {
-	if what, ok := refusedFuncs[name]; ok {
-		return what
-	}
-	return "the clock"
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -3,32 +3,29 @@ package helm
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/util"
 
-	"helm.sh/helm/v4/pkg/chart/common"
 	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
 
 	"github.com/ksctl/gitops/stacks/internal/values"
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Mismatch is a value that violates a values.schema.json.
-type Mismatch struct {
-	values.Violation
-	// Schema is the path of the values.schema.json below the root of the source.
-	Schema string
-}
-
 // CheckValues merges vals with the chart's own values and validates them against the schemas of the
 // chart and its enabled subcharts. References to other documents are not fetched: that part of a
 // schema is not checked, with a warning.
-func (c *Chart) CheckValues(vals map[string]any) (mismatches []Mismatch, warnings []string, err error) {
-	loaded, coalesced, err := c.coalesce(vals)
+func (c *Chart) CheckValues(vals map[string]any) (violations []values.Violation, warnings []string, err error) {
+	loaded, floats, err := c.prepare(vals)
 	if err != nil {
 		return nil, nil, err
+	}
+	coalesced, err := commonutil.CoalesceValues(loaded, floats)
+	if err != nil {
+		return nil, nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values", Err: err}
 	}
 	var walk func(ch *chart.Chart, vals map[string]any, prefix []string) error
 	walk = func(ch *chart.Chart, vals map[string]any, prefix []string) error {
@@ -42,33 +39,20 @@ func (c *Chart) CheckValues(vals map[string]any) (mismatches []Mismatch, warning
 				warnings = append(warnings, fmt.Sprintf("%s refers to %s, which is not fetched; that part of the values is not checked", file, url))
 			}
 			for _, v := range found {
-				v.Path = append(append([]string{}, prefix...), v.Path...)
-				mismatches = append(mismatches, Mismatch{Violation: v, Schema: file})
+				v.Path = slices.Concat(prefix, v.Path)
+				violations = append(violations, v)
 			}
 		}
 		for _, sub := range ch.Dependencies() {
 			below, _ := vals[sub.Name()].(map[string]any)
-			if err := walk(sub, below, append(append([]string{}, prefix...), sub.Name())); err != nil {
+			if err := walk(sub, below, append(slices.Clip(prefix), sub.Name())); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	err = walk(loaded, coalesced, nil)
-	return mismatches, warnings, err
-}
-
-// coalesce merges vals with the chart's own values, without disabled subcharts.
-func (c *Chart) coalesce(vals map[string]any) (*chart.Chart, common.Values, error) {
-	loaded, floats, err := c.prepare(vals)
-	if err != nil {
-		return nil, nil, err
-	}
-	coalesced, err := commonutil.CoalesceValues(loaded, floats)
-	if err != nil {
-		return nil, nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values", Err: err}
-	}
-	return loaded, coalesced, nil
+	return violations, warnings, err
 }
 
 // prepare loads the chart, removes subcharts that vals disable, and returns vals with numbers as in
@@ -101,7 +85,7 @@ func checkTables(ch *chart.Chart, vals map[string]any, prefix string) error {
 	for _, name := range names {
 		v, there := vals[name]
 		if _, isTable := v.(map[string]any); there && v != nil && !isTable {
-			return &problem.Error{Message: fmt.Sprintf("values: %q must be a mapping", prefix+name)}
+			return problem.Newf("values: %q must be a mapping", prefix+name)
 		}
 	}
 	for _, sub := range ch.Dependencies() {
@@ -117,12 +101,12 @@ func checkTables(ch *chart.Chart, vals map[string]any, prefix string) error {
 func checkSchema(file string, data []byte, vals map[string]any) (found []values.Violation, remote []string, err error) {
 	doc, err := values.ParseSchema(data)
 	if err != nil {
-		return nil, nil, &problem.Error{File: file, Message: "this is not a JSON schema: " + err.Error(), Err: err}
+		return nil, nil, problem.Errorf(file, 0, "this is not a JSON schema: %w", err)
 	}
 	remote = values.DropRemote(doc)
 	schema, err := values.Compile(doc, values.AsWritten)
 	if err != nil {
-		return nil, nil, &problem.Error{File: file, Message: "the schema " + err.Error(), Err: err}
+		return nil, nil, problem.Errorf(file, 0, "the schema %w", err)
 	}
 	if vals == nil {
 		vals = map[string]any{}

@@ -30,7 +30,7 @@ func Build(ctx context.Context, tree *source.Tree, dir string) ([]*manifest.Obje
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, &problem.Error{Message: "the render was stopped: " + err.Error(), Err: err}
+		return nil, problem.Newf("the render was stopped: %w", err)
 	}
 	parseOpenAPISchema()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree}, "/"+dir)

@@ -23,7 +23,7 @@ func TestBuildMatchesKustomize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tree.Close() }()
+	defer tree.Close()
 	built := 0
 	for _, top := range []string{"config", "examples", "stacks/testdata/render/kustomize"} {
 		err := fs.WalkDir(os.DirFS(root), top, func(file string, _ fs.DirEntry, err error) error {

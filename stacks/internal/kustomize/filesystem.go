@@ -4,7 +4,6 @@ package kustomize
 
 import (
 	"errors"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
-// errReadOnly is the error of all write operations.
+// errReadOnly is the error of all operations other than those that builds need.
 var errReadOnly = errors.New("the source is read-only")
 
 // fileSystem presents a tree to kustomize as a read-only file system with the tree's root at /.
@@ -51,18 +50,8 @@ func (f fileSystem) ReadFile(name string) ([]byte, error) {
 	return data, document.CheckAliasExpansion(relativeToRoot(name), data)
 }
 
-// ReadDir returns the names in a folder.
-func (f fileSystem) ReadDir(name string) ([]string, error) {
-	entries, err := f.tree.ReadDir(relativeToRoot(name))
-	if err != nil {
-		return nil, err
-	}
-	out := make([]string, len(entries))
-	for i, e := range entries {
-		out[i] = e.Name()
-	}
-	return out, nil
-}
+// ReadDir returns an error: builds do not need it.
+func (f fileSystem) ReadDir(string) ([]string, error) { return nil, errReadOnly }
 
 // CleanedAbs splits a path into its folder and file.
 func (f fileSystem) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
@@ -99,20 +88,5 @@ func (f fileSystem) RemoveAll(string) error { return errReadOnly }
 // WriteFile returns an error.
 func (f fileSystem) WriteFile(string, []byte) error { return errReadOnly }
 
-// Walk calls walk for every file.
-func (f fileSystem) Walk(name string, walk filepath.WalkFunc) error {
-	names, err := f.tree.Files(relativeToRoot(name), nil)
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		var info fs.FileInfo
-		if info, err = f.tree.Stat(n); err == nil {
-			err = walk("/"+n, info, nil)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// Walk returns an error: builds do not need it.
+func (f fileSystem) Walk(string, filepath.WalkFunc) error { return errReadOnly }

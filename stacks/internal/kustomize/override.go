@@ -47,9 +47,6 @@ const probeImage = "override.invalid/probe"
 
 // Apply applies an override to objects of any origin. An entry that matches no object is an error.
 func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*manifest.Object, error) {
-	if o.Empty() {
-		return objects, nil
-	}
 	parseOpenAPISchema()
 	factory := resmap.NewFactory(provider.NewDefaultDepProvider().GetResourceFactory())
 	m := resmap.New()
@@ -73,7 +70,7 @@ func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*mani
 	}
 	for i, patch := range o.Patches {
 		if err := ctx.Err(); err != nil {
-			return nil, &problem.Error{Message: "the render was stopped: " + err.Error(), Err: err}
+			return nil, problem.Newf("the render was stopped: %w", err)
 		}
 		a.applyPatch(i, patch)
 	}
@@ -95,9 +92,7 @@ func collectObjects(m resmap.ResMap, origin map[*resource.Resource]*manifest.Obj
 		}
 		objects, err := manifest.FromNode(document.Kustomize, before.File, res.YNode())
 		if err != nil {
-			for _, e := range problem.Flatten(err) {
-				return nil, &problem.Error{File: before.File, Line: before.Line, Message: fmt.Sprintf("after the overrides, %s: %s", before, e.Message)}
-			}
+			return nil, problem.Errorf(before.File, before.Line, "after the overrides, %s: %s", before, problem.Flatten(err)[0].Message)
 		}
 		for _, o := range objects {
 			o.Line, o.Hook = before.Line, before.Hook

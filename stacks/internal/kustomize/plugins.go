@@ -1,7 +1,6 @@
 package kustomize
 
 import (
-	"fmt"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -48,7 +47,7 @@ func (s *scanner) scanPluginFile(file string) {
 		}
 		s.checkPlugin(file, doc.Line, m)
 	}
-	s.errs = append(s.errs, problem.Flatten(err)...)
+	s.errs.Add(err)
 }
 
 // functionAnnotations mark a plugin as a KRM function, which runs a container or a program.
@@ -58,7 +57,7 @@ var functionAnnotations = []string{"config.kubernetes.io/function", "config.k8s.
 func (s *scanner) checkPlugin(file string, line int, m map[string]any) {
 	kind, _ := m["kind"].(string)
 	fail := func(format string, args ...any) {
-		s.errs = append(s.errs, &problem.Error{File: file, Line: line, Message: fmt.Sprintf(format, args...)})
+		s.errs = append(s.errs, problem.Errorf(file, line, format, args...))
 	}
 	if kind == "HelmChartInflationGenerator" {
 		fail("the plugin %s is not allowed: %s", kind, refusedFields["helmCharts"])

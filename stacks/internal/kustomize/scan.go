@@ -54,8 +54,11 @@ type scanTarget struct {
 	plugins bool
 }
 
-func (s *scanner) fail(t *scanTarget, n *yaml.Node, field, format string, args ...any) {
-	s.errs = append(s.errs, &problem.Error{File: t.file, Line: n.Line, Field: field, Message: fmt.Sprintf(format, args...)})
+// fail adds an error, and returns it so that the caller can set its suggestion.
+func (s *scanner) fail(t *scanTarget, n *yaml.Node, field, format string, args ...any) *problem.Error {
+	e := &problem.Error{File: t.file, Line: n.Line, Field: field, Message: fmt.Sprintf(format, args...)}
+	s.errs = append(s.errs, e)
+	return e
 }
 
 // FindFile returns the path of the kustomization file in a folder.
@@ -68,48 +71,48 @@ func FindFile(tree *source.Tree, dir string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", &problem.Error{File: dir, Message: "there is no kustomization.yaml in this folder"}
+		return "", problem.Errorf(dir, 0, "there is no kustomization.yaml in this folder")
 	case 1:
 		return found[0], nil
 	}
-	return "", &problem.Error{File: dir, Message: "there is more than one kustomization in this folder: " + strings.Join(found, ", ")}
+	return "", problem.Errorf(dir, 0, "there is more than one kustomization in this folder: %s", strings.Join(found, ", "))
+}
+
+// Read returns the path of the kustomization file in a folder, and its content.
+func Read(tree *source.Tree, dir string) (file string, root *yaml.Node, err error) {
+	if file, err = FindFile(tree, dir); err != nil {
+		return "", nil, err
+	}
+	data, err := tree.Read(file, 1<<20)
+	if err != nil {
+		return file, nil, err
+	}
+	root, err = document.ParseSingle(file, data)
+	return file, root, err
 }
 
 func (s *scanner) scanKustomization(dir string, ancestors []string, plugins bool) {
 	if s.visited++; s.visited > maxKustomizations {
 		if s.visited == maxKustomizations+1 {
-			s.errs = append(s.errs, &problem.Error{File: dir, Message: fmt.Sprintf("the build reads more than %d kustomizations", maxKustomizations)})
+			s.errs = append(s.errs, problem.Errorf(dir, 0, "the build reads more than %d kustomizations", maxKustomizations))
 		}
 		return
 	}
-	file, err := FindFile(s.tree, dir)
-	if err != nil {
-		s.errs = append(s.errs, problem.Flatten(err)...)
-		return
-	}
-	t := &scanTarget{dir: dir, file: file, ancestors: append(slices.Clone(ancestors), dir), plugins: plugins}
-	data, err := s.tree.Read(file, 1<<20)
-	if err != nil {
-		s.errs = append(s.errs, problem.Flatten(err)...)
-		return
-	}
-	root, err := document.ParseSingle(file, data)
+	file, root, err := Read(s.tree, dir)
 	if err == nil {
 		// Check for duplicate keys, alias bombs and depth.
 		_, err = document.Map(file, root)
 	}
 	if err != nil {
-		s.errs = append(s.errs, problem.Flatten(err)...)
+		s.errs.Add(err)
 		return
 	}
-	known := knownFields()
+	t := &scanTarget{dir: dir, file: file, ancestors: append(slices.Clone(ancestors), dir), plugins: plugins}
+	_, known := document.FieldsOf(reflect.TypeFor[types.Kustomization]())
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], resolveAlias(root.Content[i+1])
 		if !slices.Contains(known, key.Value) {
-			s.errs = append(s.errs, &problem.Error{
-				File: file, Line: key.Line, Field: key.Value, Suggestion: problem.Nearest(key.Value, known),
-				Message: fmt.Sprintf("field %q is not known in a kustomization", key.Value),
-			})
+			s.fail(t, key, key.Value, "field %q is not known in a kustomization", key.Value).Suggestion = problem.Nearest(key.Value, known)
 			continue
 		}
 		if why, no := refusedFields[key.Value]; no {
@@ -118,11 +121,6 @@ func (s *scanner) scanKustomization(dir string, ancestors []string, plugins bool
 		}
 		s.scanField(t, key.Value, value)
 	}
-}
-
-func knownFields() []string {
-	_, names := document.FieldsOf(reflect.TypeFor[types.Kustomization]())
-	return names
 }
 
 func resolveAlias(n *yaml.Node) *yaml.Node {

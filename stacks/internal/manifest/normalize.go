@@ -13,7 +13,8 @@ var argoCDTracking = []string{"argocd.argoproj.io/tracking-id", "argocd.argoproj
 
 // Normalize removes empty fields and the tracking marks of Argo CD.
 func Normalize(o *Object) {
-	if status, there := o.Value["status"]; there && isEmpty(status) {
+	status := o.Value["status"]
+	if fields, ok := status.(map[string]any); status == nil || ok && len(fields) == 0 {
 		delete(o.Value, "status")
 	}
 	dropNullTimestamps(o.Value)
@@ -31,14 +32,6 @@ func Normalize(o *Object) {
 			delete(meta, field)
 		}
 	}
-}
-
-func isEmpty(v any) bool {
-	if v == nil {
-		return true
-	}
-	m, ok := v.(map[string]any)
-	return ok && len(m) == 0
 }
 
 // dropNullTimestamps removes the creationTimestamp: null that generators leave in metadata,
@@ -61,23 +54,13 @@ func dropNullTimestamps(v any) {
 	}
 }
 
-// Scope is the scope of a kind.
-type Scope int
+// ClusterKinds are the cluster-scoped kinds that CRDs define, by <group>/<kind>. Those of the
+// built-in groups are in clusterScoped.
+type ClusterKinds map[string]bool
 
-// Scopes.
-const (
-	ScopeUnknown Scope = iota
-	ScopeCluster
-	ScopeNamespace
-)
-
-// Scopes has the scopes of kinds that CRDs define, by <group>/<kind>. The scopes of built-in kinds
-// are in clusterScoped.
-type Scopes map[string]Scope
-
-// ScopesOf returns the scopes that the CRDs among objects define.
-func ScopesOf(objects []*Object) Scopes {
-	s := Scopes{}
+// ClusterKindsOf returns the cluster-scoped kinds that the CRDs among objects define.
+func ClusterKindsOf(objects []*Object) ClusterKinds {
+	out := ClusterKinds{}
 	for _, o := range objects {
 		if o.Group != "apiextensions.k8s.io" || o.Kind != "CustomResourceDefinition" {
 			continue
@@ -86,32 +69,19 @@ func ScopesOf(objects []*Object) Scopes {
 		names, _ := spec["names"].(map[string]any)
 		group, _ := spec["group"].(string)
 		kind, _ := names["kind"].(string)
-		switch spec["scope"] {
-		case "Cluster":
-			s[group+"/"+kind] = ScopeCluster
-		case "Namespaced":
-			s[group+"/"+kind] = ScopeNamespace
+		if scope := spec["scope"]; scope == "Cluster" || scope == "Namespaced" { // the last CRD of a kind counts
+			out[group+"/"+kind] = scope == "Cluster"
 		}
 	}
-	return s
-}
-
-// Of returns the scope of the kind of o.
-func (s Scopes) Of(o *Object) Scope {
-	if kinds, ok := clusterScoped[o.Group]; ok {
-		if kinds[o.Kind] {
-			return ScopeCluster
-		}
-		return ScopeNamespace
-	}
-	return s[o.Group+"/"+o.Kind]
+	return out
 }
 
 // SetNamespace sets the namespace of o if o has none, and removes the namespace of a cluster-scoped
 // object.
-func (s Scopes) SetNamespace(o *Object, namespace string) {
+func (k ClusterKinds) SetNamespace(o *Object, namespace string) {
 	meta, _ := o.Value["metadata"].(map[string]any)
-	if s.Of(o) == ScopeCluster {
+	kinds, builtin := clusterScoped[o.Group]
+	if kinds[o.Kind] || !builtin && k[o.Group+"/"+o.Kind] {
 		o.Namespace = ""
 		delete(meta, "namespace")
 		return
@@ -124,15 +94,9 @@ func (s Scopes) SetNamespace(o *Object, namespace string) {
 	meta["namespace"] = namespace
 }
 
-// ComponentObject is an object with the name of its component.
-type ComponentObject struct {
-	*Object
-	Component string
-}
-
 // FindDuplicates reports objects that are in all more than once.
-func FindDuplicates(all []ComponentObject) problem.Errors {
-	first := make(map[string]ComponentObject, len(all))
+func FindDuplicates(all []*Object) problem.Errors {
+	first := make(map[string]*Object, len(all))
 	var errs problem.Errors
 	for _, o := range all {
 		before, twice := first[o.ID()]
@@ -146,7 +110,7 @@ func FindDuplicates(all []ComponentObject) problem.Errors {
 		}
 		errs = append(errs, &problem.Error{
 			File: o.File, Line: o.Line, Component: o.Component,
-			Message: fmt.Sprintf("%s is rendered twice; the first is in %s", o.Object, where),
+			Message: fmt.Sprintf("%s is rendered twice; the first is in %s", o, where),
 		})
 	}
 	return errs

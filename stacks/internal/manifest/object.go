@@ -23,6 +23,8 @@ type Object struct {
 	Hook                 *Hook
 	File                 string
 	Line                 int
+	// Component that renders the object.
+	Component string
 }
 
 // Hook marks an object as a step before the other objects, after them (Post), or before their
@@ -45,10 +47,11 @@ func (o *Object) String() string {
 	if o.Group != "" {
 		kind += "." + o.Group
 	}
+	name := o.Name
 	if o.Namespace != "" {
-		return fmt.Sprintf("%s %q", kind, o.Namespace+"/"+o.Name)
+		name = o.Namespace + "/" + name
 	}
-	return fmt.Sprintf("%s %q", kind, o.Name)
+	return fmt.Sprintf("%s %q", kind, name)
 }
 
 // Location returns file:line, or only the file if the line is unknown.
@@ -73,9 +76,7 @@ func Parse(file string, data []byte, lines bool) ([]*Object, error) {
 	var errs problem.Errors
 	for _, doc := range docs {
 		objects, err := FromNode(document.Kubectl, file, doc.Root)
-		if err != nil {
-			errs = append(errs, problem.Flatten(err)...)
-		}
+		errs.Add(err)
 		out = append(out, objects...)
 	}
 	if !lines {
@@ -104,7 +105,7 @@ func moveLinesToMessage(err error) error {
 // FromNode returns the object of one document, or the objects of a List.
 func FromNode(dialect document.Dialect, file string, node *yaml.Node) ([]*Object, error) {
 	if node.Kind != yaml.MappingNode {
-		return nil, &problem.Error{File: file, Line: node.Line, Message: "an object is expected here, not " + document.KindName(node)}
+		return nil, problem.Errorf(file, node.Line, "an object is expected here, not %s", document.KindName(node))
 	}
 	value, err := dialect.Map(file, node)
 	if err != nil {
@@ -118,7 +119,7 @@ func FromNode(dialect document.Dialect, file string, node *yaml.Node) ([]*Object
 		var errs problem.Errors
 		for _, item := range items {
 			objects, err := FromNode(dialect, file, item)
-			errs = append(errs, problem.Flatten(err)...)
+			errs.Add(err)
 			out = append(out, objects...)
 		}
 		return out, errs.Err()
@@ -157,7 +158,7 @@ func listItems(value map[string]any, node *yaml.Node) ([]*yaml.Node, bool) {
 func New(file string, line int, value map[string]any) (*Object, error) {
 	o := &Object{Value: value, File: file, Line: line}
 	fail := func(format string, args ...any) (*Object, error) {
-		return nil, &problem.Error{File: file, Line: line, Message: fmt.Sprintf(format, args...)}
+		return nil, problem.Errorf(file, line, format, args...)
 	}
 	apiVersion, _ := value["apiVersion"].(string)
 	if apiVersion == "" {

@@ -2,7 +2,6 @@ package source
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -73,17 +72,11 @@ func (s *encryptedFiles) content(name string, stored []byte, limit int64) ([]byt
 	name = path.Clean(name)
 	plain, given := s.plain[name]
 	if !given {
-		if s.undecrypted == nil {
-			s.undecrypted = map[EncryptedFile]bool{}
-		}
 		s.undecrypted[EncryptedFile{File: name, Component: s.component}] = true
 		return stored, nil
 	}
 	if int64(len(plain)) > limit {
-		return nil, &problem.Error{File: name, Message: fmt.Sprintf("the file has %d bytes once decrypted; %d are allowed", len(plain), limit)}
-	}
-	if s.decrypted == nil {
-		s.decrypted = map[string]bool{}
+		return nil, problem.Errorf(name, 0, "the file has %d bytes once decrypted; %d are allowed", len(plain), limit)
 	}
 	s.decrypted[name] = true
 	return slices.Clone(plain), nil

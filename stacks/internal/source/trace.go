@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -29,18 +30,7 @@ type trace struct {
 func (t *trace) record(key, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.entries == nil {
-		t.entries = map[string]string{}
-	}
 	t.entries[key] = value
-}
-
-func (t *trace) recordStat(name string, info fs.FileInfo) { t.record(traceStat+name, fileType(info)) }
-
-func (t *trace) recordFile(name string, data []byte) { t.record(traceFile+name, hash(data)) }
-
-func (t *trace) recordFolder(name string, entries []fs.DirEntry) {
-	t.record(traceFolder+name, hash([]byte(listing(entries))))
 }
 
 func fileType(info fs.FileInfo) string {
@@ -60,12 +50,12 @@ func hash(data []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:traceBytes])
 }
 
-func listing(entries []fs.DirEntry) string {
-	var b strings.Builder
+func hashEntries(entries []fs.DirEntry) string {
+	var b bytes.Buffer
 	for _, e := range entries {
 		fmt.Fprintf(&b, "%q %s\n", e.Name(), e.Type())
 	}
-	return b.String()
+	return hash(b.Bytes())
 }
 
 // Trace returns the paths that were read so far, each with a hash of its content. The same reads
@@ -88,22 +78,24 @@ func (t *Tree) Trace() map[string]string {
 // does not match.
 func (t *Tree) Matches(trace map[string]string) bool {
 	for key, want := range trace {
+		kind, name, _ := strings.Cut(key, " ")
 		var got string
-		if name, ok := strings.CutPrefix(key, traceStat); ok {
+		switch kind + " " {
+		case traceStat:
 			info, _ := t.root.Stat(name) //nolint:errcheck // info is nil in case of an error
 			got = fileType(info)
-		} else if name, ok := strings.CutPrefix(key, traceFile); ok {
+		case traceFile:
 			data, err := t.ReadRaw(name, MaxFile)
 			if err != nil {
 				return false
 			}
 			got = hash(data)
-		} else if name, ok := strings.CutPrefix(key, traceFolder); ok {
+		case traceFolder:
 			entries, err := t.ReadDir(name)
 			if err != nil {
 				return false
 			}
-			got = hash([]byte(listing(entries)))
+			got = hashEntries(entries)
 		}
 		if got != want {
 			return false

@@ -40,11 +40,15 @@ func Open(dir string) (*Tree, error) {
 	if err != nil {
 		return nil, &problem.Error{Message: "the source cannot be opened: " + errorReason(err), Err: err}
 	}
-	return &Tree{root: root}, nil
+	return &Tree{
+		root:      root,
+		trace:     trace{entries: map[string]string{}},
+		encrypted: encryptedFiles{undecrypted: map[EncryptedFile]bool{}, decrypted: map[string]bool{}},
+	}, nil
 }
 
 // Close releases the folder.
-func (t *Tree) Close() error { return t.root.Close() }
+func (t *Tree) Close() { _ = t.root.Close() }
 
 // Clean joins base and a path written by a user. The result uses slashes, is relative to the root
 // and does not leave it.
@@ -68,7 +72,7 @@ func Clean(base, rel string) (string, error) {
 // Stat is like fs.Stat. It follows symbolic links only within the root.
 func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 	info, err := t.root.Stat(name)
-	t.trace.recordStat(name, info)
+	t.trace.record(traceStat+name, fileType(info))
 	return info, err
 }
 
@@ -97,38 +101,35 @@ func (t *Tree) Read(name string, limit int64) ([]byte, error) {
 
 // ReadRaw reads a regular file of at most limit bytes without decryption.
 func (t *Tree) ReadRaw(name string, limit int64) ([]byte, error) {
-	fail := func(format string, args ...any) error {
-		return &problem.Error{File: name, Message: fmt.Sprintf(format, args...)}
-	}
 	info, err := t.Stat(name)
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + errorReason(err), Err: err}
+		return nil, readError("file", name, err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fail("this is not a regular file")
+		return nil, problem.Errorf(name, 0, "this is not a regular file")
 	}
 	if info.Size() > limit {
-		return nil, fail("the file has %d bytes; %d are allowed", info.Size(), limit)
+		return nil, problem.Errorf(name, 0, "the file has %d bytes; %d are allowed", info.Size(), limit)
 	}
 	if t.files.Add(1) > MaxFiles {
-		return nil, fail("more than %d files are read", MaxFiles)
+		return nil, problem.Errorf(name, 0, "more than %d files are read", MaxFiles)
 	}
 	if t.bytes.Add(info.Size()) > MaxTotal {
-		return nil, fail("more than %d bytes are read", MaxTotal)
+		return nil, problem.Errorf(name, 0, "more than %d bytes are read", MaxTotal)
 	}
 	f, err := t.root.Open(name)
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + errorReason(err), Err: err}
+		return nil, readError("file", name, err)
 	}
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: "the file cannot be read: " + errorReason(err), Err: err}
+		return nil, readError("file", name, err)
 	}
 	if int64(len(data)) > limit {
-		return nil, fail("the file has more than %d bytes", limit)
+		return nil, problem.Errorf(name, 0, "the file has more than %d bytes", limit)
 	}
-	t.trace.recordFile(name, data)
+	t.trace.record(traceFile+name, hash(data))
 	return data, nil
 }
 
@@ -136,18 +137,18 @@ func (t *Tree) ReadRaw(name string, limit int64) ([]byte, error) {
 func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	f, err := t.root.Open(name)
 	if err != nil {
-		return nil, &problem.Error{File: name, Message: "the folder cannot be read: " + errorReason(err), Err: err}
+		return nil, readError("folder", name, err)
 	}
 	defer func() { _ = f.Close() }()
 	entries, err := f.ReadDir(MaxFiles + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, &problem.Error{File: name, Message: "the folder cannot be read: " + errorReason(err), Err: err}
+		return nil, readError("folder", name, err)
 	}
 	if len(entries) > MaxFiles {
-		return nil, &problem.Error{File: name, Message: fmt.Sprintf("the folder has more than %d entries", MaxFiles)}
+		return nil, problem.Errorf(name, 0, "the folder has more than %d entries", MaxFiles)
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	t.trace.recordFolder(name, entries)
+	t.trace.record(traceFolder+name, hashEntries(entries))
 	return entries, nil
 }
 
@@ -159,7 +160,7 @@ func (t *Tree) Files(dir string, skip func(name string, info fs.FileInfo) bool) 
 	var walk func(dir string, depth int) error
 	walk = func(dir string, depth int) error {
 		if depth > MaxDepth {
-			return &problem.Error{File: dir, Message: fmt.Sprintf("folders are nested deeper than %d", MaxDepth)}
+			return problem.Errorf(dir, 0, "folders are nested deeper than %d", MaxDepth)
 		}
 		entries, err := t.ReadDir(dir)
 		if err != nil {
@@ -168,11 +169,11 @@ func (t *Tree) Files(dir string, skip func(name string, info fs.FileInfo) bool) 
 		for _, entry := range entries {
 			name := path.Join(dir, entry.Name())
 			if visited++; visited > MaxFiles {
-				return &problem.Error{File: dir, Message: fmt.Sprintf("there are more than %d files and folders", MaxFiles)}
+				return problem.Errorf(dir, 0, "there are more than %d files and folders", MaxFiles)
 			}
 			info, err := t.Stat(name)
 			if err != nil {
-				return &problem.Error{File: name, Message: "the file cannot be read: " + errorReason(err), Err: err}
+				return readError("file", name, err)
 			}
 			switch {
 			case skip != nil && skip(name, info):
@@ -187,6 +188,11 @@ func (t *Tree) Files(dir string, skip func(name string, info fs.FileInfo) bool) 
 		return nil
 	}
 	return out, walk(dir, 0)
+}
+
+// readError returns the error for a file or folder that cannot be read.
+func readError(noun, name string, err error) error {
+	return &problem.Error{File: name, Message: "the " + noun + " cannot be read: " + errorReason(err), Err: err}
 }
 
 // errorReason returns the message of a file error without the path, which would disclose where the

@@ -22,7 +22,7 @@ func newTree(t *testing.T) (*Tree, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = tree.Close() })
+	t.Cleanup(tree.Close)
 	return tree, root
 }
 

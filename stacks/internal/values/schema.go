@@ -5,12 +5,13 @@ package values
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
@@ -39,7 +40,7 @@ type noLoader struct{}
 
 // Load always returns an error.
 func (noLoader) Load(url string) (any, error) {
-	return nil, &problem.Error{Message: fmt.Sprintf("refers to %s; only references within the schema are allowed", url)}
+	return nil, problem.Newf("refers to %s; only references within the schema are allowed", url)
 }
 
 // Compile compiles a schema.
@@ -51,7 +52,7 @@ func Compile(schema map[string]any, mode Mode) (*Schema, error) {
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noLoader{})
 	if err := compiler.AddResource(schemaURL, doc); err != nil {
-		return nil, &problem.Error{Message: "is not a JSON schema: " + err.Error(), Err: err}
+		return nil, problem.Newf("is not a JSON schema: %w", err)
 	}
 	compiled, err := compiler.Compile(schemaURL)
 	if err != nil {
@@ -145,20 +146,12 @@ func closeObjects(schema map[string]any, definitions bool) {
 	}
 }
 
-// Properties returns the names of the schema's top-level properties, sorted.
-func (s *Schema) Properties() []string { return Properties(s.doc) }
-
 // Properties returns the names of a schema's top-level properties, sorted.
 func Properties(schema map[string]any) []string { return keys(schema["properties"]) }
 
 func keys(v any) []string {
 	m, _ := v.(map[string]any)
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(m))
 }
 
 // Defaults returns a copy of v with the defaults of missing properties. Like Kubernetes, it sets
@@ -208,21 +201,14 @@ func (s *Schema) CheckDefaults() error {
 			if def, has := sub["default"]; has {
 				compiled, err := s.compiler.Compile(schemaURL + "#" + at)
 				if err == nil && compiled.Validate(def) != nil {
-					errs = append(errs, &problem.Error{Message: fmt.Sprintf("has a default for %q that it does not allow", join(name, key))})
+					errs = append(errs, problem.Newf("has a default for %q that it does not allow", document.Join(name, key)))
 				}
 			}
-			walk(sub, at, join(name, key))
+			walk(sub, at, document.Join(name, key))
 		}
 	}
 	walk(s.doc, "", "")
 	return errs.Err()
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }
 
 // Copy returns a deep copy.

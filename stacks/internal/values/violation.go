@@ -151,13 +151,13 @@ func expected(k jsonschema.ErrorKind) string {
 	case *kind.Type:
 		return fmt.Sprintf("must be %s, not %s", strings.Join(k.Want, " or "), k.Got)
 	case *kind.Enum:
-		return fmt.Sprintf("must be one of %s", joinValues(k.Want))
+		return fmt.Sprintf("must be one of %s", join("%v", k.Want))
 	case *kind.Const:
 		return fmt.Sprintf("must be %v", k.Want)
 	case *kind.DependentRequired:
-		return fmt.Sprintf("needs %s if %q is set", quoted(k.Missing), k.Prop)
+		return fmt.Sprintf("needs %s if %q is set", join("%q", k.Missing), k.Prop)
 	case *kind.Dependency:
-		return fmt.Sprintf("needs %s if %q is set", quoted(k.Missing), k.Prop)
+		return fmt.Sprintf("needs %s if %q is set", join("%q", k.Missing), k.Prop)
 	case *kind.Format:
 		return fmt.Sprintf("must be a valid %s", k.Want)
 	case *kind.Pattern:
@@ -200,18 +200,11 @@ func expectedSize(k jsonschema.ErrorKind) string {
 	return fmt.Sprintf("does not meet the schema's %q", strings.Join(k.KeywordPath(), "/"))
 }
 
-func quoted(names []string) string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = strconv.Quote(n)
-	}
-	return strings.Join(out, ", ")
-}
-
-func joinValues(items []any) string {
+// join formats the items of a list and joins them.
+func join[T any](format string, items []T) string {
 	out := make([]string, len(items))
 	for i, item := range items {
-		out[i] = fmt.Sprint(item)
+		out[i] = fmt.Sprintf(format, item)
 	}
 	return strings.Join(out, ", ")
 }

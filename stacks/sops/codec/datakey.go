@@ -29,7 +29,7 @@ type keyResolver struct {
 	// requestsCtx has the deadline for all requests together.
 	requestsCtx  context.Context //nolint:containedctx // see above
 	keys         *material
-	opts         Options
+	opts         options
 	requestsLeft int // number of requests still allowed
 
 	missingAge, missingPGP []string
@@ -40,10 +40,10 @@ type keyResolver struct {
 var keyTypeOrder = []string{"age", "pgp", "kms", "gcp_kms", "azure_kv", "hc_vault", "hckms"}
 
 // dataKey decrypts the data key, which encrypts the values of a file.
-func dataKey(ctx context.Context, meta *library.Metadata, keys Keys, o Options) ([]byte, error) {
-	requestsCtx, cancel := context.WithTimeout(ctx, o.Limits.RequestsTimeout)
+func dataKey(ctx context.Context, meta *library.Metadata, keys Keys, o options) ([]byte, error) {
+	requestsCtx, cancel := context.WithTimeout(ctx, o.requestsTimeout)
 	defer cancel()
-	a := &keyResolver{ctx: ctx, requestsCtx: requestsCtx, keys: keys.material(), opts: o, requestsLeft: o.Limits.Requests}
+	a := &keyResolver{ctx: ctx, requestsCtx: requestsCtx, keys: keys.material(), opts: o, requestsLeft: maxRequests}
 	key, err := meta.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(a)}, keyTypeOrder)
 	if ctxErr := contextError(ctx); ctxErr != nil {
 		return nil, ctxErr

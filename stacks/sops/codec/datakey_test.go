@@ -20,7 +20,7 @@ func TestKeyServiceRequestsShareDeadline(t *testing.T) {
 		<-r.Context().Done()
 	})
 	o := s.options()
-	o.Limits = Limits{RequestTimeout: time.Second, RequestsTimeout: 1500 * time.Millisecond}.WithDefaults()
+	o.requestTimeout, o.requestsTimeout = time.Second, 1500*time.Millisecond
 	var group library.KeyGroup
 	for range 8 {
 		group = append(group, &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "transit", KeyName: "demo", EncryptedKey: "vault:v1:eA=="})
@@ -31,7 +31,7 @@ func TestKeyServiceRequestsShareDeadline(t *testing.T) {
 	if took, asked := time.Since(began), s.requests.Load(); took > 5*time.Second || asked > 2 {
 		t.Errorf("took %s and sent %d requests", took, asked)
 	}
-	if d := DefaultLimits(); d.RequestsTimeout > 45*time.Second { // of the minute that a process has
-		t.Errorf("the default is %s", d.RequestsTimeout)
+	if d := defaultOptions(); d.requestsTimeout > 45*time.Second { // of the minute that a process has
+		t.Errorf("the default is %s", d.requestsTimeout)
 	}
 }

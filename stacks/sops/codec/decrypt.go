@@ -39,21 +39,28 @@ func storeOf(f sops.Format) library.Store {
 	return nil
 }
 
-// Decrypt decrypts a file, and verifies that it was not changed since it was encrypted. Every error
-// is an [*Error].
-func Decrypt(ctx context.Context, data []byte, f sops.Format, keys Keys, o Options) (plain []byte, err error) {
+// Decrypt decrypts a file, and verifies that it was not changed since it was encrypted. It is a
+// [sops.Decrypter]. Every error is an [*Error].
+func Decrypt(ctx context.Context, r sops.Request) ([]byte, error) {
+	keys, err := KeysFromSecret(r.Secret)
+	if err != nil {
+		return nil, err
+	}
+	return decrypt(ctx, r.Data, r.Format, keys, defaultOptions())
+}
+
+func decrypt(ctx context.Context, data []byte, f sops.Format, keys Keys, o options) (plain []byte, err error) {
 	defer recoverPanic(&err)
-	o.Limits = o.Limits.WithDefaults()
 	store := storeOf(f)
-	if err := checkInput(data, f, store, o.Limits); err != nil {
+	if err := checkInput(data, f, store); err != nil {
 		return nil, err
 	}
 	tree, err := store.LoadEncryptedFile(data)
 	if err != nil { // dropped, because it may quote the file
 		return nil, invalid("the file is not a valid SOPS file in %s format", f)
 	}
-	if n := tree.Metadata.MasterKeyCount(); n > o.Limits.Keys {
-		return nil, invalid("the file is encrypted for %d keys; at most %d are allowed", n, o.Limits.Keys)
+	if n := tree.Metadata.MasterKeyCount(); n > maxKeys {
+		return nil, invalid("the file is encrypted for %d keys; at most %d are allowed", n, maxKeys)
 	}
 	key, err := dataKey(ctx, &tree.Metadata, keys, o)
 	if err != nil {
@@ -69,12 +76,12 @@ func Decrypt(ctx context.Context, data []byte, f sops.Format, keys Keys, o Optio
 }
 
 // checkInput refuses files that the library must not parse.
-func checkInput(data []byte, f sops.Format, store library.Store, l Limits) error {
+func checkInput(data []byte, f sops.Format, store library.Store) error {
 	switch {
 	case store == nil:
 		return invalid("unknown format %s", sanitize(string(f)))
-	case len(data) > l.Bytes:
-		return invalid("the file has %d bytes; at most %d are allowed", len(data), l.Bytes)
+	case len(data) > maxBytes:
+		return invalid("the file has %d bytes; at most %d are allowed", len(data), maxBytes)
 	case f == sops.YAML && document.CheckAliasExpansion("", data) != nil:
 		return invalid("the aliases of the file expand beyond the limit")
 	}

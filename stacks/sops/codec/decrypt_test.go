@@ -11,7 +11,7 @@ import (
 func TestDecryptRefusesTamperedFiles(t *testing.T) {
 	id := newAge(t)
 	const plain = "password: hunter2-secret\nother: value-secret\nkind: Secret\nlist: [one, two]\n"
-	file := mustEncrypt(t, plain, sops.YAML, EncryptOptions{EncryptedRegex: "^(password|other)$"}, id.Recipient().String())
+	file := mustEncrypt(t, plain, sops.YAML, sops.EncryptRequest{EncryptedRegex: "^(password|other)$"}, id.Recipient().String())
 	all := regexp.MustCompile(`ENC\[[^]]*\]`).FindAll(file, -1)
 	password, other := string(all[0]), string(all[1])
 	mac := regexp.MustCompile(`\n    mac: .*`)
@@ -31,7 +31,7 @@ func TestDecryptRefusesTamperedFiles(t *testing.T) {
 		"the MAC is another value": {mac.ReplaceAll(file, []byte("\n    mac: "+password)), "can't be decrypted"},
 		"lastmodified is changed":  {date.ReplaceAll(file, []byte(`lastmodified: "2020-01-01T00:00:00Z"`)), "can't be decrypted"},
 	} {
-		out, err := Decrypt(t.Context(), c.file, sops.YAML, ageKeys(t, id), Options{})
+		out, err := decrypt(t.Context(), c.file, sops.YAML, ageKeys(t, id), defaultOptions())
 		t.Log(name)
 		assertError(t, err, sops.IntegrityFailed, c.says, "hunter2-secret", "hunter3-secret", "value-secret", id.String())
 		if out != nil || !toError(err).Terminal() {
@@ -42,10 +42,10 @@ func TestDecryptRefusesTamperedFiles(t *testing.T) {
 
 func TestDecryptReportsMissingKeys(t *testing.T) {
 	id, other := newAge(t), newAge(t)
-	file := mustEncrypt(t, plainYAML, sops.YAML, EncryptOptions{}, id.Recipient().String())
-	_, err := Decrypt(t.Context(), file, sops.YAML, Keys{}, Options{})
+	file := mustEncrypt(t, plainYAML, sops.YAML, sops.EncryptRequest{}, id.Recipient().String())
+	_, err := decrypt(t.Context(), file, sops.YAML, Keys{}, defaultOptions())
 	assertError(t, err, sops.KeyMissing, "encrypted for the age recipients "+id.Recipient().String()+", and the Secret has no age identity (key *.agekey)", id.String())
-	_, err = Decrypt(t.Context(), file, sops.YAML, ageKeys(t, other), Options{})
+	_, err = decrypt(t.Context(), file, sops.YAML, ageKeys(t, other), defaultOptions())
 	assertError(t, err, sops.KeyMissing, "the Secret has the identities of "+other.Recipient().String(), other.String())
 }
 
@@ -67,7 +67,7 @@ func TestDecryptRefusesInvalidFiles(t *testing.T) {
 		"an alias bomb": {aliasBomb(), sops.YAML, "expand beyond the limit"},
 		"large":         {strings.Repeat("x", 6<<20), sops.YAML, "at most 5242880"},
 	} {
-		out, err := Decrypt(t.Context(), []byte(c.file), c.f, ageKeys(t, id), Options{})
+		out, err := decrypt(t.Context(), []byte(c.file), c.f, ageKeys(t, id), defaultOptions())
 		t.Log(name)
 		want := sops.FileInvalid
 		if name == "no key" {

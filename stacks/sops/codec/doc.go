@@ -6,7 +6,7 @@
 // skips a key of the file if the Secret has nothing for it.
 //
 //   - The author of a file chooses the addresses in it. Requests go to https only, never to a
-//     link-local, loopback or metadata address ([Options]), and follow no redirect.
+//     link-local, loopback or metadata address, and follow no redirect.
 //   - A file can't choose an identity: roles to assume and profiles are refused, and so are
 //     credentials that would run a program or read a file.
 //   - Errors contain names of keys and recipients, never a value of a file or of a Secret, and no

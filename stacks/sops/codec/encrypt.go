@@ -13,25 +13,13 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// EncryptOptions select the values to encrypt.
-type EncryptOptions struct {
-	// EncryptedRegex matches the names of the values to encrypt, with everything below them. If
-	// both expressions are empty, everything is encrypted except names with the suffix
-	// _unencrypted, as in SOPS.
-	EncryptedRegex string
-	// UnencryptedRegex matches the names of the values that stay plain, with everything below them,
-	// so that unknown values are encrypted. Only one of the two may be set, because a SOPS file has
-	// one rule.
-	UnencryptedRegex string
-	Limits           Limits
-}
-
-// validate refuses rules that SOPS would silently ignore.
-func (o EncryptOptions) validate() error {
-	if o.EncryptedRegex != "" && o.UnencryptedRegex != "" {
+// validateRules refuses rules that SOPS would silently ignore. Only one of the two may be set,
+// because a SOPS file has one rule.
+func validateRules(r sops.EncryptRequest) error {
+	if r.EncryptedRegex != "" && r.UnencryptedRegex != "" {
 		return invalid("both encryptedRegex and unencryptedRegex are set; a SOPS file has one of the two")
 	}
-	if _, err := regexp.Compile(o.EncryptedRegex + o.UnencryptedRegex); err != nil {
+	if _, err := regexp.Compile(r.EncryptedRegex + r.UnencryptedRegex); err != nil {
 		return invalid("encryptedRegex or unencryptedRegex is not a valid regular expression")
 	}
 	return nil
@@ -39,27 +27,29 @@ func (o EncryptOptions) validate() error {
 
 // Encrypt encrypts a plain file for age recipients (age1…). Each recipient can decrypt the result,
 // with this package or with sops, and edit it with sops. The MAC covers all values, also those that
-// stay plain. Every error is an [*Error].
-func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) (file []byte, err error) {
+// stay plain. If the request has no expression, everything is encrypted except names with the
+// suffix _unencrypted, as in SOPS. Encrypt is a [sops.Encrypter]. Every error is an [*Error].
+func Encrypt(_ context.Context, r sops.EncryptRequest) (file []byte, err error) {
 	defer recoverPanic(&err)
+	f := r.Format
 	store := storeOf(f)
-	if err := checkInput(data, f, store, o.Limits.WithDefaults()); err != nil {
+	if err := checkInput(r.Data, f, store); err != nil {
 		return nil, err
 	}
-	if err := o.validate(); err != nil {
+	if err := validateRules(r); err != nil {
 		return nil, err
 	}
 	var group library.KeyGroup
-	for _, r := range recipients {
-		if err := checkRecipient(r); err != nil {
+	for _, recipient := range r.Recipients {
+		if err := checkRecipient(recipient); err != nil {
 			return nil, err
 		}
-		group = append(group, &age.MasterKey{Recipient: r})
+		group = append(group, &age.MasterKey{Recipient: recipient})
 	}
 	if len(group) == 0 {
 		return nil, newError(sops.RecipientInvalid, "no recipients")
 	}
-	branches, err := store.LoadPlainFile(data)
+	branches, err := store.LoadPlainFile(r.Data)
 	if err != nil {
 		return nil, invalid("the file is not valid %s", f)
 	}
@@ -72,7 +62,7 @@ func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) 
 		KeyGroups: []library.KeyGroup{group}, Version: version.Version, LastModified: time.Now().UTC(),
 	}}
 	if f != sops.Binary { // a binary file is one value, so rules do not apply
-		tree.Metadata.EncryptedRegex, tree.Metadata.UnencryptedRegex = o.EncryptedRegex, o.UnencryptedRegex
+		tree.Metadata.EncryptedRegex, tree.Metadata.UnencryptedRegex = r.EncryptedRegex, r.UnencryptedRegex
 	}
 	if tree.Metadata.EncryptedRegex+tree.Metadata.UnencryptedRegex == "" {
 		tree.Metadata.UnencryptedSuffix = library.DefaultUnencryptedSuffix
@@ -83,8 +73,8 @@ func Encrypt(data []byte, f sops.Format, recipients []string, o EncryptOptions) 
 	if file, err = store.EmitEncryptedFile(tree); err != nil {
 		return nil, newError(sops.InternalFailure, "the encrypted file can't be serialized")
 	}
-	if most := o.Limits.WithDefaults().Bytes; len(file) > most {
-		return nil, invalid("the encrypted file has %d bytes; at most %d are allowed: split the file", len(file), most)
+	if len(file) > maxBytes {
+		return nil, invalid("the encrypted file has %d bytes; at most %d are allowed: split the file", len(file), maxBytes)
 	}
 	return file, nil
 }

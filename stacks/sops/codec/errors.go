@@ -88,9 +88,6 @@ func summarize(names []string) string {
 	return strings.Join(s, ", ")
 }
 
-// asError returns the *Error in the chain of err, if any.
-func asError(err error) (*Error, bool) { return errors.AsType[*Error](err) }
-
 // statusCode returns the HTTP status code in the error of a client library; 0 if it has none.
 func statusCode(err error) int {
 	if e, ok := errors.AsType[interface {

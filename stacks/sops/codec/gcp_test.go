@@ -45,21 +45,21 @@ func TestDecryptWithGCP(t *testing.T) {
 	if got := mustDecrypt(t, to("k"), sops.YAML, credentials, s.options()); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
-	_, err := Decrypt(t.Context(), to("other"), sops.YAML, credentials, s.options())
+	_, err := decrypt(t.Context(), to("other"), sops.YAML, credentials, s.options())
 	assertError(t, err, sops.ServiceFailed, "403 Forbidden", secrets...)
 	o := s.options()
-	o.Limits.RequestTimeout = time.Second
-	_, err = Decrypt(t.Context(), to("slow"), sops.YAML, credentials, o)
+	o.requestTimeout = time.Second
+	_, err = decrypt(t.Context(), to("slow"), sops.YAML, credentials, o)
 	assertError(t, err, sops.ServiceFailed, "did not answer in time", secrets...)
 	forbidden = true
-	_, err = Decrypt(t.Context(), to("k"), sops.YAML, credentials, s.options())
+	_, err = decrypt(t.Context(), to("k"), sops.YAML, credentials, s.options())
 	assertError(t, err, sops.ServiceFailed, "403 Forbidden", secrets...)
 	before := s.requests.Load()
 	t.Setenv("GOOGLE_CREDENTIALS", account)
-	_, err = Decrypt(t.Context(), to("k"), sops.YAML, Keys{}, s.options())
+	_, err = decrypt(t.Context(), to("k"), sops.YAML, Keys{}, s.options())
 	assertError(t, err, sops.KeyMissing, "no credentials for this key service (key sops.gcp-kms)")
 	t.Setenv("SOPS_GCP_KMS_ENDPOINT", "https://demo.vault.azure.net")
-	_, err = Decrypt(t.Context(), to("k"), sops.YAML, credentials, s.options())
+	_, err = decrypt(t.Context(), to("k"), sops.YAML, credentials, s.options())
 	assertError(t, err, sops.AddressRefused, "another host than that of the key", secrets...)
 	if s.requests.Load() != before {
 		t.Error("a request was sent")

@@ -76,18 +76,31 @@ func ageKeys(tb testing.TB, ids ...*age.X25519Identity) Keys {
 	return mustKeys(tb, "keys.agekey", strings.Join(lines, "\n"))
 }
 
-func mustEncrypt(tb testing.TB, plain string, f Format, o EncryptOptions, recipients ...string) []byte {
+// encryptFile encrypts a file with the rules of r.
+func encryptFile(plain []byte, f Format, recipients []string, r sops.EncryptRequest) ([]byte, error) {
+	r.Data, r.Format, r.Recipients = plain, f, recipients
+	return Encrypt(context.Background(), r)
+}
+
+// withoutNetwork returns options with which every connection fails.
+func withoutNetwork() options {
+	o := defaultOptions()
+	o.dial = noNetwork
+	return o
+}
+
+func mustEncrypt(tb testing.TB, plain string, f Format, o sops.EncryptRequest, recipients ...string) []byte {
 	tb.Helper()
-	b, err := Encrypt([]byte(plain), f, recipients, o)
+	b, err := encryptFile([]byte(plain), f, recipients, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return b
 }
 
-func mustDecrypt(tb testing.TB, file []byte, f Format, keys Keys, o Options) string {
+func mustDecrypt(tb testing.TB, file []byte, f Format, keys Keys, o options) string {
 	tb.Helper()
-	b, err := Decrypt(tb.Context(), file, f, keys, o)
+	b, err := decrypt(tb.Context(), file, f, keys, o)
 	if err != nil {
 		tb.Fatal(err)
 	}

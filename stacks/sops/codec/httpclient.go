@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,20 +19,17 @@ import (
 )
 
 // httpClient returns the HTTP client for the requests of one file. It trusts roots; if they are
-// nil, RootCAs; and if these are nil, the roots of the system.
-func (o Options) httpClient(roots *x509.CertPool) *http.Client {
-	if roots == nil {
-		roots = o.RootCAs
-	}
+// nil, those of the options; and if these are nil, the roots of the system.
+func (o options) httpClient(roots *x509.CertPool) *http.Client {
 	dial := o.dial
 	if dial == nil {
-		dial = o.dialer().DialContext
+		dial = newDialer().DialContext
 	}
 	return &http.Client{
-		Timeout: o.Limits.RequestTimeout,
+		Timeout: o.requestTimeout,
 		Transport: &http.Transport{
 			DialContext:            dial,
-			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSClientConfig:        &tls.Config{RootCAs: cmp.Or(roots, o.roots), MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    10 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
 			DisableKeepAlives:      true,
@@ -40,8 +39,8 @@ func (o Options) httpClient(roots *x509.CertPool) *http.Client {
 	}
 }
 
-// dialer returns a dialer that checks each IP address before it connects, after name resolution.
-func (o Options) dialer() *net.Dialer {
+// newDialer returns a dialer that checks each IP address before it connects, after name resolution.
+func newDialer() *net.Dialer {
 	d := artifact.NewDialer()
 	d.Timeout = 10 * time.Second
 	linkLocal := d.ControlContext
@@ -53,7 +52,7 @@ func (o Options) dialer() *net.Dialer {
 		if err != nil {
 			return newError(sops.AddressRefused, "the address is invalid")
 		}
-		return o.checkIP(addr.Addr())
+		return checkIP(addr.Addr())
 	}
 	return d
 }
@@ -70,7 +69,7 @@ var metadataAddresses = []netip.Addr{
 var nat64Prefix = netip.MustParsePrefix("64:ff9b::/96")
 
 // checkIP returns an error if requests to an IP address are not allowed.
-func (o Options) checkIP(a netip.Addr) error {
+func checkIP(a netip.Addr) error {
 	a = a.Unmap().WithZone("")
 	if nat64Prefix.Contains(a) {
 		b := a.As16()
@@ -79,38 +78,37 @@ func (o Options) checkIP(a netip.Addr) error {
 	switch {
 	case a.IsLinkLocalUnicast() || a.IsMulticast():
 		return newError(sops.AddressRefused, "the address %s is link-local or multicast", a)
-	case !o.AllowLoopback && (a.IsLoopback() || a.IsUnspecified()):
+	case a.IsLoopback() || a.IsUnspecified():
 		return newError(sops.AddressRefused, "the address %s is this machine", a)
 	}
-	for _, m := range metadataAddresses {
-		if a == m {
-			return newError(sops.AddressRefused, "the address %s is that of a metadata service, with credentials of a machine", a)
-		}
+	if slices.Contains(metadataAddresses, a) {
+		return newError(sops.AddressRefused, "the address %s is that of a metadata service, with credentials of a machine", a)
 	}
 	return nil
 }
 
-// checkURL returns an error if requests to a URL from a file or a Secret are not allowed.
-func (o Options) checkURL(raw string) error {
+// parseURL parses a URL from a file or a Secret. It returns an error if requests to it are not
+// allowed.
+func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
-		return newError(sops.AddressRefused, "the address is not a valid URL")
+		return nil, newError(sops.AddressRefused, "the address is not a valid URL")
 	}
 	switch {
-	case u.Scheme != "https" && (u.Scheme != "http" || !o.AllowHTTP):
-		return newError(sops.AddressRefused, "the address does not start with https://")
+	case u.Scheme != "https":
+		return nil, newError(sops.AddressRefused, "the address does not start with https://")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return newError(sops.AddressRefused, "the address has more than a host and a path")
-	case strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "localhost") && !o.AllowLoopback:
-		return newError(sops.AddressRefused, "the address is this machine")
+		return nil, newError(sops.AddressRefused, "the address has more than a host and a path")
+	case strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "localhost"):
+		return nil, newError(sops.AddressRefused, "the address is this machine")
 	}
 	// IP addresses are checked here, too, because behind a proxy the dialer does not see them.
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		if err := o.checkIP(addr); err != nil {
-			return err
+		if err := checkIP(addr); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return u, nil
 }
 
 // singleHost refuses requests to any other host.
@@ -125,12 +123,4 @@ func (o singleHost) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, newError(sops.AddressRefused, "the request goes to another host than that of the key")
 	}
 	return o.next.RoundTrip(r)
-}
-
-func hostOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }

@@ -71,7 +71,7 @@ func (a *keyResolver) decryptHuawei(ctx context.Context, k *keyservice.HckmsKey,
 		WithEndpoint("https://" + host).
 		WithHttpConfig(config.DefaultHttpConfig().
 			WithHttpRoundTripper(roundTripperFunc(func(r *http.Request) (*http.Response, error) { return guarded.RoundTrip(r.WithContext(ctx)) })).
-			WithTimeout(a.opts.Limits.RequestTimeout).
+			WithTimeout(a.opts.requestTimeout).
 			WithUserAgent("ksctl-gitops")). // otherwise the SDK creates a file in the home directory
 		SafeBuild()
 	if err != nil {

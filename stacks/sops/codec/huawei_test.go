@@ -62,16 +62,16 @@ func TestDecryptWithHuawei(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
-	_, err := Decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:1"+huaweiUUID[1:]), sops.YAML, credentials, s.options())
+	_, err := decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:1"+huaweiUUID[1:]), sops.YAML, credentials, s.options())
 	assertError(t, err, sops.ServiceFailed, "403 Forbidden", huaweiSecrets...)
 	before := s.requests.Load()
-	_, err = Decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:"+huaweiUUID), sops.YAML, Keys{}, s.options())
+	_, err = decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:"+huaweiUUID), sops.YAML, Keys{}, s.options())
 	assertError(t, err, sops.KeyMissing, "the Huawei Cloud KMS key tr-west-1:"+huaweiUUID+": the Secret has no credentials for this key service (key sops.hckms)", "ambient-secret")
 	for _, hostile := range []string{
 		"evil.example.com/#:" + huaweiUUID, "tr-west-1.evil:" + huaweiUUID, "TR-WEST-1:" + huaweiUUID, "obs:" + huaweiUUID, "tr-west-1@x:" + huaweiUUID,
 		"-tr-west-1:" + huaweiUUID, "tr-west-1\n:" + huaweiUUID, "tr-west-1:" + huaweiUUID + "/x", "tr-west-1:1234", "tr-west-1:" + huaweiUUID + ":x",
 	} {
-		_, err := Decrypt(t.Context(), encryptedWithHuawei(t, hostile), sops.YAML, credentials, s.options())
+		_, err := decrypt(t.Context(), encryptedWithHuawei(t, hostile), sops.YAML, credentials, s.options())
 		t.Log(hostile)
 		assertError(t, err, sops.AddressRefused, "not a region and a UUID", huaweiSecrets...)
 	}
@@ -110,8 +110,8 @@ func TestHuaweiRefusesInvalidResponses(t *testing.T) {
 				c.handle(w, r)
 			})
 			o := s.options()
-			o.Limits.RequestTimeout = time.Second
-			_, err := Decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:"+huaweiUUID), sops.YAML, mustKeys(t, HuaweiCredentials, huaweiYML), o)
+			o.requestTimeout = time.Second
+			_, err := decrypt(t.Context(), encryptedWithHuawei(t, "tr-west-1:"+huaweiUUID), sops.YAML, mustKeys(t, HuaweiCredentials, huaweiYML), o)
 			assertError(t, err, sops.ServiceFailed, c.says, huaweiSecrets...)
 			if s.requests.Load() != 1 {
 				t.Errorf("got %d requests, want 1", s.requests.Load())

@@ -44,8 +44,8 @@ const (
 	HuaweiCredentials = "sops.hckms"
 )
 
-// Keys are the keys and credentials for decryption. Formatting Keys shows no secret. The zero value
-// has no keys.
+// Keys are the keys and credentials for decryption. Formatting Keys shows none of them. The zero
+// value has no keys.
 type Keys struct {
 	// m is a function, because formatting a struct that contains Keys then shows an address only.
 	// With a pointer, some verbs would show the value.
@@ -138,12 +138,6 @@ func (k Keys) material() *material {
 	return k.m()
 }
 
-// Empty is true if there is no key.
-func (k Keys) Empty() bool {
-	m := k.material()
-	return len(m.age)+len(m.pgp) == 0 && m.aws == nil && m.azure == nil && m.gcp == nil && m.huawei == nil && m.vault.token == ""
-}
-
 // Recipients returns the public keys of the age identities. Files can be encrypted for them.
 func (k Keys) Recipients() []string {
 	var recipients []string
@@ -158,26 +152,8 @@ func (k Keys) Recipients() []string {
 	return recipients
 }
 
-// String returns the types and numbers of the keys.
-func (k Keys) String() string {
-	m := k.material()
-	var kinds []string
-	for _, kind := range []struct {
-		name  string
-		there bool
-	}{{"AWS", m.aws != nil}, {"Azure", m.azure != nil}, {"GCP", m.gcp != nil}, {"Huawei", m.huawei != nil}, {"Vault", m.vault.token != ""}} {
-		if kind.there {
-			kinds = append(kinds, kind.name)
-		}
-	}
-	return fmt.Sprintf("keys (age %d, PGP %d, services %v)", len(m.age), len(m.pgp), kinds)
-}
-
-// Format implements fmt.Formatter. It writes String for any verb.
-func (k Keys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, k.String()) }
-
-// MarshalText returns String, for JSON and loggers.
-func (k Keys) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+// Format implements fmt.Formatter. It writes the same for any verb.
+func (Keys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "decryption keys") }
 
 // isHeaderValue is true if a value can be part of an HTTP header.
 func isHeaderValue(s string) bool {

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"crypto/rand"
 	"regexp"
 	"strings"
@@ -16,10 +17,7 @@ import (
 // as without marks. The caller calls unmark afterwards, which removes the marks.
 func markTree(tree *library.Tree) (marked library.Tree, cipher library.Cipher, unmark func()) {
 	marked, cipher = *tree, aes.NewCipher()
-	rule := tree.Metadata.UnencryptedRegex
-	if rule == "" {
-		rule = tree.Metadata.EncryptedRegex
-	}
+	rule := cmp.Or(tree.Metadata.UnencryptedRegex, tree.Metadata.EncryptedRegex)
 	if rule == "" || !hasSingleRule(tree.Metadata) {
 		return marked, cipher, func() {}
 	}

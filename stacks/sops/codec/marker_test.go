@@ -25,7 +25,7 @@ func decryptWithLibrary(t *testing.T, file []byte, f Format, keys Keys) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := dataKey(t.Context(), &tree.Metadata, keys, Options{Limits: DefaultLimits()})
+	key, err := dataKey(t.Context(), &tree.Metadata, keys, defaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +52,13 @@ func TestMarkedRuleMatchesLibrary(t *testing.T) {
 	odd := `{"a:b": {"c": "one", "name": "two"}, "a": {"b:c": "one"}, "name": {"a": [{"b": 1}], "name": null}, "": "x", "n\nname": 1.5, "name_": true, "list": [[{"name": 7, "x": ""}]]}` + "\n"
 	for _, rule := range []string{"^name$", "(?m)^(name|password)$", "a", "hosts|stringData", "kind", matchNothing} {
 		for f, plain := range map[Format]string{sops.YAML: plainYAML + "anchor: &x {name: a, b: c}\nalias: *x\n", sops.JSON: odd, sops.INI: plainINI, sops.Dotenv: plainDotenv} {
-			for _, o := range []EncryptOptions{{UnencryptedRegex: rule}, {EncryptedRegex: rule}} {
+			for _, o := range []sops.EncryptRequest{{UnencryptedRegex: rule}, {EncryptedRegex: rule}} {
 				file := mustEncrypt(t, plain, f, o, id.Recipient().String())
-				got, want := mustDecrypt(t, file, f, keys, Options{}), decryptWithLibrary(t, file, f, keys)
+				got, want := mustDecrypt(t, file, f, keys, defaultOptions()), decryptWithLibrary(t, file, f, keys)
 				if got != want || strings.Contains(got, "ENC[") {
 					t.Errorf("%s, %+v: got\n%s\nwant, as the library\n%s", f, o, got, want)
 				}
-				assertEquivalent(t, f, got, mustDecrypt(t, mustEncrypt(t, plain, f, EncryptOptions{}, id.Recipient().String()), f, keys, Options{}))
+				assertEquivalent(t, f, got, mustDecrypt(t, mustEncrypt(t, plain, f, sops.EncryptRequest{}, id.Recipient().String()), f, keys, defaultOptions()))
 				if again := shapeOf(t, f, file); again != shapeWithLibrary(t, f, plain, o) {
 					t.Errorf("%s, %+v: got\n%s\nwant, as the library\n%s", f, o, again, shapeWithLibrary(t, f, plain, o))
 				}
@@ -78,7 +78,7 @@ func shapeOf(t *testing.T, f Format, file []byte) string {
 }
 
 // shapeWithLibrary returns the shape of a plain file after the library encrypted it.
-func shapeWithLibrary(t *testing.T, f Format, plain string, o EncryptOptions) string {
+func shapeWithLibrary(t *testing.T, f Format, plain string, o sops.EncryptRequest) string {
 	t.Helper()
 	branches, err := storeOf(f).LoadPlainFile([]byte(plain))
 	if err != nil {
@@ -138,10 +138,10 @@ func TestRuleIsCompiledOncePerFile(t *testing.T) {
 	const values = 500
 	plain := `{"list":[` + strings.Repeat(`{"a":{"b":"x"}},`, values-1) + `{"a":{"b":"x"}}]}`
 	rule := "(?m)^(" + strings.Repeat("another_name|", 30) + "name)$"
-	for _, o := range []EncryptOptions{{UnencryptedRegex: rule}, {EncryptedRegex: rule + "|^b$"}} {
+	for _, o := range []sops.EncryptRequest{{UnencryptedRegex: rule}, {EncryptedRegex: rule + "|^b$"}} {
 		var file []byte
 		sealing := testing.AllocsPerRun(1, func() { file = mustEncrypt(t, plain, sops.JSON, o, id.Recipient().String()) })
-		opening := testing.AllocsPerRun(1, func() { mustDecrypt(t, file, sops.JSON, keys, Options{}) })
+		opening := testing.AllocsPerRun(1, func() { mustDecrypt(t, file, sops.JSON, keys, defaultOptions()) })
 		if most := 100.0 * values; sealing > most || opening > most {
 			t.Errorf("got %.0f and %.0f allocations per value for encryption and decryption", sealing/values, opening/values)
 		}

@@ -77,10 +77,10 @@ func readPGPKeys(value []byte) (openpgp.EntityList, error) {
 
 func dearmor(text string) ([]byte, error) {
 	block, err := armor.Decode(strings.NewReader(text))
-	if err != nil {
-		return nil, invalid("has a damaged PGP key: copy the key again")
+	var raw []byte
+	if err == nil {
+		raw, err = io.ReadAll(block.Body)
 	}
-	raw, err := io.ReadAll(block.Body)
 	if err != nil {
 		return nil, invalid("has a damaged PGP key: copy the key again")
 	}

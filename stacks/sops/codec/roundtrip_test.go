@@ -45,34 +45,34 @@ func TestRoundTrip(t *testing.T) {
 	id, other := newAge(t), newAge(t)
 	for f, plain := range plainFiles {
 		t.Run(string(f), func(t *testing.T) {
-			file := mustEncrypt(t, plain, f, EncryptOptions{}, other.Recipient().String(), id.Recipient().String())
+			file := mustEncrypt(t, plain, f, sops.EncryptRequest{}, other.Recipient().String(), id.Recipient().String())
 			if !sops.IsEncrypted(file, f) || sops.IsEncrypted([]byte(plain), f) {
 				t.Error("want the encrypted file to be detected, and not the plain one")
 			}
 			if bytes.Contains(file, []byte("secret")) || bytes.Contains(file, []byte("about")) {
 				t.Errorf("a value is not encrypted:\n%s", file)
 			}
-			assertEquivalent(t, f, mustDecrypt(t, file, f, ageKeys(t, newAge(t), id), Options{}), plain)
+			assertEquivalent(t, f, mustDecrypt(t, file, f, ageKeys(t, newAge(t), id), defaultOptions()), plain)
 		})
 	}
 }
 
 func TestRoundTripWithHybridAgeKey(t *testing.T) {
 	keys := mustKeys(t, "pq.agekey", hybridIdentity)
-	file := mustEncrypt(t, plainYAML, sops.YAML, EncryptOptions{}, keys.Recipients()...)
-	assertEquivalent(t, sops.YAML, mustDecrypt(t, file, sops.YAML, keys, Options{}), plainYAML)
+	file := mustEncrypt(t, plainYAML, sops.YAML, sops.EncryptRequest{}, keys.Recipients()...)
+	assertEquivalent(t, sops.YAML, mustDecrypt(t, file, sops.YAML, keys, defaultOptions()), plainYAML)
 }
 
 // Concurrent reconciles share one Keys value.
 func TestDecryptConcurrently(t *testing.T) {
 	id := newAge(t)
 	keys := ageKeys(t, id)
-	files := [][]byte{mustEncrypt(t, plainJSON, sops.JSON, EncryptOptions{}, id.Recipient().String()), mustEncrypt(t, plainYAML, sops.YAML, EncryptOptions{}, id.Recipient().String())}
+	files := [][]byte{mustEncrypt(t, plainJSON, sops.JSON, sops.EncryptRequest{}, id.Recipient().String()), mustEncrypt(t, plainYAML, sops.YAML, sops.EncryptRequest{}, id.Recipient().String())}
 	var wg sync.WaitGroup
 	for range 4 {
 		for i, file := range files {
 			wg.Go(func() {
-				if _, err := Decrypt(t.Context(), file, []Format{sops.JSON, sops.YAML}[i], keys, Options{}); err != nil {
+				if _, err := decrypt(t.Context(), file, []Format{sops.JSON, sops.YAML}[i], keys, defaultOptions()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -85,20 +85,20 @@ func TestDecryptConcurrently(t *testing.T) {
 func TestEncryptOnlyMatchesOfEncryptedRegex(t *testing.T) {
 	id := newAge(t)
 	const plain = `{"name": "demo", "a": {"private_key": "one", "public": "two"}, "list": [null], "Credentials": [{"token": "three"}]}`
-	file := mustEncrypt(t, plain, sops.JSON, EncryptOptions{EncryptedRegex: "^(private_key|Credentials)$"}, id.Recipient().String())
+	file := mustEncrypt(t, plain, sops.JSON, sops.EncryptRequest{EncryptedRegex: "^(private_key|Credentials)$"}, id.Recipient().String())
 	for quoted, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"three"`: false} {
 		if strings.Contains(string(file), quoted) != want {
 			t.Errorf("%s: want %v in\n%s", quoted, want, file)
 		}
 	}
-	assertEquivalent(t, sops.JSON, mustDecrypt(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
-	_, err := Encrypt(file, sops.JSON, []string{id.Recipient().String()}, EncryptOptions{})
+	assertEquivalent(t, sops.JSON, mustDecrypt(t, file, sops.JSON, ageKeys(t, id), defaultOptions()), plain)
+	_, err := encryptFile(file, sops.JSON, []string{id.Recipient().String()}, sops.EncryptRequest{})
 	assertError(t, err, sops.FileInvalid, "is encrypted already")
 	for _, recipient := range []string{"age1nobody", "ssh-ed25519 AAAA", "", id.String()} {
-		_, err := Encrypt([]byte(plain), sops.JSON, []string{recipient}, EncryptOptions{})
+		_, err := encryptFile([]byte(plain), sops.JSON, []string{recipient}, sops.EncryptRequest{})
 		assertError(t, err, sops.RecipientInvalid, "recipient", id.String())
 	}
-	_, err = Encrypt([]byte(plain), sops.JSON, nil, EncryptOptions{})
+	_, err = encryptFile([]byte(plain), sops.JSON, nil, sops.EncryptRequest{})
 	assertError(t, err, sops.RecipientInvalid, "no recipients")
 }
 
@@ -106,29 +106,26 @@ func TestEncryptOnlyMatchesOfEncryptedRegex(t *testing.T) {
 func TestEncryptAllButMatchesOfUnencryptedRegex(t *testing.T) {
 	id := newAge(t)
 	const plain = `{"name": "demo", "a": {"key": "one", "name": ["two"]}, "n": 3, "yes": true, "none": null, "empty": "", "x_unencrypted": "four", "whole": 1e3}`
-	file := mustEncrypt(t, plain, sops.JSON, EncryptOptions{UnencryptedRegex: "^(name)$"}, id.Recipient().String())
+	file := mustEncrypt(t, plain, sops.JSON, sops.EncryptRequest{UnencryptedRegex: "^(name)$"}, id.Recipient().String())
 	for quoted, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"four"`: false, `"none": null`: true, `"empty": ""`: true, `"n": 3`: false, `"yes": true`: false} {
 		if strings.Contains(string(file), quoted) != want {
 			t.Errorf("%s: want %v in\n%s", quoted, want, file)
 		}
 	}
-	assertEquivalent(t, sops.JSON, mustDecrypt(t, file, sops.JSON, ageKeys(t, id), Options{}), plain)
-	for want, o := range map[string]EncryptOptions{
+	assertEquivalent(t, sops.JSON, mustDecrypt(t, file, sops.JSON, ageKeys(t, id), defaultOptions()), plain)
+	for want, o := range map[string]sops.EncryptRequest{
 		"one of the two":                 {EncryptedRegex: "a", UnencryptedRegex: "b"},
 		"not a valid regular expression": {UnencryptedRegex: "("},
 		"valid regular expression":       {EncryptedRegex: "("},
 	} {
-		_, err := Encrypt([]byte(plain), sops.JSON, []string{id.Recipient().String()}, o)
+		_, err := encryptFile([]byte(plain), sops.JSON, []string{id.Recipient().String()}, o)
 		assertError(t, err, sops.FileInvalid, want)
 	}
 }
 
 func TestEncryptRefusesResultAboveSizeLimit(t *testing.T) {
 	id := newAge(t)
-	plain := []byte(`{"list": [` + strings.Repeat("1, ", 200) + `1]}`)
-	_, err := Encrypt(plain, sops.JSON, []string{id.Recipient().String()}, EncryptOptions{Limits: Limits{Bytes: 2000}})
-	assertError(t, err, sops.FileInvalid, "at most 2000 are allowed")
-	if _, err := Encrypt(plain, sops.JSON, []string{id.Recipient().String()}, EncryptOptions{}); err != nil {
-		t.Error(err)
-	}
+	plain := []byte(`{"text": "` + strings.Repeat("x", maxBytes*4/5) + `"}`) // in base64, it is larger by a third
+	_, err := encryptFile(plain, sops.JSON, []string{id.Recipient().String()}, sops.EncryptRequest{})
+	assertError(t, err, sops.FileInvalid, "at most 5242880 are allowed: split the file")
 }

@@ -27,33 +27,33 @@ import (
 func (a *keyResolver) decryptPart(req *keyservice.DecryptRequest) (part []byte, name string, err error) {
 	switch k := req.Key.KeyType.(type) {
 	case *keyservice.Key_AgeKey:
-		part, err := a.decryptAge(k.AgeKey.Recipient, req.Ciphertext)
-		return part, "the age recipient " + sanitize(k.AgeKey.Recipient), err
+		part, err = a.decryptAge(k.AgeKey.Recipient, req.Ciphertext)
+		name = "the age recipient " + sanitize(k.AgeKey.Recipient)
 	case *keyservice.Key_PgpKey:
-		part, err := decryptPGP(a.keys.pgp, req.Ciphertext)
+		part, err = decryptPGP(a.keys.pgp, req.Ciphertext)
 		if err != nil {
 			a.missingPGP = append(a.missingPGP, k.PgpKey.Fingerprint)
 		}
-		return part, "the PGP key " + sanitize(k.PgpKey.Fingerprint), err
+		name = "the PGP key " + sanitize(k.PgpKey.Fingerprint)
 	case *keyservice.Key_KmsKey:
-		part, err := a.callService(a.keys.aws != nil, AWSCredentials, func(ctx context.Context) ([]byte, error) { return a.decryptAWS(ctx, k.KmsKey, req.Ciphertext) })
-		return part, "the AWS KMS key " + sanitize(k.KmsKey.Arn), err
+		part, err = callService(a, a.keys.aws != nil, AWSCredentials, a.decryptAWS, k.KmsKey, req.Ciphertext)
+		name = "the AWS KMS key " + sanitize(k.KmsKey.Arn)
 	case *keyservice.Key_GcpKmsKey:
-		part, err := a.callService(a.keys.gcp != nil, GCPCredentials, func(ctx context.Context) ([]byte, error) { return a.decryptGCP(ctx, k.GcpKmsKey, req.Ciphertext) })
-		return part, "the GCP KMS key " + sanitize(k.GcpKmsKey.ResourceId), err
+		part, err = callService(a, a.keys.gcp != nil, GCPCredentials, a.decryptGCP, k.GcpKmsKey, req.Ciphertext)
+		name = "the GCP KMS key " + sanitize(k.GcpKmsKey.ResourceId)
 	case *keyservice.Key_AzureKeyvaultKey:
-		part, err := a.callService(a.keys.azure != nil, AzureCredentials, func(ctx context.Context) ([]byte, error) {
-			return a.decryptAzure(ctx, k.AzureKeyvaultKey, req.Ciphertext)
-		})
-		return part, "the Azure Key Vault key " + sanitize(k.AzureKeyvaultKey.VaultUrl) + " " + sanitize(k.AzureKeyvaultKey.Name), err
+		part, err = callService(a, a.keys.azure != nil, AzureCredentials, a.decryptAzure, k.AzureKeyvaultKey, req.Ciphertext)
+		name = "the Azure Key Vault key " + sanitize(k.AzureKeyvaultKey.VaultUrl) + " " + sanitize(k.AzureKeyvaultKey.Name)
 	case *keyservice.Key_VaultKey:
-		part, err := a.callService(a.keys.vault.token != "", VaultToken, func(ctx context.Context) ([]byte, error) { return a.decryptVault(ctx, k.VaultKey, req.Ciphertext) })
-		return part, "the Vault key " + sanitize(k.VaultKey.VaultAddress) + " " + sanitize(k.VaultKey.KeyName), err
+		part, err = callService(a, a.keys.vault.token != "", VaultToken, a.decryptVault, k.VaultKey, req.Ciphertext)
+		name = "the Vault key " + sanitize(k.VaultKey.VaultAddress) + " " + sanitize(k.VaultKey.KeyName)
 	case *keyservice.Key_HckmsKey:
-		part, err := a.callService(a.keys.huawei != nil, HuaweiCredentials, func(ctx context.Context) ([]byte, error) { return a.decryptHuawei(ctx, k.HckmsKey, req.Ciphertext) })
-		return part, "the Huawei Cloud KMS key " + sanitize(k.HckmsKey.KeyId), err
+		part, err = callService(a, a.keys.huawei != nil, HuaweiCredentials, a.decryptHuawei, k.HckmsKey, req.Ciphertext)
+		name = "the Huawei Cloud KMS key " + sanitize(k.HckmsKey.KeyId)
+	default:
+		return nil, "a key", newError(sops.KeyMissing, "keys of this type are not supported")
 	}
-	return nil, "a key", newError(sops.KeyMissing, "keys of this type are not supported")
+	return part, name, err
 }
 
 func (a *keyResolver) decryptAge(recipient string, ciphertext []byte) ([]byte, error) {
@@ -68,26 +68,28 @@ func (a *keyResolver) decryptAge(recipient string, ciphertext []byte) ([]byte, e
 	return nil, errMissing // a damaged part is not distinguished: no identity decrypts it either
 }
 
-// callService calls a key service if the Secret has credentials for it. Without credentials, the
-// library would look for some on this machine. The error does not quote the response, which can
-// contain the request.
-func (a *keyResolver) callService(hasCredentials bool, secretKey string, call func(ctx context.Context) ([]byte, error)) ([]byte, error) {
+// callService decrypts with a key service if the Secret has credentials for it. Without
+// credentials, the library would look for some on this machine. The error does not quote the
+// response, which can contain the request.
+func callService[K any](a *keyResolver, hasCredentials bool, secretKey string,
+	decrypt func(context.Context, K, []byte) ([]byte, error), key K, ciphertext []byte,
+) ([]byte, error) {
 	if !hasCredentials {
 		return nil, newError(sops.KeyMissing, "the Secret has no credentials for this key service (key %s)", secretKey)
 	}
 	if a.requestsLeft--; a.requestsLeft < 0 {
-		return nil, invalid("the file has too many keys of key services: at most %d requests are sent", a.opts.Limits.Requests)
+		return nil, invalid("the file has too many keys of key services: at most %d requests are sent", maxRequests)
 	}
 	if a.requestsCtx.Err() != nil {
 		return nil, newError(sops.ServiceFailed, "no request was sent, because other key services did not answer in time")
 	}
-	ctx, cancel := context.WithTimeout(a.requestsCtx, a.opts.Limits.RequestTimeout)
+	ctx, cancel := context.WithTimeout(a.requestsCtx, a.opts.requestTimeout)
 	defer cancel()
-	part, err := call(ctx)
+	part, err := decrypt(ctx, key, ciphertext)
 	if err == nil {
 		return part, nil
 	}
-	if e, ok := asError(err); ok {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return nil, e
 	}
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) { // the client may time out before ctx
@@ -136,7 +138,7 @@ func (a *keyResolver) decryptAzure(ctx context.Context, k *keyservice.AzureKeyVa
 	}
 	c := a.keys.azure
 	if c.AuthorityHost != "" {
-		if err := a.opts.checkURL(c.AuthorityHost); err != nil {
+		if _, err := parseURL(c.AuthorityHost); err != nil {
 			return nil, newError(sops.AddressRefused, "the authorityHost in key %s of the Secret is not allowed: %s", AzureCredentials, toError(err).Message)
 		}
 		options.Cloud.ActiveDirectoryAuthorityHost = c.AuthorityHost
@@ -156,7 +158,8 @@ func (a *keyResolver) decryptAzure(ctx context.Context, k *keyservice.AzureKeyVa
 var vaultPath = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_./-]{0,255}$`)
 
 func (a *keyResolver) decryptVault(ctx context.Context, k *keyservice.VaultKey, ciphertext []byte) ([]byte, error) {
-	if err := a.opts.checkURL(k.VaultAddress); err != nil {
+	address, err := parseURL(k.VaultAddress)
+	if err != nil {
 		return nil, err
 	}
 	if !vaultPath.MatchString(k.EnginePath) || !vaultPath.MatchString(k.KeyName) || strings.Contains(k.EnginePath+"/"+k.KeyName, "..") {
@@ -169,7 +172,7 @@ func (a *keyResolver) decryptVault(ctx context.Context, k *keyservice.VaultKey, 
 	key := hcvault.MasterKey{VaultAddress: k.VaultAddress, EnginePath: k.EnginePath, KeyName: k.KeyName, EncryptedKey: string(ciphertext)}
 	hcvault.Token(a.keys.vault.token).ApplyToMasterKey(&key)
 	client := a.opts.httpClient(a.keys.vault.roots)
-	client.Transport = singleHost{client.Transport, hostOf(k.VaultAddress)} // the Vault library follows redirects itself
+	client.Transport = singleHost{client.Transport, address.Host} // the Vault library follows redirects itself
 	hcvault.NewHTTPClient(client).ApplyToMasterKey(&key)
 	part, err := key.DecryptContext(ctx)
 	if err != nil {

@@ -65,11 +65,14 @@ func newService(t *testing.T, handle http.HandlerFunc) *service {
 	return s
 }
 
-// options returns Options that connect to the test server for any host name.
-func (s *service) options() Options {
-	return Options{RootCAs: s.roots, dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+// options returns options that connect to the test server for any host name.
+func (s *service) options() options {
+	o := defaultOptions()
+	o.roots = s.roots
+	o.dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, s.Listener.Addr().String())
-	}}
+	}
+	return o
 }
 
 // encryptedWith returns a file with the master key that by returns for its data key.
@@ -121,16 +124,16 @@ func TestDecryptWithVault(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	o := s.options()
-	o.RootCAs = nil
-	_, err := Decrypt(t.Context(), file, sops.YAML, token, o)
+	o.roots = nil
+	_, err := decrypt(t.Context(), file, sops.YAML, token, o)
 	assertError(t, err, sops.ServiceFailed, "can't be reached", "hvs.token-secret")
 	mustDecrypt(t, file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret", VaultCA, s.pem, VaultAddresses, "https://vault.example.com:8200/\n"), o)
-	_, err = Decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "another-token-secret"), s.options())
+	_, err = decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "another-token-secret"), s.options())
 	assertError(t, err, sops.ServiceFailed, "403 Forbidden", "another-token-secret")
 	before := s.requests.Load()
-	_, err = Decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret", VaultAddresses, "https://vault.example.org"), s.options())
+	_, err = decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret", VaultAddresses, "https://vault.example.org"), s.options())
 	assertError(t, err, sops.AddressRefused, "does not list the address", "hvs.token-secret")
-	_, err = Decrypt(t.Context(), file, sops.YAML, Keys{}, s.options())
+	_, err = decrypt(t.Context(), file, sops.YAML, Keys{}, s.options())
 	assertError(t, err, sops.KeyMissing, "no credentials for this key service (key sops.vault-token)")
 	for address, says := range map[string]string{
 		"http://vault.example.com":         "does not start with https://",
@@ -141,7 +144,7 @@ func TestDecryptWithVault(t *testing.T) {
 		"https://user@vault.example.com":   "more than a host",
 		"https://vault.example.com/?a=b#c": "more than a host",
 	} {
-		_, err := Decrypt(t.Context(), to(address), sops.YAML, token, Options{RootCAs: s.roots})
+		_, err := decrypt(t.Context(), to(address), sops.YAML, token, defaultOptions())
 		t.Log(address)
 		assertError(t, err, sops.AddressRefused, says, "hvs.token-secret")
 	}
@@ -149,14 +152,13 @@ func TestDecryptWithVault(t *testing.T) {
 		hostile := encryptedWith(t, func([]byte) keys.MasterKey {
 			return &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "ns/transit", KeyName: path, EncryptedKey: "x"}
 		})
-		_, err := Decrypt(t.Context(), hostile, sops.YAML, token, s.options())
+		_, err := decrypt(t.Context(), hostile, sops.YAML, token, s.options())
 		t.Log(path)
 		assertError(t, err, sops.AddressRefused, "not a valid path of a key", "hvs.token-secret")
 	}
 	if s.requests.Load() != before {
 		t.Error("a request was sent")
 	}
-	mustDecrypt(t, to(s.URL), sops.YAML, token, Options{RootCAs: s.roots, AllowLoopback: true})
 }
 
 // A redirect is not followed, and no other host receives the token.
@@ -167,7 +169,7 @@ func TestVaultRedirectIsNotFollowed(t *testing.T) {
 	file := encryptedWith(t, func([]byte) keys.MasterKey {
 		return &hcvault.MasterKey{VaultAddress: "https://vault.example.com", EnginePath: "transit", KeyName: "demo", EncryptedKey: "x"}
 	})
-	_, err := Decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret"), s.options())
+	_, err := decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret"), s.options())
 	e := toError(err)
 	if e.Reason != sops.AddressRefused && e.Reason != sops.ServiceFailed || s.requests.Load() != 1 {
 		t.Errorf("got %v and %d requests", err, s.requests.Load())
@@ -199,13 +201,13 @@ func TestDecryptWithAWS(t *testing.T) {
 	credentials := mustKeys(t, AWSCredentials, awsYAML)
 	mustDecrypt(t, to(arn, ""), sops.YAML, credentials, s.options())
 	before := s.requests.Load()
-	_, err := Decrypt(t.Context(), to(arn, "arn:aws:iam::123456789012:role/admin"), sops.YAML, credentials, s.options())
+	_, err := decrypt(t.Context(), to(arn, "arn:aws:iam::123456789012:role/admin"), sops.YAML, credentials, s.options())
 	assertError(t, err, sops.AddressRefused, "requests the role", "aws-secret-key", "aws-session-secret")
 	for _, hostile := range []string{"arn:aws:kms:evil.example.com/#:123456789012:key/x", "arn:aws:s3:eu-west-1:123456789012:key/x", "arn:aws:kms:eu-west-1.evil:123456789012:key/x"} {
-		_, err := Decrypt(t.Context(), to(hostile, ""), sops.YAML, credentials, s.options())
+		_, err := decrypt(t.Context(), to(hostile, ""), sops.YAML, credentials, s.options())
 		assertError(t, err, sops.AddressRefused, "not that of a key", "aws-secret-key")
 	}
-	_, err = Decrypt(t.Context(), to(arn, ""), sops.YAML, Keys{}, s.options())
+	_, err = decrypt(t.Context(), to(arn, ""), sops.YAML, Keys{}, s.options())
 	assertError(t, err, sops.KeyMissing, "no credentials for this key service (key sops.aws-kms)")
 	if s.requests.Load() != before {
 		t.Error("a request was sent")
@@ -250,7 +252,7 @@ func TestDecryptWithAzure(t *testing.T) {
 	if got := mustDecrypt(t, to("1"), sops.YAML, mustKeys(t, AzureCredentials, azureYAML), s.options()); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
-	_, err := Decrypt(t.Context(), to("2"), sops.YAML, mustKeys(t, AzureCredentials, azureYAML), s.options())
+	_, err := decrypt(t.Context(), to("2"), sops.YAML, mustKeys(t, AzureCredentials, azureYAML), s.options())
 	assertError(t, err, sops.ServiceFailed, "403 Forbidden", "azure-secret", "azure-token-secret")
 }
 
@@ -266,7 +268,7 @@ func TestDecryptRefusesForeignAddresses(t *testing.T) {
 		"GCP, no credentials":    {&gcpkms.MasterKey{ResourceID: "projects/p/locations/global/keyRings/r/cryptoKeys/k", EncryptedKey: "eA=="}, Keys{}, sops.KeyMissing},
 	} {
 		t.Log(name)
-		_, err := Decrypt(t.Context(), encryptedWith(t, func([]byte) keys.MasterKey { return c.key }), sops.YAML, c.keys, Options{dial: noNetwork})
+		_, err := decrypt(t.Context(), encryptedWith(t, func([]byte) keys.MasterKey { return c.key }), sops.YAML, c.keys, withoutNetwork())
 		assertError(t, err, c.want, "", "azure-secret")
 	}
 }
@@ -277,11 +279,11 @@ func TestDecryptWithPGP(t *testing.T) {
 	file := encryptedWith(t, func(key []byte) keys.MasterKey {
 		return &pgp.MasterKey{Fingerprint: fingerprint(entity), EncryptedKey: encryptPGP(t, entity, key)}
 	})
-	if got := mustDecrypt(t, file, sops.YAML, mustKeys(t, "k.asc", private), Options{}); got != "a: value-secret\n" {
+	if got := mustDecrypt(t, file, sops.YAML, mustKeys(t, "k.asc", private), defaultOptions()); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
-	_, err := Decrypt(t.Context(), file, sops.YAML, mustKeys(t, "k.asc", other), Options{})
+	_, err := decrypt(t.Context(), file, sops.YAML, mustKeys(t, "k.asc", other), defaultOptions())
 	assertError(t, err, sops.KeyMissing, "encrypted for the PGP keys "+fingerprint(entity)+", and the Secret has the keys ")
-	_, err = Decrypt(t.Context(), file, sops.YAML, Keys{}, Options{})
+	_, err = decrypt(t.Context(), file, sops.YAML, Keys{}, defaultOptions())
 	assertError(t, err, sops.KeyMissing, "the Secret has no PGP key (key *.asc)")
 }

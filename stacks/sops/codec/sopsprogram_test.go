@@ -32,7 +32,7 @@ func TestDecryptFilesOfSOPSProgram(t *testing.T) {
 			if !sops.IsEncrypted(file, f) {
 				t.Error("the file is not detected as encrypted")
 			}
-			got := mustDecrypt(t, file, f, mustKeys(t, "a.agekey", strings.Join(keys, "\n")), Options{})
+			got := mustDecrypt(t, file, f, mustKeys(t, "a.agekey", strings.Join(keys, "\n")), defaultOptions())
 			if strings.Contains(got, "ENC[") {
 				t.Errorf("a value is still encrypted:\n%s", got)
 			}

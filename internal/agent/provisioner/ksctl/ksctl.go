@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,8 +37,6 @@ type Provisioner struct {
 	// Log receives the output of ksctl; nil means standard error.
 	Log io.Writer
 }
-
-var _ provisioner.Runner = (*Provisioner)(nil)
 
 // BindFlags registers the flags of the provisioner.
 func (p *Provisioner) BindFlags(fs *pflag.FlagSet) {
@@ -235,8 +232,8 @@ func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, c *stat
 func (p *Provisioner) runKsctl(ctx context.Context, command string, r provisioner.Request, extraArgs ...string) error {
 	command = strings.NewReplacer("{type}", r.Cluster.Type, "{cloud}", r.Cluster.Cloud).Replace(command)
 	args := append(strings.Fields(command), "-n", r.Cluster.Name, "-r", r.Cluster.Region, "-s", "store-local",
-		"--noWP", strconv.FormatUint(uint64(r.Desired), 10), "--bootstrap", r.Cluster.Distribution)
-	args = append(append(args, extraArgs...), p.Args...)
+		"--noWP", fmt.Sprint(r.Desired), "--bootstrap", r.Cluster.Distribution)
+	args = slices.Concat(args, extraArgs, p.Args)
 	log := p.Log
 	if log == nil {
 		log = os.Stderr

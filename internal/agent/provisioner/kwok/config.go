@@ -1,6 +1,8 @@
 package kwok
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -121,9 +123,6 @@ func allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 // ReadConfig reads a configuration file. An empty path and a missing file return an empty Config.
 func ReadConfig(path string) (Config, error) {
 	var k Config
-	if path == "" {
-		return k, nil
-	}
 	data, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
 		return k, nil
@@ -131,7 +130,7 @@ func ReadConfig(path string) (Config, error) {
 	if err != nil {
 		return k, err
 	}
-	d := json.NewDecoder(strings.NewReader(string(data)))
+	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&k); err != nil {
 		return k, fmt.Errorf("%s: %w", path, err)
@@ -144,27 +143,23 @@ func ReadConfig(path string) (Config, error) {
 
 // findSize returns the size of a name.
 func (k Config) findSize(name string) (Size, error) {
-	if s, ok := k.Sizes[name]; ok {
+	sizes := maps.Clone(defaultSizes)
+	maps.Copy(sizes, k.Sizes)
+	if s, ok := sizes[name]; ok {
 		return s, nil
 	}
-	if s, ok := defaultSizes[name]; ok {
-		return s, nil
-	}
-	known := slices.Concat(slices.Collect(maps.Keys(defaultSizes)), slices.Collect(maps.Keys(k.Sizes)))
-	slices.Sort(known)
 	return Size{}, &provisioner.Error{Code: "UnknownSize", Class: provisioner.Other,
-		Message: fmt.Sprintf("unknown size %s; known sizes are %s", name, strings.Join(slices.Compact(known), ", "))}
+		Message: fmt.Sprintf("unknown size %s; known sizes are %s", name, strings.Join(slices.Sorted(maps.Keys(sizes)), ", "))}
 }
-
-// enabled reports whether the fault does anything.
-func (k Fault) enabled() bool { return k.Delay.Duration > 0 || k.Panic || k.Fail != nil || k.Pretend }
 
 // inject applies the fault. It returns true if the operation must stop and return the error, which
 // may be nil.
-func (k Fault) inject(wait func(time.Duration) error) (bool, error) {
+func (k Fault) inject(ctx context.Context) (bool, error) {
 	if k.Delay.Duration > 0 {
-		if err := wait(k.Delay.Duration); err != nil {
-			return true, err
+		select {
+		case <-ctx.Done():
+			return true, context.Cause(ctx)
+		case <-time.After(k.Delay.Duration):
 		}
 	}
 	switch {

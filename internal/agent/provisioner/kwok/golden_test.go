@@ -19,7 +19,7 @@ func TestGoldenMachines(t *testing.T) {
 	p := newProvisioner(t, `{"noNode": true}`)
 	want := map[uint32]string{3: "medium", 10: "t3.large"}
 	for index, size := range want {
-		if err := p.addUnjoined(demo, index, size); err != nil {
+		if err := p.setUnjoined(demo, index, size); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,19 +3,17 @@ package kwok
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"regexp"
 	goruntime "runtime"
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
@@ -33,7 +31,6 @@ const (
 // node: the nodes are the machines.
 type Provisioner struct {
 	Client kubernetes.Interface
-	Clock  clock.Clock
 	// ConfigFile is the path of a Config as JSON; "" means none.
 	ConfigFile string
 	// ProviderID selects the provider ID of new nodes, unless the configuration file does.
@@ -42,8 +39,6 @@ type Provisioner struct {
 	InstanceType string
 }
 
-var _ provisioner.Runner = (*Provisioner)(nil)
-
 // Run implements provisioner.Runner.
 func (p *Provisioner) Run(ctx context.Context, r provisioner.Request) ([]provisioner.Worker, error) {
 	k, err := ReadConfig(p.ConfigFile)
@@ -51,14 +46,12 @@ func (p *Provisioner) Run(ctx context.Context, r provisioner.Request) ([]provisi
 		return nil, err
 	}
 	switch r.Operation {
-	case provisioner.List:
-		return p.list(ctx, r.Cluster, k)
 	case provisioner.Create:
 		return nil, p.create(ctx, r, k)
 	case provisioner.Delete:
 		return nil, p.delete(ctx, r, k.Delete)
 	}
-	return nil, &provisioner.Error{Code: "UnknownOperation", Class: provisioner.Other, Message: "unsupported operation: " + string(r.Operation)}
+	return p.list(ctx, r.Cluster, k)
 }
 
 // machine is a fake machine.
@@ -97,13 +90,13 @@ func (p *Provisioner) machines(ctx context.Context, cluster provisioner.Cluster)
 	for index, size := range unjoined {
 		out = append(out, machine{index, size, nil})
 	}
-	slices.SortFunc(out, func(a, b machine) int { return int(int64(a.index) - int64(b.index)) })
+	slices.SortFunc(out, func(a, b machine) int { return cmp.Compare(a.index, b.index) })
 	return out, nil
 }
 
 func (p *Provisioner) list(ctx context.Context, cluster provisioner.Cluster, k Config) ([]provisioner.Worker, error) {
 	out := []provisioner.Worker{}
-	if done, err := k.List.inject(p.sleeper(ctx)); done {
+	if done, err := k.List.inject(ctx); done {
 		return out, err
 	}
 	if err := p.joinMachines(ctx, cluster, k); err != nil {
@@ -142,17 +135,33 @@ func (p *Provisioner) create(ctx context.Context, r provisioner.Request, k Confi
 		}
 		steps = append(steps, func() error {
 			if k.NoNode {
-				return p.addUnjoined(r.Cluster, index, r.Size)
+				return p.setUnjoined(r.Cluster, index, r.Size)
 			}
 			return p.createNode(ctx, r.Cluster, index, r.Size, size, k)
 		})
 	}
-	return p.runSteps(ctx, steps, k.Create)
+	return runSteps(ctx, steps, k.Create)
 }
 
+// createNode creates a fake node with a name as ksctl's machines give to their nodes.
 func (p *Provisioner) createNode(ctx context.Context, cluster provisioner.Cluster, index uint32, sizeName string, size Size, k Config) error {
-	node := newNodeObject(cluster, index, sizeName, size, cmp.Or(k.ProviderID, p.ProviderID))
-	node.Labels[corev1.LabelInstanceTypeStable] = cmp.Or(p.InstanceType, sizeName)
+	name := cluster.WorkerName(index) + "-" + rand.String(5)
+	capacity := size.capacity()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{kwokAnnotation: "fake", "node.alpha.kubernetes.io/ttl": "0"},
+			Labels: map[string]string{
+				ClusterLabel: cluster.Name, "type": "kwok", sizeLabel: sizeName,
+				corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: goruntime.GOARCH,
+				corev1.LabelInstanceTypeStable: cmp.Or(p.InstanceType, sizeName),
+			},
+		},
+		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: allocatable(capacity)},
+	}
+	if cmp.Or(k.ProviderID, p.ProviderID) != NoProviderID {
+		node.Spec.ProviderID = "k3s://" + name
+	}
 	if _, err := p.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating node %s: %w", node.Name, err)
 	}
@@ -173,7 +182,7 @@ func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, fault F
 		}
 		steps = append(steps, func() error {
 			if m.node == nil {
-				return p.removeUnjoined(r.Cluster, m.index)
+				return p.setUnjoined(r.Cluster, m.index, "")
 			}
 			err := p.Client.CoreV1().Nodes().Delete(ctx, m.node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.node.UID}})
 			if err != nil && !apierrors.IsNotFound(err) {
@@ -182,68 +191,23 @@ func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, fault F
 			return nil
 		})
 	}
-	return p.runSteps(ctx, steps, fault)
+	return runSteps(ctx, steps, fault)
 }
 
 // runSteps runs steps and injects a fault after fault.After of them, or after the last one if there
 // are fewer.
-func (p *Provisioner) runSteps(ctx context.Context, steps []func() error, fault Fault) error {
+func runSteps(ctx context.Context, steps []func() error, fault Fault) error {
 	for i := 0; i <= len(steps); i++ {
-		if fault.enabled() && i == min(fault.After, len(steps)) {
-			if done, err := fault.inject(p.sleeper(ctx)); done {
+		if i == min(fault.After, len(steps)) {
+			if done, err := fault.inject(ctx); done {
 				return err
 			}
 		}
-		if i == len(steps) {
-			break
-		}
-		if err := steps[i](); err != nil {
-			return err
+		if i < len(steps) {
+			if err := steps[i](); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-func (p *Provisioner) sleeper(ctx context.Context) func(time.Duration) error {
-	return func(d time.Duration) error {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-p.Clock.After(d):
-			return nil
-		}
-	}
-}
-
-// newNodeObject returns a fake node with a name as ksctl's machines give to their nodes.
-func newNodeObject(cluster provisioner.Cluster, index uint32, sizeName string, size Size, id ProviderID) *corev1.Node {
-	name := cluster.WorkerName(index) + "-" + randomSuffix()
-	capacity := size.capacity()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        name,
-			Annotations: map[string]string{kwokAnnotation: "fake", "node.alpha.kubernetes.io/ttl": "0"},
-			Labels: map[string]string{
-				ClusterLabel: cluster.Name, "type": "kwok",
-				corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: goruntime.GOARCH,
-				sizeLabel: sizeName,
-			},
-		},
-		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: allocatable(capacity)},
-	}
-	if id != NoProviderID {
-		node.Spec.ProviderID = "k3s://" + name
-	}
-	return node
-}
-
-// randomSuffix returns 5 random characters of a-z and 0-9.
-func randomSuffix() string {
-	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-	out := make([]byte, 5)
-	_, _ = rand.Read(out) // crypto/rand.Read never fails
-	for i, b := range out {
-		out[i] = letters[int(b)%len(letters)]
-	}
-	return string(out)
 }

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/utils/clock"
 
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 )
@@ -24,7 +23,7 @@ var demo = provisioner.Cluster{Name: "demo"}
 
 func newProvisioner(t *testing.T, config string) *Provisioner {
 	t.Helper()
-	p := &Provisioner{Client: fake.NewClientset(), Clock: clock.RealClock{}, ConfigFile: filepath.Join(t.TempDir(), "knobs.json")}
+	p := &Provisioner{Client: fake.NewClientset(), ConfigFile: filepath.Join(t.TempDir(), "knobs.json")}
 	writeConfig(t, p, config)
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/ksctl/gitops/internal/agent/provisioner"
+	"github.com/ksctl/gitops/internal/atomicfile"
 )
 
 // Machines without a node are recorded in a file beside the configuration file, because no Node
@@ -34,30 +35,23 @@ func (p *Provisioner) readUnjoined(cluster provisioner.Cluster) (map[uint32]stri
 	return out, err
 }
 
-func (p *Provisioner) updateUnjoined(cluster provisioner.Cluster, f func(map[uint32]string)) error {
+// setUnjoined records a machine without a node; the size "" removes it.
+func (p *Provisioner) setUnjoined(cluster provisioner.Cluster, index uint32, size string) error {
 	all, err := p.readUnjoined(cluster)
 	if err != nil {
 		return err
 	}
-	f(all)
+	if all[index] = size; size == "" {
+		delete(all, index)
+	}
 	data, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}
-	path := p.unjoinedPath(cluster)
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+	if err := atomicfile.Write(p.unjoinedPath(cluster), data, 0o600); err != nil {
 		return fmt.Errorf("recording a machine without a node: %w", err)
 	}
-	return os.Rename(path+".new", path)
-}
-
-// addUnjoined records a machine without a node.
-func (p *Provisioner) addUnjoined(cluster provisioner.Cluster, index uint32, size string) error {
-	return p.updateUnjoined(cluster, func(all map[uint32]string) { all[index] = size })
-}
-
-func (p *Provisioner) removeUnjoined(cluster provisioner.Cluster, index uint32) error {
-	return p.updateUnjoined(cluster, func(all map[uint32]string) { delete(all, index) })
+	return nil
 }
 
 // joinMachines creates the nodes of machines without one, unless the configuration still sets
@@ -78,7 +72,7 @@ func (p *Provisioner) joinMachines(ctx context.Context, cluster provisioner.Clus
 		if err := p.createNode(ctx, cluster, index, name, size, k); err != nil {
 			return err
 		}
-		if err := p.removeUnjoined(cluster, index); err != nil {
+		if err := p.setUnjoined(cluster, index, ""); err != nil {
 			return err
 		}
 	}

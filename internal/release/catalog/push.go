@@ -1,6 +1,6 @@
-// Package catalogue pushes the catalog stacks to a registry. Each version of a stack becomes an OCI
+// Package catalog pushes the catalog stacks to a registry. Each version of a stack becomes an OCI
 // artifact like those of "flux push artifact".
-package catalogue
+package catalog
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/oci"
-	"github.com/ksctl/gitops/stacks/catalog"
+	stackcatalog "github.com/ksctl/gitops/stacks/catalog"
 )
 
 // Media types of a Flux artifact.
@@ -39,8 +39,8 @@ const (
 func Push(ctx context.Context, repository string, annotations map[string]string, opts ...remote.Option) ([]name.Digest, error) {
 	opts = append(opts, remote.WithContext(ctx))
 	var out []name.Digest
-	for _, stack := range catalog.Names() {
-		for _, version := range catalog.Versions(stack) {
+	for _, stack := range stackcatalog.Names() {
+		for _, version := range stackcatalog.Versions(stack) {
 			tag, err := name.NewTag(repository+"/"+stack+":"+version, name.StrictValidation)
 			if err != nil {
 				return nil, err
@@ -56,7 +56,7 @@ func Push(ctx context.Context, repository string, annotations map[string]string,
 }
 
 func push(ctx context.Context, tag name.Tag, stack, version string, annotations map[string]string, opts []remote.Option) (name.Digest, error) {
-	files, err := catalog.FS(stack, version)
+	files, err := stackcatalog.FS(stack, version)
 	if err != nil {
 		return name.Digest{}, err
 	}
@@ -72,10 +72,7 @@ func push(ctx context.Context, tag name.Tag, stack, version string, annotations 
 	if err != nil {
 		return name.Digest{}, err
 	}
-	annotated, ok := mutate.Annotations(img, annotations).(v1.Image)
-	if !ok {
-		return name.Digest{}, errors.New("an annotated image is none")
-	}
+	annotated := mutate.Annotations(img, annotations).(v1.Image) // it returns what it was given
 	if err := remote.Write(tag, annotated, opts...); err != nil {
 		return name.Digest{}, err
 	}
@@ -117,19 +114,17 @@ func publishedDigest(tag name.Tag, layer v1.Layer, opts []remote.Option) (string
 }
 
 // contentHash returns the hash of the uncompressed tarball of a layer.
-func contentHash(layer v1.Layer) ([sha256.Size]byte, error) {
+func contentHash(layer v1.Layer) (string, error) {
 	packed, err := layer.Compressed()
 	if err != nil {
-		return [sha256.Size]byte{}, err
+		return "", err
 	}
 	defer func() { _ = packed.Close() }()
 	content, err := gzip.NewReader(packed)
 	if err != nil {
-		return [sha256.Size]byte{}, err
+		return "", err
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, content); err != nil {
-		return [sha256.Size]byte{}, err
-	}
-	return [sha256.Size]byte(sum.Sum(nil)), nil
+	_, err = io.Copy(sum, content)
+	return string(sum.Sum(nil)), err
 }

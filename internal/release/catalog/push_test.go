@@ -1,4 +1,4 @@
-package catalogue
+package catalog
 
 import (
 	"io"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/ksctl/gitops/stacks/artifact/oci"
-	"github.com/ksctl/gitops/stacks/catalog"
+	stackcatalog "github.com/ksctl/gitops/stacks/catalog"
 )
 
 func TestPushPublishesEachVersionOnce(t *testing.T) {
@@ -24,8 +24,8 @@ func TestPushPublishesEachVersionOnce(t *testing.T) {
 	if err != nil || len(pushed) == 0 {
 		t.Fatalf("%v, %v", pushed, err)
 	}
-	stack := catalog.Names()[0]
-	version := catalog.Versions(stack)[0]
+	stack := stackcatalog.Names()[0]
+	version := stackcatalog.Versions(stack)[0]
 
 	t.Run("the controller resolves it", func(t *testing.T) {
 		r, err := oci.NewClient(oci.Options{}).Repository("oci://"+host+"/catalog/"+stack, oci.Access{Insecure: true})

@@ -1,0 +1,45 @@
+package install
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/target"
+)
+
+// Dispatcher reconciles KsctlInstalls: Single those for one cluster, Fleet those with a
+// clusterSelector.
+type Dispatcher struct {
+	Single *Steps
+	Fleet  *FleetSteps
+}
+
+var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Dispatcher)(nil)
+
+// Reconcile implements reconcile.Steps.
+func (f *Dispatcher) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+	switch in := req.Object; {
+	case isFleet(in):
+		return f.Fleet.Reconcile(ctx, req)
+	case in.Spec.ClusterSelector != nil:
+		return reconcile.Stalled{Reason: target.ClusterChangedReason, Err: fmt.Errorf(
+			"spec.clusterSelector is set, but objects are installed on %s: nothing is changed; unset spec.clusterSelector, or remove the installed objects first to move them",
+			target.DisplayName(target.InstallCluster(in)))}
+	}
+	return f.Single.Reconcile(ctx, req)
+}
+
+// Finalize implements reconcile.Steps.
+func (f *Dispatcher) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+	if isFleet(req.Object) {
+		return f.Fleet.Finalize(ctx, req)
+	}
+	return f.Single.Finalize(ctx, req)
+}
+
+// Forget implements reconcile.Steps.
+func (f *Dispatcher) Forget(key types.NamespacedName) { f.Single.Forget(key) }
