@@ -97,7 +97,7 @@ func (t *agentSession) poll(ctx context.Context, cfg sessionConfig, do task, las
 	op, err := t.conn.Begin(beginCtx, &agentpb.BeginRequest{Cluster: cfg.cluster, Id: requested.ID, Desired: uint32(requested.DesiredWorkers), Current: uint32(requested.From), Size: requested.NodeSize})
 	switch {
 	case isRejected(err):
-		report.operation = operationStatus{id: requested.ID, phase: phaseFailed, code: CodeFailed, message: err.Error()}
+		report.operation = operationStatus{id: requested.ID, phase: phaseFailed, code: clusterv1.CodeFailed, message: err.Error()}
 	case err != nil:
 		report.err = err
 	default:
@@ -126,7 +126,7 @@ func (t *agentSession) scale(ctx context.Context, cfg sessionConfig, do task) op
 	up := do.op.Kind == clusterv1.OperationScaleUp
 	switch {
 	case !up && do.resumed:
-		return failed(CodeNoAnswer, "the controller was restarted during the operation, and it does not send a deletion twice")
+		return failed(clusterv1.CodeNoAnswer, "the controller was restarted during the operation, and it does not send a deletion twice")
 	case !up && do.now.After(do.op.StartedAt.Add(maxScaleAge)):
 		return expired(do.op, nil)
 	}
@@ -137,15 +137,15 @@ func (t *agentSession) scale(ctx context.Context, cfg sessionConfig, do task) op
 	case err == nil:
 		return operationStatus{id: do.op.ID, phase: phaseSucceeded}
 	case do.resumed || !isAgentError(err): // an earlier call may still be in progress
-		return failed(CodeNoAnswer, err.Error())
+		return failed(clusterv1.CodeNoAnswer, err.Error())
 	}
-	return failed(CodeFailed, err.Error())
+	return failed(clusterv1.CodeFailed, err.Error())
 }
 
 // expired returns the result of a deletion that the agent did not begin in time. cause is the last
 // error of the agent; nil if there is none.
 func expired(op *clusterv1.ScaleOperation, cause error) operationStatus {
-	w := operationStatus{id: op.ID, phase: phaseFailed, code: CodeFailed, message: "the request expired because the agent did not begin the operation in time"}
+	w := operationStatus{id: op.ID, phase: phaseFailed, code: clusterv1.CodeFailed, message: "the request expired because the agent did not begin the operation in time"}
 	if cause != nil {
 		w.message += ": " + cause.Error()
 	}
@@ -175,7 +175,7 @@ func toOperationStatus(op *agentclient.Operation) operationStatus {
 	case agentpb.Operation_SUCCEEDED:
 		w.phase = phaseSucceeded
 	case agentpb.Operation_FAILED:
-		w.phase, w.code = phaseFailed, cmp.Or(failureCodes[op.Failure], CodeFailed)
+		w.phase, w.code = phaseFailed, cmp.Or(failureCodes[op.Failure], clusterv1.CodeFailed)
 	default:
 		w.phase = phaseRunning
 	}
@@ -183,4 +183,4 @@ func toOperationStatus(op *agentclient.Operation) operationStatus {
 }
 
 // failureCodes maps the failures of an agent that serves Workers to failure codes.
-var failureCodes = map[agentpb.Operation_Failure]string{agentpb.Operation_OUT_OF_RESOURCES: CodeOutOfResources, agentpb.Operation_DRAIN: CodeDrain}
+var failureCodes = map[agentpb.Operation_Failure]string{agentpb.Operation_OUT_OF_RESOURCES: clusterv1.CodeOutOfResources, agentpb.Operation_DRAIN: clusterv1.CodeDrain}

@@ -102,8 +102,8 @@ func operation(id string, from, to int32) *clusterv1.ScaleOperation {
 }
 
 func TestOperationStatusOfUnknownFailure(t *testing.T) {
-	for failure, want := range map[agentpb.Operation_Failure]string{agentpb.Operation_DRAIN: CodeDrain,
-		agentpb.Operation_OTHER: CodeFailed, agentpb.Operation_FAILURE_UNSPECIFIED: CodeFailed, 99: CodeFailed} {
+	for failure, want := range map[agentpb.Operation_Failure]string{agentpb.Operation_DRAIN: clusterv1.CodeDrain,
+		agentpb.Operation_OTHER: clusterv1.CodeFailed, agentpb.Operation_FAILURE_UNSPECIFIED: clusterv1.CodeFailed, 99: clusterv1.CodeFailed} {
 		got := toOperationStatus(&agentclient.Operation{ID: "one", State: agentpb.Operation_FAILED, Failure: failure})
 		if got != (operationStatus{id: "one", phase: phaseFailed, code: want}) {
 			t.Errorf("%s: got %+v", failure, got)
@@ -132,7 +132,7 @@ func TestOperationBeginsOnceAndIsPolled(t *testing.T) {
 		})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if report, _ := l.lastReport(testKey, cfg); report.operation != (operationStatus{id: "one", phase: phaseFailed, code: CodeOutOfResources, message: "none left"}) {
+		if report, _ := l.lastReport(testKey, cfg); report.operation != (operationStatus{id: "one", phase: phaseFailed, code: clusterv1.CodeOutOfResources, message: "none left"}) {
 			t.Fatalf("%+v", report.operation)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/scaling/pki"
 )
@@ -154,11 +155,11 @@ func (p *Certificates) ServingError() error {
 	defer p.mu.RUnlock()
 	switch {
 	case p.Address == "":
-		return reconcile.NewTerminalError(NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: requests of Cluster Autoscaler are not served")
+		return reconcile.NewTerminalError(clusterv1.NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: requests of Cluster Autoscaler are not served")
 	case p.err != nil && p.authority == nil:
-		return reconcile.NewTransientError(NotServingReason, "the node group server has no certificate: %w", p.err)
+		return reconcile.NewTransientError(clusterv1.NotServingReason, "the node group server has no certificate: %w", p.err)
 	case p.authority == nil:
-		return reconcile.NewWaitingError(NotServingReason, "the certificates of the node group server are being created")
+		return reconcile.NewWaitingError(clusterv1.NotServingReason, "the certificates of the node group server are being created")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 	}
 	degraded := metav1.Condition{Type: clusterv1.DegradedCondition, Status: metav1.ConditionFalse, Reason: "UpToDate", Message: "every pool can reach its target"}
 	if len(messages) > 0 {
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, BackoffReason, strings.Join(messages, "; ")
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, clusterv1.BackoffReason, strings.Join(messages, "; ")
 	}
 	setConditions(obj, now, append(conditions, progressing, degraded)...)
 	until := p.nextDeadline(seen, r, now)
@@ -43,7 +43,7 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 	case seen.agentErr != nil:
 		return reconcile.RequeueBy(target.Outcome(agentError(obj, seen.agentErr), ""), until)
 	case len(messages) > 0:
-		return reconcile.Waiting{TimedOut: true, Reason: BackoffReason, On: degraded.Message, RequeueAt: until}
+		return reconcile.Waiting{TimedOut: true, Reason: clusterv1.BackoffReason, On: degraded.Message, RequeueAt: until}
 	}
 	if err := cmp.Or(r.servingErr, r.installErr, r.healthErr); err != nil {
 		return reconcile.RequeueBy(target.Outcome(err, ""), until)

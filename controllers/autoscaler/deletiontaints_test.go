@@ -117,7 +117,7 @@ func TestDeletionTaintStaysWhileOperationIsUnsettled(t *testing.T) {
 	at := w.now
 	p := w.step(w.removeLast())
 	w.runOperation(p.op, 0, phaseFailed)
-	w.reported.code = CodeNoAnswer
+	w.reported.code = clusterv1.CodeNoAnswer
 	w.now = w.now.Add(time.Minute)
 	p = w.step()
 	p.op.Unsettled = true

@@ -10,14 +10,6 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
 
-// Reasons of events.
-const (
-	// ScaleUpBackoffReason: a backoff began, in which no machines of a pool are created.
-	ScaleUpBackoffReason = "ScaleUpBackoff"
-	// ScaleDownBackoffReason: a backoff began, in which no machines of a pool are deleted.
-	ScaleDownBackoffReason = "ScaleDownBackoff"
-)
-
 // backoffEvent is the event of a backoff that began. The event of the outcome is not enough: it
 // reports a backoff only if no other problem takes precedence, such as an unreachable agent.
 type backoffEvent struct{ reason, message string }
@@ -33,12 +25,12 @@ func (p *scalingPlan) startedBackoffs(before *clusterv1.KsctlAutoScalerStatus, n
 		if b == nil || !inBackoff(b, b.Operation, now) {
 			continue
 		}
-		if was != nil && was.Backoff != nil && was.Backoff.Operation == b.Operation && was.Backoff.Failures == b.Failures && (was.Backoff.Until.Equal(&b.Until) || b.Code == CodeOtherSize) {
+		if was != nil && was.Backoff != nil && was.Backoff.Operation == b.Operation && was.Backoff.Failures == b.Failures && (was.Backoff.Until.Equal(&b.Until) || b.Code == clusterv1.CodeOtherSize) {
 			continue
 		}
-		reason, action := ScaleUpBackoffReason, "created"
+		reason, action := clusterv1.ScaleUpBackoffReason, "created"
 		if b.Operation == clusterv1.OperationScaleDown {
-			reason, action = ScaleDownBackoffReason, "deleted"
+			reason, action = clusterv1.ScaleDownBackoffReason, "deleted"
 		}
 		out = append(out, backoffEvent{reason, fmt.Sprintf("pool %s backs off until %s, no machines are %s: %s, %d %s in a row: %s",
 			name, b.Until.UTC().Format(time.RFC3339), action, b.Code, b.Failures, plural("failure", b.Failures), b.Message)})
@@ -58,7 +50,7 @@ func (s *Steps) countOperation(obj *clusterv1.KsctlAutoScaler, p *scalingPlan) {
 	}
 	result := string(p.ended.State)
 	if p.ended.State == clusterv1.OperationFailed {
-		result = cmp.Or(p.ended.Code, CodeFailed)
+		result = cmp.Or(p.ended.Code, clusterv1.CodeFailed)
 	}
 	s.OperationEnded(client.ObjectKeyFromObject(obj), r.pool.Name, string(p.ended.Kind), result)
 }

@@ -56,7 +56,7 @@ func TestBackoffEventIsEmittedOnce(t *testing.T) {
 	x := newRecordTest(t, "s-1")
 	p := x.step(increase("small", 2, x.now))
 	x.runOperation(p.op, 0, phaseFailed)
-	x.reported.code, x.reported.message = CodeOutOfResources, "the quota is used up"
+	x.reported.code, x.reported.message = clusterv1.CodeOutOfResources, "the quota is used up"
 	x.persistErr = errors.New("conflict")
 	if err := x.record(); err == nil || len(x.backoffEvents()) > 0 || len(x.counted) > 0 {
 		t.Fatalf("an operation that is not recorded causes events, or is counted as %q: %v", x.counted, err)
@@ -134,7 +134,7 @@ func TestBackoffEventForFailedDeletion(t *testing.T) {
 	if !isInProgress(p.op) {
 		t.Fatalf("no deletion began: %+v", p.op)
 	}
-	x.reported = operationStatus{id: p.op.ID, phase: phaseFailed, code: CodeDrain, message: "pod web"}
+	x.reported = operationStatus{id: p.op.ID, phase: phaseFailed, code: clusterv1.CodeDrain, message: "pod web"}
 	if err := x.record(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestOperationOfRemovedPoolIsNotCounted(t *testing.T) {
 	x := newRecordTest(t, "s-1")
 	p := x.step(increase("large", 1, x.now))
 	x.obj.Spec.Pools = testPools[:1]
-	x.reported = operationStatus{id: p.op.ID, phase: phaseFailed, code: CodeFailed}
+	x.reported = operationStatus{id: p.op.ID, phase: phaseFailed, code: clusterv1.CodeFailed}
 	if err := x.record(); err != nil {
 		t.Fatal(err)
 	}

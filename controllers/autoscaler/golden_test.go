@@ -101,8 +101,8 @@ func TestGoldenOperationIDs(t *testing.T) {
 func TestGoldenNames(t *testing.T) {
 	obj := &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod-eu"}}
 	golden.Equal(t, "names.txt", []byte(strings.Join([]string{
-		"codes: " + strings.Join([]string{CodeOutOfResources, CodeDrain, CodeFailed, CodeNotDone, CodeOtherSize,
-			CodeSlow, CodeNoAnswer, CodeUnsettled, CodeJoinTimeout}, " "),
+		"codes: " + strings.Join([]string{clusterv1.CodeOutOfResources, clusterv1.CodeDrain, clusterv1.CodeFailed, clusterv1.CodeNotDone, clusterv1.CodeOtherSize,
+			clusterv1.CodeSlow, clusterv1.CodeNoAnswer, clusterv1.CodeUnsettled, clusterv1.CodeJoinTimeout}, " "),
 		"node group: " + groupID(obj, "small"),
 		"annotation of the Secret: " + OwnerAnnotation + " = " + ownerName(obj),
 		"Secret: " + tlsSecretName(obj).String(),

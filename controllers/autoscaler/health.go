@@ -44,7 +44,7 @@ func (s *Steps) checkHealth(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 		var configMap corev1.ConfigMap
 		found, err := engine.GetInto(ctx, seen.client, corev1.SchemeGroupVersion.WithResource("configmaps"), settings.Namespace, settings.StatusConfigMap, &configMap)
 		if err != nil {
-			return reconcile.NewTransientError(AutoscalerUnhealthyReason, "reading the status of Cluster Autoscaler in ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
+			return reconcile.NewTransientError(clusterv1.AutoscalerUnhealthyReason, "reading the status of Cluster Autoscaler in ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
 		}
 		e.status, e.statusReadAt = nil, now
 		if found {
@@ -62,9 +62,9 @@ func (s *Steps) checkHealth(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 	}
 	switch status := health.Status; {
 	case !at.IsZero() && now.Sub(at.Time) > inactivityTimeout:
-		return reconcile.NewWaitingError(AutoscalerUnhealthyReason, "Cluster Autoscaler has not updated its status since %s: see its log", at.UTC().Format(time.RFC3339))
+		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, "Cluster Autoscaler has not updated its status since %s: see its log", at.UTC().Format(time.RFC3339))
 	case status != "" && status != "Healthy":
-		return reconcile.NewWaitingError(AutoscalerUnhealthyReason, "Cluster Autoscaler reports the health of the cluster as %s: see ConfigMap %s/%s of the cluster", truncate(status), settings.Namespace, settings.StatusConfigMap)
+		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, "Cluster Autoscaler reports the health of the cluster as %s: see ConfigMap %s/%s of the cluster", truncate(status), settings.Namespace, settings.StatusConfigMap)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (s *Steps) checkPolling(obj *clusterv1.KsctlAutoScaler, r *autoscalerHealth
 	if !managed {
 		hint = fmt.Sprintf("spec.autoscaler.install is false: check that your Cluster Autoscaler runs with status.autoscaler.flags and can reach %s (--nodegroup-adv-addr)", s.Certificates.Address)
 	}
-	r.healthErr = reconcile.NewWaitingError(AutoscalerNotPollingReason, "Cluster Autoscaler has not sent a request since %s; %s", since.UTC().Format(time.RFC3339), hint)
+	r.healthErr = reconcile.NewWaitingError(clusterv1.AutoscalerNotPollingReason, "Cluster Autoscaler has not sent a request since %s; %s", since.UTC().Format(time.RFC3339), hint)
 }
 
 // expectedSince returns the time from which Cluster Autoscaler is expected to poll; zero if it is

@@ -97,7 +97,7 @@ func (w *pollTest) expectHealthy(due time.Time) {
 	_, healthy, out := w.reconcile()
 	if due.IsZero() {
 		x, ok := out.(reconcile.Waiting)
-		if healthy.Status != metav1.ConditionFalse || healthy.Reason != AutoscalerNotPollingReason || !ok || x.Reason != AutoscalerNotPollingReason {
+		if healthy.Status != metav1.ConditionFalse || healthy.Reason != clusterv1.AutoscalerNotPollingReason || !ok || x.Reason != clusterv1.AutoscalerNotPollingReason {
 			w.t.Fatalf("%+v, %+v", healthy, out)
 		}
 		return
@@ -115,7 +115,7 @@ func TestAutoscalerThatNeverPollsIsUnhealthy(t *testing.T) {
 	w.expectHealthy(start.Add(inactivityTimeout))
 	w.clock.Step(time.Second)
 	available, healthy, _ := w.reconcile()
-	if healthy.Status != metav1.ConditionFalse || healthy.Reason != AutoscalerNotPollingReason ||
+	if healthy.Status != metav1.ConditionFalse || healthy.Reason != clusterv1.AutoscalerNotPollingReason ||
 		!strings.Contains(healthy.Message, "has not sent a request since "+start.UTC().Format(time.RFC3339)+"; spec.autoscaler.install is false: check that your Cluster Autoscaler runs") || !strings.Contains(healthy.Message, "ksctl.example.com:9443") {
 		t.Errorf("%+v", healthy)
 	}
@@ -165,7 +165,7 @@ func TestPollingIsNotExpectedInModeOff(t *testing.T) {
 func TestPollDeadlineStartsWhenInstalled(t *testing.T) {
 	var e entry
 	now := time.Unix(1_800_000_000, 0)
-	notReady := reconcile.NewWaitingError(AutoscalerNotReadyReason, "not reconciled yet")
+	notReady := reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, "not reconciled yet")
 	for i, x := range []struct {
 		r     autoscalerHealth
 		ours  bool

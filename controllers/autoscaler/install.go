@@ -58,12 +58,12 @@ func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoS
 	}
 	out.lastRequest = s.Published.LastRequest(client.ObjectKeyFromObject(obj))
 	if ref := seen.cluster.Spec.KubeConfigRef; ref != nil && ref.Context != "" && settings.InstallRequested(&obj.Spec) {
-		out.installErr = reconcile.NewTerminalError(KubeConfigContextReason, "KsctlCluster %s selects a kubeconfig context, but Cluster Autoscaler uses the current context: provide a kubeconfig with only that context, or set spec.autoscaler.install to false", seen.cluster.Name)
+		out.installErr = reconcile.NewTerminalError(clusterv1.KubeConfigContextReason, "KsctlCluster %s selects a kubeconfig context, but Cluster Autoscaler uses the current context: provide a kubeconfig with only that context, or set spec.autoscaler.install to false", seen.cluster.Name)
 		return out, nil
 	}
 	version, versionErr := settings.Version(&obj.Spec, seen.cluster.Status.KubernetesVersion)
 	if versionErr != nil {
-		out.installErr = reconcile.NewTerminalError(VersionReason, "%w", versionErr)
+		out.installErr = reconcile.NewTerminalError(clusterv1.NoSuchVersionReason, "%w", versionErr)
 		return out, nil //nolint:nilerr // the status reports the error
 	}
 	in := settings.Inputs{Version: version, Address: s.Certificates.Address, KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
@@ -106,7 +106,7 @@ func (s *Steps) ensureClientCertificate(ctx context.Context, obj *clusterv1.Ksct
 		return certificates, renewAt, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	if found && current.Annotations[OwnerAnnotation] != ownerName(obj) {
-		return certificates, renewAt, reconcile.NewTerminalError(NameTakenReason, "Secret %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", name)
+		return certificates, renewAt, reconcile.NewTerminalError(clusterv1.NameTakenReason, "Secret %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", name)
 	}
 	authority := s.Certificates.Authority()
 	pair, changed, err := authority.EnsureKeyPair(current.Data, pki.ClientSubject(client.ObjectKeyFromObject(obj)), s.Clock.Now())
@@ -198,7 +198,7 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 		current = *want
 	case err != nil:
 	case !metav1.IsControlledBy(&current, obj):
-		return nil, reconcile.NewTerminalError(NameTakenReason, "KsctlInstall %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", want.Name)
+		return nil, reconcile.NewTerminalError(clusterv1.NameTakenReason, "KsctlInstall %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", want.Name)
 	case !apiequality.Semantic.DeepEqual(current.Spec, want.Spec) || current.Labels[settings.Label] != want.Labels[settings.Label]:
 		current.Spec, current.Labels = want.Spec, want.Labels
 		err = s.Client.Update(ctx, &current, client.FieldOwner(s.FieldOwner))
@@ -214,7 +214,7 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	if ready != nil {
 		message = ready.Message
 	}
-	return reconcile.NewWaitingError(AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
+	return reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
 }
 
 // maxQuotedBytes bounds the messages of other components that are quoted in the status.

@@ -32,7 +32,7 @@ func TestDeletionTaintStaysWhileAgentMayBeDeleting(t *testing.T) {
 	taintStale := func(p *scalingPlan) bool { again, _ := w.staleTaints(p, marked, 1); return again[1] }
 	p := w.step(w.removeLast())
 	w.runOperation(p.op, 0, phaseFailed)
-	w.reported.code = CodeNoAnswer
+	w.reported.code = clusterv1.CodeNoAnswer
 	w.now = w.now.Add(5 * time.Second)
 	delete(w.tainted, 1)
 	if p = w.step(); !p.op.Unsettled || taintStale(p) {

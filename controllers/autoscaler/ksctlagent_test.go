@@ -68,7 +68,7 @@ func (w *simulation) runKsctlAgent(op *clusterv1.ScaleOperation, r *rand.Rand) {
 	}
 	if n = max(n, -n); r.IntN(4) == 0 {
 		w.runOperation(op, int32(r.IntN(n+1)), phaseFailed)
-		w.reported.code = []string{CodeFailed, CodeFailed, CodeNoAnswer}[r.IntN(3)]
+		w.reported.code = []string{clusterv1.CodeFailed, clusterv1.CodeFailed, clusterv1.CodeNoAnswer}[r.IntN(3)]
 		return
 	}
 	w.runOperation(op, int32(n), phaseSucceeded)
@@ -182,7 +182,7 @@ func TestRecountWaitsForUnansweredOperation(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1")
 	p := w.step(increase("small", 2, w.now))
 	w.runOperation(p.op, 0, phaseFailed)
-	w.reported.code = CodeNoAnswer
+	w.reported.code = clusterv1.CodeNoAnswer
 	w.step()
 	w.now = w.now.Add(9 * time.Minute)
 	if p = w.step(); p.op.Kind != clusterv1.OperationScaleUp {
@@ -262,8 +262,8 @@ func TestLateDeletionIsNotSentToKsctlAgent(t *testing.T) {
 		want  string
 		calls int
 	}{
-		"deletion, after a restart of the controller": {operation("a", 3, 2), false, CodeNoAnswer, 0},
-		"deletion that could not be sent in time":     {operation("a", 3, 2), true, CodeFailed, 0},
+		"deletion, after a restart of the controller": {operation("a", 3, 2), false, clusterv1.CodeNoAnswer, 0},
+		"deletion that could not be sent in time":     {operation("a", 3, 2), true, clusterv1.CodeFailed, 0},
 		"scale-up": {operation("a", 1, 2), false, "", 1},
 	} {
 		t.Run(what, func(t *testing.T) {

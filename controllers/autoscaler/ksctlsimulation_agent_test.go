@@ -42,7 +42,7 @@ func (m *ksctlSimulation) runOperation(op *clusterv1.ScaleOperation, begun bool)
 	case op.Kind == clusterv1.OperationScaleUp: // the controller was restarted
 		m.send(op)
 	default:
-		m.reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "the controller was restarted"}
+		m.reported = operationStatus{id: op.ID, phase: phaseFailed, code: clusterv1.CodeNoAnswer, message: "the controller was restarted"}
 	}
 }
 
@@ -95,7 +95,7 @@ func (m *ksctlSimulation) runCalls(all bool) {
 		switch {
 		case c.lost:
 		case c.fail:
-			m.reported = operationStatus{id: c.op.ID, phase: phaseFailed, code: CodeFailed, message: "message of the agent"}
+			m.reported = operationStatus{id: c.op.ID, phase: phaseFailed, code: clusterv1.CodeFailed, message: "message of the agent"}
 		default:
 			m.reported = operationStatus{id: c.op.ID, phase: phaseSucceeded}
 		}
@@ -150,7 +150,7 @@ func (m *ksctlSimulation) loseResponse(op *clusterv1.ScaleOperation) {
 		if c.op.ID == op.ID && !c.lost {
 			m.logf("the response of the agent is lost")
 			c.lost = true
-			m.reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "no answer"}
+			m.reported = operationStatus{id: op.ID, phase: phaseFailed, code: clusterv1.CodeNoAnswer, message: "no answer"}
 		}
 	}
 }

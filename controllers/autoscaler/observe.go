@@ -66,7 +66,7 @@ func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clus
 	case err != nil:
 		return nil, err
 	case !synced:
-		return nil, reconcile.NewWaitingError(ProbingReason, "KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
+		return nil, reconcile.NewWaitingError(clusterv1.ProbingReason, "KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
 	}
 	seen.nodes = nodes
 	return seen, nil
@@ -108,7 +108,7 @@ func (seen *observation) addReport(obj *clusterv1.KsctlAutoScaler, report agentR
 	seen.machines = newMachines(seen.workerNames, obj.Spec.Pools, seen.nodes, l)
 	if op := obj.Status.Operation; report.ksctlAgent && isInProgress(op) && seen.machines.size() > max(op.From, op.DesiredWorkers) && seen.reported.id != op.ID {
 		// ksctl's own agent would forget or delete the workers beyond the requested number.
-		seen.reported = operationStatus{id: op.ID, phase: phaseFailed, code: CodeNoAnswer, message: "workers were created by others during the operation"}
+		seen.reported = operationStatus{id: op.ID, phase: phaseFailed, code: clusterv1.CodeNoAnswer, message: "workers were created by others during the operation"}
 	}
 	seen.overdue, seen.requeueAt = e.trackJoins(&seen.machines, obj.Status.Operation, joinTimeout(&obj.Spec), now)
 	seen.machines.markLost(seen.overdue, obj.Status.Operation, effectiveMode(obj), seen.ksctlAgent)
@@ -127,10 +127,10 @@ func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	if ref := endpoint.SecretRef; ref != nil {
 		secret, found, err := s.readSecret(ctx, localClient, client.ObjectKeyFromObject(obj), types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
 		if err != nil {
-			return sessionConfig{}, reconcile.NewTransientError(AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w", ref.Name, err)
+			return sessionConfig{}, reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w", ref.Name, err)
 		}
 		if !found {
-			return sessionConfig{}, reconcile.NewTransientError(AgentAccessReason, "spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
+			return sessionConfig{}, reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
 		}
 		data = secret.Data
 	}
@@ -152,11 +152,11 @@ func agentError(obj *clusterv1.KsctlAutoScaler, err error) error {
 	)
 	switch {
 	case err == nil:
-		return reconcile.NewWaitingError(ProbingReason, "agent %s: waiting for its first response", obj.Spec.Agent.Address)
+		return reconcile.NewWaitingError(clusterv1.ProbingReason, "agent %s: waiting for its first response", obj.Spec.Agent.Address)
 	case errors.As(err, &secret) && obj.Spec.Agent.SecretRef != nil:
-		return reconcile.NewTerminalError(AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
+		return reconcile.NewTerminalError(clusterv1.AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
 	case errors.As(err, &address):
-		return reconcile.NewTerminalError(AgentAccessReason, "spec.agent.address: %w", err)
+		return reconcile.NewTerminalError(clusterv1.AgentAccessReason, "spec.agent.address: %w", err)
 	}
-	return reconcile.NewTransientError(AgentUnreachableReason, "%s: %w; nothing is scaled until the agent responds", obj.Spec.Agent.Address, err)
+	return reconcile.NewTransientError(clusterv1.AgentUnreachableReason, "%s: %w; nothing is scaled until the agent responds", obj.Spec.Agent.Address, err)
 }

@@ -42,7 +42,7 @@ func (p *scalingPlan) applyReport() {
 		created := max(p.machines.size()-op.From, 0)
 		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-created, 0)
 		p.recordFailure(r, op.Kind, reported)
-		if reported.code == CodeOtherSize {
+		if reported.code == clusterv1.CodeOtherSize {
 			p.backoffs[r.pool.Name].From = op.From
 		}
 	case reported.phase == phaseFailed:
@@ -52,7 +52,7 @@ func (p *scalingPlan) applyReport() {
 		r.change -= min(op.GivenUp, unjoinedTail(p.machines, r.pool.Name))
 	default:
 		// A created machine may still not join.
-		if b := p.backoffs[r.pool.Name]; b != nil && b.Operation == op.Kind && b.Code != CodeJoinTimeout {
+		if b := p.backoffs[r.pool.Name]; b != nil && b.Operation == op.Kind && b.Code != clusterv1.CodeJoinTimeout {
 			delete(p.backoffs, r.pool.Name)
 		}
 	}
@@ -66,13 +66,13 @@ func verifySuccess(reported operationStatus, op *clusterv1.ScaleOperation, f *ma
 	}
 	size := f.size()
 	if op.Kind == clusterv1.OperationScaleUp && size < op.DesiredWorkers || op.Kind == clusterv1.OperationScaleDown && size > op.DesiredWorkers {
-		return failed(CodeNotDone, "the agent reported success, but the cluster has %d workers instead of %d", size, op.DesiredWorkers)
+		return failed(clusterv1.CodeNotDone, "the agent reported success, but the cluster has %d workers instead of %d", size, op.DesiredWorkers)
 	}
 	if op.Kind == clusterv1.OperationScaleDown {
 		return reported
 	}
 	if others := otherSizes(op, f); len(others) > 0 {
-		return failed(CodeOtherSize, "of %d requested machines of size %s, %d have size %q, which no pool has: no machines are created for the pool until these are deleted or a pool has their size",
+		return failed(clusterv1.CodeOtherSize, "of %d requested machines of size %s, %d have size %q, which no pool has: no machines are created for the pool until these are deleted or a pool has their size",
 			op.DesiredWorkers-op.From, op.NodeSize, len(others), others[0])
 	}
 	return reported
@@ -116,7 +116,7 @@ func (p *scalingPlan) giveUpSlow() {
 	op.GivenUp = unjoined
 	r.inProgress -= unjoined
 	r.missing += unjoined
-	p.recordFailure(r, op.Kind, operationStatus{code: CodeSlow, message: "the agent is still creating machines"})
+	p.recordFailure(r, op.Kind, operationStatus{code: clusterv1.CodeSlow, message: "the agent is still creating machines"})
 }
 
 // waitStart returns the time from which the join timeout of an operation's machines counts: Cluster

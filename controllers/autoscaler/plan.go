@@ -153,11 +153,11 @@ func (p *scalingPlan) expireBackoff(r *poolPlan) {
 	b := p.backoffs[r.pool.Name]
 	switch {
 	case b == nil:
-	case b.Code == CodeOtherSize && p.machines.unmanaged(b.From) == 0: // the machines are deleted, or now in a pool
+	case b.Code == clusterv1.CodeOtherSize && p.machines.unmanaged(b.From) == 0: // the machines are deleted, or now in a pool
 		r.missing = 0
 		delete(p.backoffs, r.pool.Name)
 	case p.now.Before(b.Until.Time):
-	case b.Code == CodeOtherSize: // it stays visible until these machines are deleted
+	case b.Code == clusterv1.CodeOtherSize: // it stays visible until these machines are deleted
 		b.Until = metav1.NewTime(p.now.Add(maxBackoff))
 	default:
 		b.Missing, r.missing = 0, 0

@@ -209,9 +209,9 @@ func (w *simulation) runOperation(op *clusterv1.ScaleOperation, n int32, phase o
 			delete(w.labeled, len(w.sizes))
 		}
 	}
-	w.reported = operationStatus{id: op.ID, phase: phase, code: CodeFailed, message: "message of the agent"}
+	w.reported = operationStatus{id: op.ID, phase: phase, code: clusterv1.CodeFailed, message: "message of the agent"}
 	if phase == phaseFailed {
-		w.reported.code = CodeOutOfResources
+		w.reported.code = clusterv1.CodeOutOfResources
 	}
 }
 
@@ -272,7 +272,7 @@ func TestFailedScaleUpSetsMissingAndBackoff(t *testing.T) {
 	w.runOperation(p.op, 1, phaseFailed) // one of three machines was created
 	p = w.step()
 	got := w.pool("small")
-	if p.op.State != clusterv1.OperationFailed || got.Target != 4 || got.Change != 0 || got.Backoff == nil || got.Backoff.Missing != 2 || got.Backoff.Code != CodeOutOfResources {
+	if p.op.State != clusterv1.OperationFailed || got.Target != 4 || got.Change != 0 || got.Backoff == nil || got.Backoff.Missing != 2 || got.Backoff.Code != clusterv1.CodeOutOfResources {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
 	if p = w.step(increase("small", 1, w.now)); isInProgress(p.op) {
@@ -296,7 +296,7 @@ func TestFalseSuccessIsAFailure(t *testing.T) {
 	p := w.step(increase("small", 1, w.now))
 	w.runOperation(p.op, 0, phaseSucceeded)
 	p = w.step()
-	if got := w.pool("small"); p.op.State != clusterv1.OperationFailed || got.Backoff == nil || got.Backoff.Code != CodeNotDone || got.Backoff.Missing != 1 {
+	if got := w.pool("small"); p.op.State != clusterv1.OperationFailed || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeNotDone || got.Backoff.Missing != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
 }
@@ -342,7 +342,7 @@ func TestMachinesOfAnotherSizeAreCreatedOnce(t *testing.T) {
 	op := *p.op
 	op.NodeSize = "x-9" // the agent creates another size
 	w.runOperation(&op, 1, phaseSucceeded)
-	if p = w.step(); p.op.State != clusterv1.OperationFailed || w.pool("small").Backoff.Code != CodeOtherSize {
+	if p = w.step(); p.op.State != clusterv1.OperationFailed || w.pool("small").Backoff.Code != clusterv1.CodeOtherSize {
 		t.Fatalf("operation %+v", p.op)
 	}
 	for range 10 {
@@ -467,7 +467,7 @@ func TestSlowMachinesCountAsMissing(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	for range 2 { // the failure is recorded once
 		p = w.step()
-		if got := w.pool("small"); got.Target != 3 || got.Backoff == nil || got.Backoff.Code != CodeSlow || got.Backoff.Missing != 1 {
+		if got := w.pool("small"); got.Target != 3 || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeSlow || got.Backoff.Missing != 1 {
 			t.Fatalf("pool %+v", got)
 		}
 	}
@@ -510,7 +510,7 @@ func TestMachineThatNeverJoinsIsDeleted(t *testing.T) {
 	if p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 {
 		t.Fatalf("operation %+v", p.op)
 	}
-	if got := w.pool("small"); got.Target != 2 || got.Backoff == nil || got.Backoff.Code != CodeJoinTimeout || got.Backoff.Missing != 1 {
+	if got := w.pool("small"); got.Target != 2 || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeJoinTimeout || got.Backoff.Missing != 1 {
 		t.Fatalf("pool %+v", got)
 	}
 }

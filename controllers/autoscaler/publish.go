@@ -44,12 +44,12 @@ func groupID(obj *clusterv1.KsctlAutoScaler, pool string) string {
 func (p *scalingPlan) toFailure(r *poolPlan, now time.Time) *nodegroup.Failure {
 	b := p.backoffs[r.pool.Name]
 	if d := p.uncertainty; d != nil && !inBackoff(b, clusterv1.OperationScaleUp, now) {
-		return &nodegroup.Failure{Code: CodeUnsettled, Message: d.String(), Count: r.missing, BackoffUntil: later(d.deadline, now.Add(settleTime))}
+		return &nodegroup.Failure{Code: clusterv1.CodeUnsettled, Message: d.String(), Count: r.missing, BackoffUntil: later(d.deadline, now.Add(settleTime))}
 	}
 	if b == nil || !inBackoff(b, clusterv1.OperationScaleUp, now) && r.missing == 0 {
 		return nil
 	}
-	return &nodegroup.Failure{OutOfResources: b.Code == CodeOutOfResources, Code: b.Code, Message: b.Message, Count: r.missing, BackoffUntil: b.Until.Time}
+	return &nodegroup.Failure{OutOfResources: b.Code == clusterv1.CodeOutOfResources, Code: b.Code, Message: b.Message, Count: r.missing, BackoffUntil: b.Until.Time}
 }
 
 // toWorkers returns the array of workers, including machines that are being created. Machines that

@@ -113,7 +113,7 @@ func (s *Steps) checkConflict(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	}
 	for i := range all.Items {
 		if x := &all.Items[i]; x.UID != obj.UID && precedes(x, obj) {
-			return reconcile.NewTerminalError(ConflictReason, "KsctlCluster %s is already scaled by KsctlAutoScaler %s: move the pools there, and delete this KsctlAutoScaler", obj.Spec.ClusterRef.Name, x.Name)
+			return reconcile.NewTerminalError(clusterv1.ConflictReason, "KsctlCluster %s is already scaled by KsctlAutoScaler %s: move the pools there, and delete this KsctlAutoScaler", obj.Spec.ClusterRef.Name, x.Name)
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func (s *Steps) checkConflict(ctx context.Context, obj *clusterv1.KsctlAutoScale
 // validateOrder returns an error for a scale-down order that no agent supports.
 func validateOrder(spec *clusterv1.KsctlAutoScalerSpec) error {
 	if spec.ScaleDown != nil && spec.ScaleDown.Order == clusterv1.AnyOrder {
-		return reconcile.NewTerminalError(OrderReason, "spec.scaleDown.order: Any is not supported: it needs an agent that deletes machines by name, and no agent does; omit the field or set it to Tail")
+		return reconcile.NewTerminalError(clusterv1.OrderNotSupportedReason, "spec.scaleDown.order: Any is not supported: it needs an agent that deletes machines by name, and no agent does; omit the field or set it to Tail")
 	}
 	return nil
 }
@@ -282,3 +282,6 @@ func (s *Steps) pausePolling(obj *clusterv1.KsctlAutoScaler, reason error) {
 }
 
 func ownerName(obj *clusterv1.KsctlAutoScaler) string { return obj.Namespace + "/" + obj.Name }
+
+// errDeleting rejects the requests for an object that is being deleted.
+var errDeleting = errors.New("the KsctlAutoScaler is being deleted")

@@ -40,7 +40,7 @@ func (p *scalingPlan) assessUncertainty() *uncertainty {
 		return nil
 	}
 	if p.ksctlAgent && op.Code == "" { // recorded by an earlier version, which did not set Code and Unsettled
-		op.Code, op.Unsettled = CodeFailed, true
+		op.Code, op.Unsettled = clusterv1.CodeFailed, true
 	}
 	if op.Unsettled = op.Unsettled && p.ksctlAgent; !op.Unsettled {
 		return nil
@@ -52,7 +52,7 @@ func (p *scalingPlan) assessUncertainty() *uncertainty {
 	}
 	d.deadline = op.EndedAt.Add(settleTime)
 	switch {
-	case op.Code == CodeNoAnswer: // the operation may still be in progress
+	case op.Code == clusterv1.CodeNoAnswer: // the operation may still be in progress
 		d.deadline = op.EndedAt.Add(p.joinTimeout)
 	case op.Kind == clusterv1.OperationRecount:
 		d.deadline = op.EndedAt.Add(recountInterval)

@@ -24,19 +24,19 @@ func validatePools(pools []clusterv1.WorkerPool) error {
 	for i := range pools {
 		p := &pools[i]
 		if other := poolBySize(pools[:i], p.NodeSize); other != nil {
-			return reconcile.NewTerminalError(InvalidPoolReason, "pools %s and %s have the same nodeSize: change one of them", other.Name, p.Name)
+			return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pools %s and %s have the same nodeSize: change one of them", other.Name, p.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
 			if err := validateKey(name); err != nil {
-				return reconcile.NewTerminalError(InvalidPoolReason, "pool %s: label %q: %w", p.Name, name, err)
+				return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pool %s: label %q: %w", p.Name, name, err)
 			}
 		}
 		if errs := metav1validation.ValidateLabels(p.Labels, field.NewPath("labels")); len(errs) > 0 {
-			return reconcile.NewTerminalError(InvalidPoolReason, "pool %s: %w", p.Name, errs.ToAggregate())
+			return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pool %s: %w", p.Name, errs.ToAggregate())
 		}
 		for _, t := range p.Taints {
 			if err := validateTaint(t); err != nil {
-				return reconcile.NewTerminalError(InvalidPoolReason, "pool %s: taint %q: %w", p.Name, t.Key, err)
+				return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pool %s: taint %q: %w", p.Name, t.Key, err)
 			}
 		}
 	}

@@ -108,7 +108,7 @@ func ensureSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, own
 	case !found:
 		return createSecret(ctx, c, w, owner)
 	case have.Annotations[OwnerAnnotation] != owner:
-		return writeResult{}, reconcile.NewTerminalError(SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or rename the KsctlCluster", w.name)
+		return writeResult{}, reconcile.NewTerminalError(clusterv1.SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or rename the KsctlCluster", w.name)
 	case upToDate(&have, w):
 		return writeResult{version: have.ResourceVersion}, nil
 	}
@@ -185,5 +185,5 @@ func (s *Steps) checkArgoCDNamespace(argo *clusterv1.ArgoCDCluster) error {
 	if argo == nil || slices.Contains(s.ArgoCDNamespaces, argo.Namespace) {
 		return nil
 	}
-	return reconcile.NewTerminalError(ArgoCDNotAllowedReason, "spec.argocd.namespace: the controller's --argocd-namespaces does not list %s", argo.Namespace)
+	return reconcile.NewTerminalError(clusterv1.ArgoCDNamespaceNotAllowedReason, "spec.argocd.namespace: the controller's --argocd-namespaces does not list %s", argo.Namespace)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/engine"
@@ -67,15 +68,15 @@ func (s *Steps) fromSecret(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 		return clusterInfo{}, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	if !found {
-		return clusterInfo{}, reconcile.NewTerminalError(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s does not exist", name)
+		return clusterInfo{}, reconcile.NewTerminalError(clusterv1.KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s does not exist", name)
 	}
 	key, data := kubeconfig.FromSecret(secret.Data, ref.Key)
 	if data == nil {
-		return clusterInfo{}, reconcile.NewTerminalError(KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s has no key %s", name, key)
+		return clusterInfo{}, reconcile.NewTerminalError(clusterv1.KubeConfigNotFoundReason, "spec.kubeConfigRef: Secret %s has no key %s", name, key)
 	}
 	access, err := s.readKubeConfig(data, ref.Context)
 	if err != nil {
-		return clusterInfo{}, reconcile.NewTerminalError(KubeConfigRefusedReason, "Secret %s, key %s: %w", name, key, err)
+		return clusterInfo{}, reconcile.NewTerminalError(appsv1.KubeConfigRefusedReason, "Secret %s, key %s: %w", name, key, err)
 	}
 	return clusterInfo{access: access, secret: ref.Name, key: key}, nil
 }
@@ -93,15 +94,15 @@ func (s *Steps) fromImport(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 	store, key := obj.Status.Store, obj.Status.Key
 	switch {
 	case apierrors.IsNotFound(err) && (store == "" || obj.Status.Import != ref.Name || ref.Key != "" && ref.Key != key):
-		return clusterInfo{}, reconcile.NewTerminalError(ImportNotFoundReason, "spec.importRef: ImportState %s/%s does not exist", obj.Namespace, ref.Name)
+		return clusterInfo{}, reconcile.NewTerminalError(clusterv1.ImportNotFoundReason, "spec.importRef: ImportState %s/%s does not exist", obj.Namespace, ref.Name)
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return clusterInfo{}, err
 	case imp.Status.Agent != "":
-		return clusterInfo{}, reconcile.NewTerminalError(ClusterNotImportedReason, "ImportState %s sends states to an agent, whose store is not readable: set spec.kubeConfigRef instead of spec.importRef", ref.Name)
+		return clusterInfo{}, reconcile.NewTerminalError(clusterv1.ClusterNotImportedReason, "ImportState %s sends states to an agent, whose store is not readable: set spec.kubeConfigRef instead of spec.importRef", ref.Name)
 	default:
 		if store = imp.Status.Store; store == "" {
-			return clusterInfo{}, reconcile.NewWaitingError(ClusterNotImportedReason, "ImportState %s has not imported a cluster yet", ref.Name)
+			return clusterInfo{}, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "ImportState %s has not imported a cluster yet", ref.Name)
 		}
 		if key, err = selectKey(ref, imp); err != nil {
 			return clusterInfo{}, err
@@ -121,23 +122,23 @@ func (s *Steps) fromStore(ctx context.Context, obj *clusterv1.KsctlCluster, c dy
 	}
 	data := states[key]
 	if data == nil {
-		return clusterInfo{}, reconcile.NewWaitingError(ClusterNotImportedReason, "the ksctl store in namespace %s does not contain the state of %s", store, key)
+		return clusterInfo{}, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "the ksctl store in namespace %s does not contain the state of %s", store, key)
 	}
 	file, err := state.Parse(key, data)
 	if err != nil || len(file.Clusters) != 1 {
-		return clusterInfo{}, reconcile.NewTerminalError(ClusterNotImportedReason, "the ksctl store in namespace %s: %s is not the state of a cluster", store, key)
+		return clusterInfo{}, reconcile.NewTerminalError(clusterv1.ClusterNotImportedReason, "the ksctl store in namespace %s: %s is not the state of a cluster", store, key)
 	}
 	doc := file.Clusters[0]
 	if doc.ID.Key() != key {
-		return clusterInfo{}, reconcile.NewTerminalError(ClusterNotImportedReason, "the ksctl store in namespace %s: the key %s contains the state of another cluster", store, key)
+		return clusterInfo{}, reconcile.NewTerminalError(clusterv1.ClusterNotImportedReason, "the ksctl store in namespace %s: the key %s contains the state of another cluster", store, key)
 	}
 	config := doc.KubeConfig()
 	if config == "" {
-		return clusterInfo{}, reconcile.NewWaitingError(KubeConfigNotFoundReason, "the state of %s has no kubeconfig: ksctl has not finished creating the cluster", key)
+		return clusterInfo{}, reconcile.NewWaitingError(clusterv1.KubeConfigNotFoundReason, "the state of %s has no kubeconfig: ksctl has not finished creating the cluster", key)
 	}
 	access, err := s.readKubeConfig([]byte(config), doc.Context)
 	if err != nil {
-		return clusterInfo{}, reconcile.NewTerminalError(KubeConfigRefusedReason, "state of %s: %w", key, err)
+		return clusterInfo{}, reconcile.NewTerminalError(appsv1.KubeConfigRefusedReason, "state of %s: %w", key, err)
 	}
 	return clusterInfo{access: access, facts: factsOf(doc)}, nil
 }
@@ -146,10 +147,10 @@ func (s *Steps) fromStore(ctx context.Context, obj *clusterv1.KsctlCluster, c dy
 func selectKey(ref *clusterv1.ClusterImport, imp *v1alpha1.ImportState) (string, error) {
 	clusters := imp.Status.Clusters
 	if len(clusters) == 0 {
-		return "", reconcile.NewWaitingError(ClusterNotImportedReason, "ImportState %s has not imported a cluster yet", ref.Name)
+		return "", reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "ImportState %s has not imported a cluster yet", ref.Name)
 	}
 	if ref.Key == "" && len(clusters) > 1 {
-		return "", reconcile.NewTerminalError(ClusterNotImportedReason, "spec.importRef: ImportState %s has %d clusters: set key to one of their keys, such as %s", ref.Name, len(clusters), clusters[0].Key)
+		return "", reconcile.NewTerminalError(clusterv1.ClusterNotImportedReason, "spec.importRef: ImportState %s has %d clusters: set key to one of their keys, such as %s", ref.Name, len(clusters), clusters[0].Key)
 	}
 	want := cmp.Or(ref.Key, clusters[0].Key)
 	for _, cluster := range clusters {
@@ -157,7 +158,7 @@ func selectKey(ref *clusterv1.ClusterImport, imp *v1alpha1.ImportState) (string,
 			return want, nil
 		}
 	}
-	return "", reconcile.NewWaitingError(ClusterNotImportedReason, "ImportState %s has no cluster %s", ref.Name, want)
+	return "", reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "ImportState %s has no cluster %s", ref.Name, want)
 }
 
 // states returns the states of a store. It reads them with the permissions of the cluster's service
@@ -171,7 +172,7 @@ func (s *Steps) states(ctx context.Context, obj *clusterv1.KsctlCluster, c dynam
 			return nil, fmt.Errorf("reading the ksctl store: %w", err)
 		}
 		if !found {
-			return nil, reconcile.NewWaitingError(ClusterNotImportedReason, "namespace %s has no ksctl store", namespace)
+			return nil, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "namespace %s has no ksctl store", namespace)
 		}
 		return store.BinaryData, nil
 	})

@@ -81,7 +81,7 @@ func (s *Steps) reportUsers(obj *clusterv1.KsctlCluster, users []string) {
 		apimeta.RemoveStatusCondition(&obj.Status.Conditions, clusterv1.InUseCondition)
 		return
 	}
-	apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Reason: InUseReason,
+	apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Reason: clusterv1.InUseReason,
 		Message: reconcile.JoinNames(users), ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 }
 

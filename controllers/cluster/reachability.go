@@ -22,7 +22,7 @@ func (s *Steps) checkReachability(req *reconcile.Request[*clusterv1.KsctlCluster
 	obj := req.Object
 	cfg, err := k.access.Config()
 	if err != nil {
-		return reconcile.OutcomeOf(reconcile.NewTerminalError(KubeConfigRefusedReason, "%w", err), "")
+		return reconcile.OutcomeOf(reconcile.NewTerminalError(appsv1.KubeConfigRefusedReason, "%w", err), "")
 	}
 	yaml, err := k.access.YAML()
 	if err != nil {
@@ -59,15 +59,15 @@ func (s *Steps) reportReachability(obj *clusterv1.KsctlCluster, k clusterInfo, r
 	switch {
 	case !ok:
 		obj.Status.KubernetesVersion, obj.Status.Nodes = "", nil
-		set(metav1.ConditionUnknown, ProbingReason, "probing "+server)
-		return reconcile.Waiting{On: "asking " + server, Reason: ProbingReason}
+		set(metav1.ConditionUnknown, clusterv1.ProbingReason, "probing "+server)
+		return reconcile.Waiting{On: "asking " + server, Reason: clusterv1.ProbingReason}
 	case result.err != nil:
 		message := fmt.Errorf("probing API server %s: %w", server, result.err)
-		set(metav1.ConditionFalse, UnreachableReason, message.Error())
-		return reconcile.Retry{Err: message, Reason: UnreachableReason, RequeueAfter: max(result.nextProbe.Sub(s.Clock.Now()), time.Second)}
+		set(metav1.ConditionFalse, clusterv1.UnreachableReason, message.Error())
+		return reconcile.Retry{Err: message, Reason: clusterv1.UnreachableReason, RequeueAfter: max(result.nextProbe.Sub(s.Clock.Now()), time.Second)}
 	}
 	obj.Status.KubernetesVersion, obj.Status.Nodes = result.Version, result.Nodes
-	set(metav1.ConditionTrue, ProbeSucceededReason, "API server "+server+" responds")
+	set(metav1.ConditionTrue, clusterv1.ProbeSucceededReason, "API server "+server+" responds")
 	return reconcile.Done{Message: "reachable with " + result.Version + nodeCount(result.Nodes) + "; kubeconfig in Secret " + obj.Status.KubeConfigSecret, RequeueAt: result.nextProbe}
 }
 

@@ -96,9 +96,9 @@ func TestConflictingFileIsSkippedUntilOlderExportEnds(t *testing.T) {
 	other.Status.Target = describe(other.Spec.To.Git)
 	r.obj.CreationTimestamp = metav1.Unix(1e9, 0)
 	r.restart(&other)
-	r.failed(ExportedByAnotherReason, true, demo+": older ExportState "+team+"/ahead writes this file")
+	r.failed(v1alpha1.ExportedByAnotherReason, true, demo+": older ExportState "+team+"/ahead writes this file")
 	r.files("states/civo.ha.mine.LON1.json")
-	r.failed(ExportedByAnotherReason, true, team+"/ahead")
+	r.failed(v1alpha1.ExportedByAnotherReason, true, team+"/ahead")
 	r.commits(1)
 	r.restart()
 	r.done("2 states")
@@ -114,6 +114,6 @@ func TestUnencryptableStateDoesNotBlockOthers(t *testing.T) {
 	bad := strings.Replace(string(stateDoc("bad", "one")), "{", `{"n":1e400,`, 1)
 	r.put(configMaps, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap},
 		BinaryData: map[string][]byte{demo: stateDoc("demo", "one"), "civo.ha.bad.LON1": []byte(bad)}})
-	r.failed(InvalidStateReason, true, "civo.ha.bad.LON1")
+	r.failed(v1alpha1.InvalidStateReason, true, "civo.ha.bad.LON1")
 	r.files("states/" + demo + fileSuffix)
 }

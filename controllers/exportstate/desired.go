@@ -63,7 +63,7 @@ func (s *Steps) readDesired(spec *v1alpha1.ExportStateSpec, have statestore.Cont
 		want.documents = append(want.documents, document{key: cloud, file: credentialsPrefix + cloud + fileSuffix, data: c.JSON(), hash: hash(c.JSON()), credentials: true})
 	}
 	if n := len(want.documents); n > maxFiles {
-		return desired{}, reconcile.NewTerminalError(InvalidStateReason, "the ksctl store has %d clusters and credentials, but an ExportState exports at most %d: select fewer clusters, or use several ExportStates", n, maxFiles)
+		return desired{}, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "the ksctl store has %d clusters and credentials, but an ExportState exports at most %d: select fewer clusters, or use several ExportStates", n, maxFiles)
 	}
 	return want, nil
 }

@@ -16,29 +16,6 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Reasons of an ExportState's conditions, in addition to those of stacks/artifact/git and
-// stacks/sops.
-const (
-	// StoreNotFoundReason: the namespace has no ksctl store yet.
-	StoreNotFoundReason = "StoreNotFound"
-	// InvalidStateReason: an entry of the store is not a valid state.
-	InvalidStateReason = "InvalidState"
-	// PlaintextReason: a secret would not be encrypted.
-	PlaintextReason = "PlaintextSecrets"
-	// ExternalStorageReason: ksctl stores its states in a MongoDB.
-	ExternalStorageReason = "ExternalStorage"
-	// SecretConflictReason: the Secret exists and belongs to another owner.
-	SecretConflictReason = "SecretConflict"
-	// SecretFullReason: the files do not fit into the Secret.
-	SecretFullReason = "SecretFull"
-	// FileTakenReason: a file with the same name exists and is not an export of the same entry.
-	FileTakenReason = "FileTaken"
-	// ExportedByAnotherReason: an older export writes the same file.
-	ExportedByAnotherReason = "ExportedByAnother"
-	// TargetContendedReason: writes conflicted repeatedly with those of other clients.
-	TargetContendedReason = "TargetContended"
-)
-
 // failureOutcome returns the outcome of an error, by its type.
 func failureOutcome(err error) reconcile.Outcome {
 	var (
@@ -66,7 +43,7 @@ func (p *exportPlan) outcome(target string, size int, revision string) reconcile
 	for _, failure := range []struct {
 		action v1alpha1.ExportAction
 		reason string
-	}{{v1alpha1.ExportInvalid, InvalidStateReason}, {v1alpha1.ExportTaken, FileTakenReason}, {v1alpha1.ExportByAnother, ExportedByAnotherReason}} {
+	}{{v1alpha1.ExportInvalid, v1alpha1.InvalidStateReason}, {v1alpha1.ExportTaken, v1alpha1.FileTakenReason}, {v1alpha1.ExportByAnother, v1alpha1.ExportedByAnotherReason}} {
 		if messages := p.messagesOf(failure.action); len(messages) > 0 {
 			return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: cmp.Or(p.invalidReason, failure.reason), Revision: revision}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/gitsecret"
@@ -118,9 +119,9 @@ func TestPlanRecognizesAnnouncedAndWrittenFiles(t *testing.T) {
 
 func TestInvalidDocumentIsNotWritten(t *testing.T) {
 	p := newPlan(desired{documents: []document{doc(demo, "a")}}, nil, v1alpha1.ExportStateStatus{Clusters: []v1alpha1.ExportedFile{statusRow(demo, "z-f", "")}}, false)
-	p.markInvalid(demo+fileSuffix, PlaintextReason, "a secret stays readable")
+	p.markInvalid(demo+fileSuffix, v1alpha1.PlaintextSecretsReason, "a secret stays readable")
 	out, ok := p.outcome("Secret x", 0, "").(reconcile.Stalled)
-	if !ok || out.Reason != PlaintextReason || len(p.write)+len(p.restored) != 0 || p.clusters[0].Written != "z-f" {
+	if !ok || out.Reason != v1alpha1.PlaintextSecretsReason || len(p.write)+len(p.restored) != 0 || p.clusters[0].Written != "z-f" {
 		t.Errorf("got %+v of %+v", out, p)
 	}
 }
@@ -131,8 +132,8 @@ func TestFailureOutcome(t *testing.T) {
 		reason   string
 		terminal bool
 	}{
-		"other Secret":      {reconcile.NewTerminalError(SecretConflictReason, "x"), SecretConflictReason, true},
-		"missing Secret":    {gitsecret.NewNotFound("a", "b", "c"), gitsecret.NotFoundReason, true},
+		"other Secret":      {reconcile.NewTerminalError(v1alpha1.SecretConflictReason, "x"), v1alpha1.SecretConflictReason, true},
+		"missing Secret":    {gitsecret.NewNotFound("a", "b", "c"), appsv1.SecretNotFoundReason, true},
 		"invalid recipient": {fmt.Errorf("x: %w", &sops.Error{Reason: sops.RecipientInvalid}), string(sops.RecipientInvalid), true},
 		"no SOPS worker":    {&sops.Error{Reason: sops.Unavailable}, string(sops.Unavailable), false},
 		"push rejected":     {&git.Error{Reason: git.PushRefused}, string(git.PushRefused), false},

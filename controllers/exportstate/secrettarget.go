@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -59,7 +60,7 @@ func (s *secretTarget) readFiles(ctx context.Context, keys map[string]string) (_
 		return nil, fmt.Errorf("reading Secret %s: %w", s.name, err)
 	}
 	if s.exists && s.current.Annotations[ExportAnnotation] != s.owner {
-		return nil, reconcile.NewTerminalError(SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or set another name in spec.to.secret", s.name)
+		return nil, reconcile.NewTerminalError(v1alpha1.SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or set another name in spec.to.secret", s.name)
 	}
 	out := map[string]targetFile{}
 	for file, key := range keys {
@@ -85,7 +86,7 @@ func (s *secretTarget) dataAfter(files map[string][]byte, remove []string) map[s
 func (s *secretTarget) checkSize(files map[string][]byte, remove []string) error {
 	after := s.dataAfter(files, remove)
 	if n := state.TotalSize(after); n > state.MaxStoreBytes {
-		return reconcile.NewTerminalError(SecretFullReason, "Secret %s would have %d bytes in %d files, but a Secret holds at most %d: select fewer clusters, use several ExportStates, or export to Git", s.name, n, len(after), state.MaxStoreBytes)
+		return reconcile.NewTerminalError(v1alpha1.SecretFullReason, "Secret %s would have %d bytes in %d files, but a Secret holds at most %d: select fewer clusters, use several ExportStates, or export to Git", s.name, n, len(after), state.MaxStoreBytes)
 	}
 	return nil
 }

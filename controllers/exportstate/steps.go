@@ -73,9 +73,9 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	case err != nil:
 		return reconcile.Retry{Err: err}
 	case store.External:
-		return failureOutcome(reconcile.NewTerminalError(ExternalStorageReason, "ksctl stores its states in a MongoDB, not in namespace %s: export them with ksctl", namespace))
+		return failureOutcome(reconcile.NewTerminalError(v1alpha1.ExternalStorageReason, "ksctl stores its states in a MongoDB, not in namespace %s: export them with ksctl", namespace))
 	case !store.HasStates:
-		return reconcile.Waiting{On: "namespace " + namespace + " has no ksctl store", Reason: StoreNotFoundReason}
+		return reconcile.Waiting{On: "namespace " + namespace + " has no ksctl store", Reason: v1alpha1.StoreNotFoundReason}
 	}
 	want, err := s.readDesired(&obj.Spec, store.Contents)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Steps) export(ctx context.Context, req *reconcile.Request[*v1alpha1.Exp
 		s.report(obj, &p)
 		return p.outcome(target.String(), target.size(), obj.Status.LastExportedRevision)
 	}
-	return reconcile.Retry{Reason: TargetContendedReason, RequeueAfter: time.Second,
+	return reconcile.Retry{Reason: v1alpha1.TargetContendedReason, RequeueAfter: time.Second,
 		Err: fmt.Errorf("writing to %s: %d conflicts with writes of other clients: retrying", target, maxAttempts)}
 }
 
@@ -231,10 +231,10 @@ func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *
 func invalidReason(err error) string {
 	plaintext, ok := errors.AsType[*state.EncryptError](err)
 	if ok && len(plaintext.Readable) > 0 {
-		return PlaintextReason
+		return v1alpha1.PlaintextSecretsReason
 	}
 	if e, invalid := errors.AsType[*sops.Error](err); ok || invalid && e.Reason == sops.FileInvalid {
-		return InvalidStateReason
+		return v1alpha1.InvalidStateReason
 	}
 	return ""
 }

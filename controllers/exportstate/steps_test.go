@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -214,7 +215,7 @@ func (r *rig) commit(files map[string]string, o ...gitserver.CommitOption) {
 
 func TestExportToGit(t *testing.T) {
 	r := newRig(t)
-	if out, ok := r.reconcile().(reconcile.Waiting); !ok || out.Reason != StoreNotFoundReason {
+	if out, ok := r.reconcile().(reconcile.Waiting); !ok || out.Reason != v1alpha1.StoreNotFoundReason {
 		t.Fatalf("got %+v", out)
 	}
 	r.store(map[string]string{"demo": "one", "other": "one"})
@@ -301,7 +302,7 @@ func TestConcurrentPushes(t *testing.T) {
 	}
 	r.store(map[string]string{"demo": "two"})
 	r.onPersist = func() { n++; r.commit(map[string]string{"README": fmt.Sprint("theirs ", n)}) }
-	r.failed(TargetContendedReason, false, "retrying")
+	r.failed(v1alpha1.TargetContendedReason, false, "retrying")
 	r.onPersist = nil
 	r.done("1 state")
 }
@@ -321,7 +322,7 @@ func TestChangedFilesAreRestored(t *testing.T) {
 	}
 	r.commit(map[string]string{"states/civo.ha.third.LON1.json": "theirs"})
 	r.store(map[string]string{"demo": "two", "other": "one", "third": "one"})
-	r.failed(FileTakenReason, true, "civo.ha.third.LON1")
+	r.failed(v1alpha1.FileTakenReason, true, "civo.ha.third.LON1")
 	if got := r.git("cat-file", "blob", "main:states/civo.ha.third.LON1.json"); got != "theirs" {
 		t.Errorf("the file of another client is %s", got)
 	}
@@ -345,7 +346,7 @@ func TestPruneRemovesFilesOfRemovedStates(t *testing.T) {
 	if err := r.api.Resource(configMaps).Namespace(state.StoreNamespace).Delete(t.Context(), state.StoreConfigMap, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if out, ok := r.reconcile().(reconcile.Waiting); !ok || out.Reason != StoreNotFoundReason {
+	if out, ok := r.reconcile().(reconcile.Waiting); !ok || out.Reason != v1alpha1.StoreNotFoundReason {
 		t.Errorf("got %+v", out)
 	}
 	r.files("states/civo.ha.demo.LON1.json")
@@ -356,7 +357,7 @@ func TestExportToASecret(t *testing.T) {
 	r.obj.Spec.To = v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "states"}}
 	r.store(map[string]string{"demo": "one"})
 	r.secret(team, "states", map[string]string{"a": "b"})
-	r.failed(SecretConflictReason, true, "Secret team/states exists")
+	r.failed(v1alpha1.SecretConflictReason, true, "Secret team/states exists")
 	if err := r.api.Resource(secretGVR).Namespace(team).Delete(t.Context(), "states", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +385,7 @@ func TestExportToASecret(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	r.store(map[string]string{"demo": "two", "large": strings.Repeat("x", state.MaxStoreBytes)})
-	r.failed(SecretFullReason, true, "a Secret holds at most 1048576")
+	r.failed(v1alpha1.SecretFullReason, true, "a Secret holds at most 1048576")
 
 	// The Secret is deleted only with the deletion policy Delete.
 	req := &reconcile.Request[*v1alpha1.ExportState]{Object: r.obj}
@@ -441,7 +442,7 @@ func TestExportErrors(t *testing.T) {
 	encrypt := r.steps.Encrypt
 	r.steps.Encrypt = func(_ context.Context, q sops.EncryptRequest) ([]byte, error) { return q.Data, nil }
 	r.store(map[string]string{"demo": "-----BEGIN PRIVATE KEY-----"})
-	r.failed(PlaintextReason, true, "secret: /words")
+	r.failed(v1alpha1.PlaintextSecretsReason, true, "secret: /words")
 	r.steps.Encrypt = func(context.Context, sops.EncryptRequest) ([]byte, error) {
 		return nil, &sops.Error{Reason: sops.Unavailable, Message: "no program"}
 	}
@@ -454,9 +455,9 @@ func TestExportErrors(t *testing.T) {
 	}
 
 	r.secret(state.StoreNamespace, state.ExternalStoreSecret, map[string]string{"MONGODB_URI": "hunter2"})
-	r.failed(ExternalStorageReason, true, "MongoDB")
+	r.failed(v1alpha1.ExternalStorageReason, true, "MongoDB")
 	r.obj.Spec.ServiceAccountName = "nobody"
-	r.failed(reconcile.AccountNotFoundReason, false, "ServiceAccount team/nobody does not exist")
+	r.failed(appsv1.ServiceAccountNotFoundReason, false, "ServiceAccount team/nobody does not exist")
 }
 
 func TestCredentialsAreExportedOnlyIfEnabled(t *testing.T) {

@@ -56,7 +56,7 @@ func (s *Steps) newTarget(ctx context.Context, obj *v1alpha1.ExportState, c dyna
 	}
 	to := obj.Spec.To.Git
 	if to == nil {
-		return nil, reconcile.NewTerminalError(InvalidStateReason, "spec.to: set either secret or git")
+		return nil, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "spec.to: set either secret or git")
 	}
 	access, err := secretReader(c).Access(ctx, gitsecret.Repository{Namespace: obj.Namespace, URL: to.URL,
 		SecretRef: to.SecretRef, ProxySecretRef: to.ProxySecretRef, Field: "spec.to.git"})

@@ -101,10 +101,10 @@ func dialAgent(ctx context.Context, c dynamic.Interface, namespace string, endpo
 	}
 	a, err := agentclient.Dial(*endpoint, data)
 	if _, invalid := errors.AsType[*agentclient.SecretError](err); invalid {
-		return nil, reconcile.NewTerminalError(AgentSecretInvalidReason, "Secret %s of spec.store.agent.secretRef: %w", name, err)
+		return nil, reconcile.NewTerminalError(v1alpha1.AgentSecretInvalidReason, "Secret %s of spec.store.agent.secretRef: %w", name, err)
 	}
 	if err != nil {
-		return nil, reconcile.NewTerminalError(AgentAddressRefusedReason, "spec.store.agent.address: %w", err)
+		return nil, reconcile.NewTerminalError(v1alpha1.AgentAddressRefusedReason, "spec.store.agent.address: %w", err)
 	}
 	return a, nil
 }
@@ -167,13 +167,13 @@ func affectsAll(err error) bool {
 func sendFailure(failures []error, anySent bool, revision string) reconcile.Outcome {
 	last := failures[len(failures)-1]
 	if addressErr, refused := errors.AsType[*agentclient.AddressError](last); refused {
-		return reconcile.Stalled{Err: fmt.Errorf("spec.store.agent.address: %w", addressErr), Reason: AgentAddressRefusedReason, Revision: revision}
+		return reconcile.Stalled{Err: fmt.Errorf("spec.store.agent.address: %w", addressErr), Reason: v1alpha1.AgentAddressRefusedReason, Revision: revision}
 	}
-	out := reconcile.Retry{Reason: AgentFailedReason, Revision: revision}
+	out := reconcile.Retry{Reason: v1alpha1.AgentFailedReason, Revision: revision}
 	if agentErr, ok := errors.AsType[*agentclient.Error](last); ok && affectsAll(agentErr) {
 		out.Err = fmt.Errorf("spec.store.agent: %w", agentErr)
 		if !agentErr.Answered {
-			out.Reason = AgentUnreachableReason
+			out.Reason = v1alpha1.AgentUnreachableReason
 			if anySent && agentErr.Code == codes.DeadlineExceeded {
 				out.RequeueAfter = time.Second
 			}

@@ -281,7 +281,7 @@ func TestAgentUnreachable(t *testing.T) {
 	s.commit(document("one", "a"))
 	s.stop()
 	for range 2 {
-		if got := s.retried(AgentUnreachableReason); got != "spec.store.agent: the agent can't be reached: connection refused" {
+		if got := s.retried(v1alpha1.AgentUnreachableReason); got != "spec.store.agent: the agent can't be reached: connection refused" {
 			t.Errorf("got %q", got)
 		}
 	}
@@ -341,7 +341,7 @@ func TestAgentRejectsOneState(t *testing.T) {
 		}
 		return nil
 	}
-	if got := s.retried(AgentFailedReason); got != "civo.ha.three.LON1: the agent answers Internal: invalid cluster type" {
+	if got := s.retried(v1alpha1.AgentFailedReason); got != "civo.ha.three.LON1: the agent answers Internal: invalid cluster type" {
 		t.Errorf("got %q", got)
 	}
 	s.wantReceived("accepted entries", "one two civo")
@@ -354,7 +354,7 @@ func TestAgentRejectsOneState(t *testing.T) {
 	s.wantReceived("previously rejected entry", "three")
 	s.agent.refuse = func(string) error { return status.Error(codes.PermissionDenied, "who are you") }
 	s.commit(document("one", "b"), document("three", "b"))
-	if got := s.retried(AgentFailedReason); got != "spec.store.agent: the agent answers PermissionDenied: who are you" {
+	if got := s.retried(v1alpha1.AgentFailedReason); got != "spec.store.agent: the agent answers PermissionDenied: who are you" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -363,7 +363,7 @@ func TestAgentReceivesNothingOnConflictOrDryRun(t *testing.T) {
 	s := newImportTest(t)
 	s.commit(document("one", "a"))
 	s.obj.Spec.Conflict = ""
-	if got := s.stalled(ConflictReason); !strings.HasPrefix(got, "civo.ha.one.LON1: would overwrite the entry in the agent's store") || !strings.Contains(got, "set spec.conflict to Overwrite") {
+	if got := s.stalled(v1alpha1.StateConflictReason); !strings.HasPrefix(got, "civo.ha.one.LON1: would overwrite the entry in the agent's store") || !strings.Contains(got, "set spec.conflict to Overwrite") {
 		t.Errorf("got %q", got)
 	}
 	s.obj.Spec.Conflict, s.obj.Spec.DryRun = v1alpha1.OverwriteConflict, true
@@ -378,9 +378,9 @@ func TestAgentReceivesNothingOnConflictOrDryRun(t *testing.T) {
 	s.done(true)
 	s.wantReceived("no change with Refuse", "")
 	s.commit(document("one", "b"))
-	s.stalled(ConflictReason)
+	s.stalled(v1alpha1.StateConflictReason)
 	s.commit(`{"ID":"65f000000000000000000001",` + document("one", "b")[1:])
-	if got := s.stalled(ExternalStorageReason); !strings.Contains(got, "exported from a MongoDB") {
+	if got := s.stalled(v1alpha1.ExternalStorageReason); !strings.Contains(got, "exported from a MongoDB") {
 		t.Errorf("got %q", got)
 	}
 	s.wantReceived("state from a MongoDB", "")
@@ -394,7 +394,7 @@ func TestAgentStoreSizeIsBounded(t *testing.T) {
 	}
 	s.wantReceived("below the maximum size", "one civo")
 	s.commit(document("one", strings.Repeat("x", state.MaxStoreBytes*9/10)), document("two", strings.Repeat("x", state.MaxStoreBytes/5)))
-	s.stalled(StoreFullReason)
+	s.stalled(v1alpha1.StoreFullReason)
 	s.wantReceived("above the maximum size", "")
 }
 
@@ -403,7 +403,7 @@ func TestAgentSecretErrors(t *testing.T) {
 	s.commit(document("one", "a"))
 	to := s.obj.Spec.Store.Agent
 	to.Plaintext, to.SecretRef = false, &fluxmeta.LocalObjectReference{Name: "agent"}
-	if got := s.stalled(SecretNotFoundReason); got != "Secret team/agent does not exist: create it, or correct spec.store.agent.secretRef" {
+	if got := s.stalled(appsv1.SecretNotFoundReason); got != "Secret team/agent does not exist: create it, or correct spec.store.agent.secretRef" {
 		t.Errorf("got %q", got)
 	}
 	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "team", "name": "agent"},
@@ -411,11 +411,11 @@ func TestAgentSecretErrors(t *testing.T) {
 	if _, err := s.api.Resource(secretGVR).Namespace("team").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.stalled(AgentSecretInvalidReason); got != "Secret team/agent of spec.store.agent.secretRef: key ca.crt holds no PEM certificate" {
+	if got := s.stalled(v1alpha1.AgentSecretInvalidReason); got != "Secret team/agent of spec.store.agent.secretRef: key ca.crt holds no PEM certificate" {
 		t.Errorf("got %q", got)
 	}
 	s.obj.Spec.Store.Agent = &appsv1.AgentEndpoint{Address: "169.254.169.254:80", Plaintext: true}
-	if got := s.stalled(AgentAddressRefusedReason); !strings.Contains(got, "link-local and multicast addresses are not allowed") {
+	if got := s.stalled(v1alpha1.AgentAddressRefusedReason); !strings.Contains(got, "link-local and multicast addresses are not allowed") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -35,9 +35,6 @@ const CreatedByAnnotation = "storage.ksctl.com/import"
 // errNotInCache reports that a KsctlCluster exists, but is not in the cache yet.
 var errNotInCache = errors.New("already exists, but is not in the cache yet")
 
-// InUseReason means that a KsctlCluster that the ImportState created is in use and must be deleted first.
-const InUseReason = "InUse"
-
 // keepHint ends the messages about a deletion that is blocked.
 const keepHint = "; to keep the imported states, set spec.deletionPolicy to Keep"
 
@@ -186,13 +183,13 @@ func (s *Steps) deleteClusters(ctx context.Context, obj *v1alpha1.ImportState, c
 // enqueue the ImportState: unused clusters are checked again after a second, used ones at the retry
 // interval.
 func (s *Steps) waitForClusters(obj *v1alpha1.ImportState, remaining []clusterv1.KsctlCluster) reconcile.Outcome {
-	out := reconcile.Waiting{Reason: reconcile.RemovingReason, RequeueAt: s.Clock.Now().Add(time.Second)}
+	out := reconcile.Waiting{Reason: appsv1.RemovingReason, RequeueAt: s.Clock.Now().Add(time.Second)}
 	var names []string
 	for i := range remaining {
 		name := remaining[i].Name
 		if condition := apimeta.FindStatusCondition(remaining[i].Status.Conditions, clusterv1.InUseCondition); condition != nil {
 			name += " (in use by " + condition.Message + ")"
-			out.Reason, out.RequeueAt = InUseReason, s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))
+			out.Reason, out.RequeueAt = v1alpha1.InUseReason, s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))
 		}
 		names = append(names, name)
 	}

@@ -44,7 +44,7 @@ func (g *collector) add(name string, f *state.File) {
 			g.firstFile[id], g.credentials[c.Cloud] = name, c
 		case g.credentials[c.Cloud] == nil || !state.Equal(g.credentials[c.Cloud].JSON(), c.JSON()):
 			delete(g.credentials, c.Cloud)
-			g.problems = append(g.problems, problemOf(reconcile.NewTerminalError(InvalidStateReason, "%s: %s has different credentials for %s: remove one of the two", name, first, c.Cloud)))
+			g.problems = append(g.problems, problemOf(reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: %s has different credentials for %s: remove one of the two", name, first, c.Cloud)))
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/statestore"
@@ -67,7 +68,7 @@ func readFiles(fsys fs.FS, root string) ([]file, error) {
 	root = cmp.Or(strings.TrimPrefix(path.Clean("/"+root), "/"), ".")
 	info, err := fs.Stat(fsys, root)
 	if err != nil {
-		return nil, reconcile.NewTerminalError(NotFoundReason, "the source does not contain %q: correct spec.path", root)
+		return nil, reconcile.NewTerminalError(v1alpha1.PathNotFoundReason, "the source does not contain %q: correct spec.path", root)
 	}
 	var out []file
 	total := int64(0)
@@ -88,7 +89,7 @@ func readFiles(fsys fs.FS, root string) ([]file, error) {
 		return add(name)
 	})
 	if err == nil && len(out) == 0 {
-		return nil, reconcile.NewTerminalError(NotFoundReason, "folder %q contains no .json file: correct spec.path", root)
+		return nil, reconcile.NewTerminalError(v1alpha1.PathNotFoundReason, "folder %q contains no .json file: correct spec.path", root)
 	}
 	return out, err
 }
@@ -102,7 +103,7 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = reconcile.NewTerminalError(InvalidStateReason, "the files exceed %d bytes in total: select fewer files with spec.path", int64(maxTotalBytes))
+		err = reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "the files exceed %d bytes in total: select fewer files with spec.path", int64(maxTotalBytes))
 	}
 	return data, err
 }
@@ -158,7 +159,7 @@ func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec,
 	}
 	want := collected.desired(spec.Credentials != v1alpha1.SkipCredentials)
 	if n := len(want.clusters) + len(want.invalid); n > maxClusters {
-		return desired{}, reconcile.NewTerminalError(InvalidStateReason, "the source has %d clusters, but an ImportState imports at most %d: select fewer clusters, or use several ImportStates", n, maxClusters)
+		return desired{}, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "the source has %d clusters, but an ImportState imports at most %d: select fewer clusters, or use several ImportStates", n, maxClusters)
 	}
 	return want, nil
 }
@@ -177,7 +178,7 @@ func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportStat
 func readSecret(ctx context.Context, c dynamic.Interface, name client.ObjectKey, field string) (*corev1.Secret, error) {
 	u, err := c.Resource(secretGVR).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, reconcile.NewTerminalError(SecretNotFoundReason, "Secret %s does not exist: create it, or correct %s.secretRef", name, field)
+		return nil, reconcile.NewTerminalError(appsv1.SecretNotFoundReason, "Secret %s does not exist: create it, or correct %s.secretRef", name, field)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s of %s: %w", name, field, err)
@@ -198,10 +199,10 @@ func (s *Steps) parseFile(ctx context.Context, f file, keys *corev1.Secret, spec
 	if !spec.AllowPlaintext {
 		plaintextPaths, err := state.SecretPointers(f.data)
 		if err != nil {
-			return nil, reconcile.NewTerminalError(InvalidStateReason, "%s: %w", f.name, err)
+			return nil, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: %w", f.name, err)
 		}
 		if len(plaintextPaths) > 0 {
-			return nil, reconcile.NewTerminalError(PlaintextReason, "%s: plaintext secrets at %s: encrypt the file with `kubectl ksctl state encrypt`, or set spec.allowPlaintext",
+			return nil, reconcile.NewTerminalError(v1alpha1.PlaintextSecretsReason, "%s: plaintext secrets at %s: encrypt the file with `kubectl ksctl state encrypt`, or set spec.allowPlaintext",
 				f.name, reconcile.JoinNames(plaintextPaths))
 		}
 	}
@@ -219,7 +220,7 @@ func (s *Steps) parseFile(ctx context.Context, f file, keys *corev1.Secret, spec
 		}
 	}
 	if encryptedPaths, err := state.EncryptedPointers(data); err == nil && len(encryptedPaths) > 0 {
-		return nil, reconcile.NewTerminalError(InvalidStateReason, "%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again", f.name, reconcile.JoinNames(encryptedPaths))
+		return nil, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again", f.name, reconcile.JoinNames(encryptedPaths))
 	}
 	return state.Parse(f.name, data)
 }

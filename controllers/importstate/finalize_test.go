@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/engine"
@@ -79,14 +80,14 @@ func finalize(t *testing.T, existing ...client.Object) (out reconcile.Outcome, d
 func TestFinalizeWaitsForCreatedClusters(t *testing.T) {
 	out, deleted, inStore := finalize(t, createdBy("import", "used", inUse), createdBy("import", "free"), createdBy("other", "theirs"))
 	w, ok := out.(reconcile.Waiting)
-	if !ok || w.Reason != InUseReason || !strings.Contains(w.On, ": free; used (in use by KsctlInstall team/app); to keep the imported states, set spec.deletionPolicy to Keep") || !w.RequeueAt.Equal(start.Add(reconcile.DefaultRetryInterval)) {
+	if !ok || w.Reason != v1alpha1.InUseReason || !strings.Contains(w.On, ": free; used (in use by KsctlInstall team/app); to keep the imported states, set spec.deletionPolicy to Keep") || !w.RequeueAt.Equal(start.Add(reconcile.DefaultRetryInterval)) {
 		t.Errorf("got %#v", out)
 	}
 	if !inStore || !slices.Equal(deleted, []string{"free"}) {
 		t.Errorf("state still in the store: %v, deleted: %v", inStore, deleted)
 	}
 	out, deleted, inStore = finalize(t, createdBy("import", "free"))
-	if w, ok := out.(reconcile.Waiting); !ok || w.Reason != reconcile.RemovingReason || !w.RequeueAt.Equal(start.Add(time.Second)) || !inStore || len(deleted) != 1 {
+	if w, ok := out.(reconcile.Waiting); !ok || w.Reason != appsv1.RemovingReason || !w.RequeueAt.Equal(start.Add(time.Second)) || !inStore || len(deleted) != 1 {
 		t.Errorf("unused cluster: got %#v, state still in the store: %v, deleted: %v", out, inStore, deleted)
 	}
 	taken := createdBy("import", "taken", inUse, func(c *clusterv1.KsctlCluster) { c.Spec.ImportRef = nil })

@@ -24,7 +24,7 @@ func TestInvalidStateIsReportedDespiteValidStateOfSameKey(t *testing.T) {
 		want := g.desired(true)
 		p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
 		out, ok := p.outcome(want, destination{namespace: "ksctl"}, "r", false).(reconcile.Stalled)
-		if !ok || out.Reason != InvalidStateReason || !strings.Contains(out.Err.Error(), "/cloud_infrastructure_state: no entry for civo") {
+		if !ok || out.Reason != v1alpha1.InvalidStateReason || !strings.Contains(out.Err.Error(), "/cloud_infrastructure_state: no entry for civo") {
 			t.Errorf("%s: got %+v", name, out)
 		}
 		if got := actions(p); got != demo+"=Create" {

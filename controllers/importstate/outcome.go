@@ -16,36 +16,6 @@ import (
 	"github.com/ksctl/gitops/stacks/state"
 )
 
-// Reasons of an ImportState's conditions, in addition to those of sources and of stacks/sops.
-const (
-	// NotFoundReason: the source does not contain the file or folder of spec.path.
-	NotFoundReason = "PathNotFound"
-	// InvalidStateReason: a file is not a state of ksctl, or a state that ksctl cannot use.
-	InvalidStateReason = "InvalidState"
-	// PlaintextReason: the source contains unencrypted secrets.
-	PlaintextReason = "PlaintextSecrets"
-	// SecretNotFoundReason: the Secret of spec.decryption or spec.store.agent does not exist.
-	SecretNotFoundReason = "SecretNotFound"
-	// ConflictReason: the store contains another state of a cluster, or that of an agent may.
-	ConflictReason = "StateConflict"
-	// ExternalStorageReason: ksctl stores the states in a MongoDB.
-	ExternalStorageReason = "ExternalStorage"
-	// StoreFullReason: the states do not fit into the store.
-	StoreFullReason = "StoreFull"
-	// StoreContendedReason: writes conflicted repeatedly with those of other clients.
-	StoreContendedReason = "StoreContended"
-	// DryRunReason: nothing is written; the status describes what would be.
-	DryRunReason = "DryRun"
-	// AgentSecretInvalidReason: a key of the agent's Secret is missing or invalid.
-	AgentSecretInvalidReason = "AgentSecretInvalid"
-	// AgentAddressRefusedReason: the address of the agent is invalid or not allowed.
-	AgentAddressRefusedReason = "AgentAddressRefused"
-	// AgentUnreachableReason: the agent does not respond, or fails TLS verification.
-	AgentUnreachableReason = "AgentUnreachable"
-	// AgentFailedReason: the agent returns an error.
-	AgentFailedReason = "AgentFailed"
-)
-
 // destination is where an import writes to: the ksctl store in a namespace, or an agent at an
 // address.
 type destination struct{ namespace, agent string }
@@ -81,7 +51,7 @@ func problemOf(err error) *reconcile.StepError {
 			out.Class = reconcile.TerminalClass
 		}
 	case errors.As(err, &parse):
-		out.Reason, out.Class = InvalidStateReason, reconcile.TerminalClass
+		out.Reason, out.Class = v1alpha1.InvalidStateReason, reconcile.TerminalClass
 	}
 	return out
 }
@@ -105,13 +75,13 @@ func (p *importPlan) outcome(want desired, dest destination, revision string, dr
 		for _, row := range want.invalid {
 			messages = append(messages, row.Key+": "+row.Message)
 		}
-		return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: InvalidStateReason, Revision: revision}
+		return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: v1alpha1.InvalidStateReason, Revision: revision}
 	}
 	for _, failure := range []struct {
 		action v1alpha1.StateAction
 		reason string
 	}{
-		{v1alpha1.StateFull, StoreFullReason}, {v1alpha1.StateConflict, ConflictReason}, {v1alpha1.StateExternal, ExternalStorageReason},
+		{v1alpha1.StateFull, v1alpha1.StoreFullReason}, {v1alpha1.StateConflict, v1alpha1.StateConflictReason}, {v1alpha1.StateExternal, v1alpha1.ExternalStorageReason},
 	} {
 		if messages := p.messagesOf(failure.action); len(messages) > 0 {
 			if failure.action == v1alpha1.StateFull {
@@ -121,7 +91,7 @@ func (p *importPlan) outcome(want desired, dest destination, revision string, dr
 		}
 	}
 	if dryRun {
-		return reconcile.Done{Message: p.dryRunMessage(dest), Reason: DryRunReason, Revision: revision}
+		return reconcile.Done{Message: p.dryRunMessage(dest), Reason: v1alpha1.DryRunReason, Revision: revision}
 	}
 	return reconcile.Done{Message: p.doneMessage(dest), Revision: revision}
 }

@@ -168,11 +168,11 @@ func TestPlanReportsConflictsAndInvalidStates(t *testing.T) {
 		says   string
 		writes int
 	}{
-		"different state":      {one, statestore.Contents{States: map[string][]byte{demo: []byte(document("demo", "b"))}}, demo + "=Conflict", ConflictReason, "spec.conflict to Overwrite", 0},
-		"MongoDB in the store": {one, statestore.Contents{External: true}, demo + "=ExternalStorage", ExternalStorageReason, "MongoDB", 0},
-		"from a MongoDB":       {external, statestore.Contents{}, demo + "=ExternalStorage civo=Create", ExternalStorageReason, "exported from a MongoDB", 1},
-		"store full":           {large, statestore.Contents{}, demo + "=StoreFull civo=StoreFull", StoreFullReason, "bytes for 1 clusters", 0},
-		"invalid states":       {bad, statestore.Contents{}, "a=Invalid b=Invalid", InvalidStateReason, "b.json: wrong", 0},
+		"different state":      {one, statestore.Contents{States: map[string][]byte{demo: []byte(document("demo", "b"))}}, demo + "=Conflict", v1alpha1.StateConflictReason, "spec.conflict to Overwrite", 0},
+		"MongoDB in the store": {one, statestore.Contents{External: true}, demo + "=ExternalStorage", v1alpha1.ExternalStorageReason, "MongoDB", 0},
+		"from a MongoDB":       {external, statestore.Contents{}, demo + "=ExternalStorage civo=Create", v1alpha1.ExternalStorageReason, "exported from a MongoDB", 1},
+		"store full":           {large, statestore.Contents{}, demo + "=StoreFull civo=StoreFull", v1alpha1.StoreFullReason, "bytes for 1 clusters", 0},
+		"invalid states":       {bad, statestore.Contents{}, "a=Invalid b=Invalid", v1alpha1.InvalidStateReason, "b.json: wrong", 0},
 	} {
 		p := newPlan(c.want, c.have, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
 		if actions(p) != c.action || len(p.states)+len(p.secrets) != c.writes {
@@ -189,7 +189,7 @@ func TestPlanWarnsBeforeTheStoreIsFull(t *testing.T) {
 	want := desired{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.WarnStoreBytes)))}}
 	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
 	out, ok := p.outcome(want, destination{namespace: "ksctl"}, "r", true).(reconcile.Done)
-	if !ok || out.Reason != DryRunReason || !strings.Contains(out.Message, "would create 1 state") || !strings.Contains(out.Message, "use 80 % of the maximum size of a ConfigMap") {
+	if !ok || out.Reason != v1alpha1.DryRunReason || !strings.Contains(out.Message, "would create 1 state") || !strings.Contains(out.Message, "use 80 % of the maximum size of a ConfigMap") {
 		t.Errorf("got %+v", out)
 	}
 }

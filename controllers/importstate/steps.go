@@ -120,7 +120,7 @@ func (s *Steps) importToStore(ctx context.Context, req *reconcile.Request[*v1alp
 		}
 		return out
 	}
-	return reconcile.Retry{Reason: StoreContendedReason, Revision: revision, RequeueAfter: time.Second,
+	return reconcile.Retry{Reason: v1alpha1.StoreContendedReason, Revision: revision, RequeueAfter: time.Second,
 		Err: fmt.Errorf("writing the ksctl store in namespace %s: %d conflicts with writes of other clients: retrying", namespace, maxAttempts)}
 }
 
@@ -242,7 +242,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 		}
 		return reconcile.Done{Message: "the imported states are removed from the store"}
 	}
-	return reconcile.Retry{Reason: StoreContendedReason, RequeueAfter: time.Second, Err: fmt.Errorf("removing states from the ksctl store in namespace %s: %d conflicts with writes of other clients: retrying", obj.Status.Store, maxAttempts)}
+	return reconcile.Retry{Reason: v1alpha1.StoreContendedReason, RequeueAfter: time.Second, Err: fmt.Errorf("removing states from the ksctl store in namespace %s: %d conflicts with writes of other clients: retrying", obj.Status.Store, maxAttempts)}
 }
 
 // entriesToRemove returns the keys of the entries that the import wrote and that are unchanged, and

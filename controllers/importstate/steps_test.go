@@ -78,7 +78,7 @@ func TestDryRunForOtherDestinationKeepsStatus(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	s.obj.Spec.Conflict = v1alpha1.RefuseConflict
-	if got := s.stalled(ConflictReason); !strings.HasSuffix(got, suffix) {
+	if got := s.stalled(v1alpha1.StateConflictReason); !strings.HasSuffix(got, suffix) {
 		t.Errorf("got %q", got)
 	}
 	if !apiequality.Semantic.DeepEqual(*before, s.obj.Status) || len(s.keptEvents()) > 0 {

@@ -14,10 +14,6 @@ import (
 	"github.com/ksctl/gitops/stacks/chart"
 )
 
-// ChartChangedReason is the condition reason if a repository serves another chart for an installed
-// version. The other reasons for charts from repositories are in package chart.
-const ChartChangedReason = "ChartChanged"
-
 // chartChangedError is the error if a repository serves another chart than the installed one for
 // the same version.
 func chartChangedError(ref stacks.ChartRef, installed string) error {
@@ -25,7 +21,7 @@ func chartChangedError(ref stacks.ChartRef, installed string) error {
 	if ref.DependencyOf != "" {
 		accept = "vendor it (helm dependency build) and commit it"
 	}
-	return reconcile.NewTerminalError(ChartChangedReason, "component %q: %s has changed: the repository now serves %s for this version, but %s is installed; "+
+	return reconcile.NewTerminalError(appsv1.ChartChangedReason, "component %q: %s has changed: the repository now serves %s for this version, but %s is installed; "+
 		"review the change, then %s", ref.Component, ref, ref.Digest, installed, accept)
 }
 

@@ -64,7 +64,7 @@ func TestCheckChartDigestsRejectsChangedChart(t *testing.T) {
 			continue
 		}
 		changed, ok := errors.AsType[*reconcile.StepError](err)
-		if !ok || changed.Reason != ChartChangedReason || changed.Class != reconcile.TerminalClass ||
+		if !ok || changed.Reason != appsv1.ChartChangedReason || changed.Class != reconcile.TerminalClass ||
 			!strings.Contains(err.Error(), "now serves "+two+" for this version, but "+one+" is installed") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

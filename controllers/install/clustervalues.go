@@ -21,7 +21,7 @@ import (
 func (s *Steps) clusterValues(ctx context.Context, in *appsv1.KsctlInstall, ref *appsv1.ValuesReference) ([]byte, error) {
 	clusterRef := in.Spec.ClusterRef
 	if clusterRef == nil {
-		return nil, reconcile.NewTerminalError(ClusterValuesReason, "valuesFrom Cluster for component %q: set: spec.clusterRef is not set", ref.Component)
+		return nil, reconcile.NewTerminalError(appsv1.InvalidClusterValuesReason, "valuesFrom Cluster for component %q: set: spec.clusterRef is not set", ref.Component)
 	}
 	var c clusterv1.KsctlCluster
 	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: cmp.Or(clusterRef.Namespace, in.Namespace), Name: clusterRef.Name}, &c, client.UnsafeDisableDeepCopy); err != nil {
@@ -46,7 +46,7 @@ func evaluateClusterValues(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReferenc
 			err = setPath(out, splitPath(set.Path), v)
 		}
 		if err != nil {
-			return nil, reconcile.NewTerminalError(ClusterValuesReason, "valuesFrom Cluster for component %q: %s: %w", ref.Component, set.Path, err)
+			return nil, reconcile.NewTerminalError(appsv1.InvalidClusterValuesReason, "valuesFrom Cluster for component %q: %s: %w", ref.Component, set.Path, err)
 		}
 	}
 	return yaml.Marshal(out)

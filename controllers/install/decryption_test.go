@@ -46,7 +46,7 @@ func TestDecryptionKeysAreReadWhenSecretChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = keys()
-	if step, ok := errors.AsType[*reconcile.StepError](err); !ok || step.Reason != content.KeysNotFoundReason {
+	if step, ok := errors.AsType[*reconcile.StepError](err); !ok || step.Reason != appsv1.SecretNotFoundReason {
 		t.Errorf("with a deleted Secret: %v", err)
 	}
 }

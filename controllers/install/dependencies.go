@@ -60,7 +60,7 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		return nil, err
 	}
 	if path != nil {
-		return nil, reconcile.NewTerminalError(DependencyCycleReason, "spec.dependsOn has a cycle: %s", strings.Join(path, " → "))
+		return nil, reconcile.NewTerminalError(appsv1.DependencyCycleReason, "spec.dependsOn has a cycle: %s", strings.Join(path, " → "))
 	}
 	var unmet []string
 	results := map[readinessCheck]readinessResult{}
@@ -132,12 +132,12 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 ) (string, error) {
 	if d.ReadyExpr != "" {
 		if err := readyexpr.Check(d.ReadyExpr); err != nil {
-			return "", reconcile.NewTerminalError(InvalidDependencyReason, "readyExpr: %w", err)
+			return "", reconcile.NewTerminalError(appsv1.InvalidDependencyReason, "readyExpr: %w", err)
 		}
 	}
 	gv, err := schema.ParseGroupVersion(d.APIVersion)
 	if err != nil {
-		return "", reconcile.NewTerminalError(InvalidDependencyReason, "%w", err)
+		return "", reconcile.NewTerminalError(appsv1.InvalidDependencyReason, "%w", err)
 	}
 	kind := d.Kind
 	if d.OfInstall() {
@@ -153,7 +153,7 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 	}
 	t := dependency.ObjectOf(m, name)
 	if t.Namespace == "" && d.Namespace != "" {
-		return "", reconcile.NewTerminalError(InvalidDependencyReason, "%s is cluster-scoped: remove namespace %q", d.Kind, d.Namespace)
+		return "", reconcile.NewTerminalError(appsv1.InvalidDependencyReason, "%s is cluster-scoped: remove namespace %q", d.Kind, d.Namespace)
 	}
 	q := readinessCheck{object: t, expr: d.ReadyExpr}
 	v, err := s.evaluateReadiness(ctx, o, c, q, kind)

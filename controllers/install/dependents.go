@@ -56,7 +56,7 @@ func (s *Steps) describeBlocking(ctx context.Context, in *appsv1.KsctlInstall, d
 
 // dependentsOutcome is the outcome while dependents block the removal of an install.
 func dependentsOutcome(dependents []string) reconcile.Outcome {
-	return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: DependentsReason}
+	return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: appsv1.DependentsExistReason}
 }
 
 // dependent is an install that depends on an install that is being removed, or on one of its

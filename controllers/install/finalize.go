@@ -126,14 +126,14 @@ func (s *Steps) abandonInventory(ctx context.Context, o *owner, reason string) e
 	if reason != "" {
 		message += "; " + reason
 	}
-	o.req.Event(corev1.EventTypeWarning, AbandonedReason, message)
+	o.req.Event(corev1.EventTypeWarning, appsv1.AbandonedReason, message)
 	return nil
 }
 
 // removalOutcome is the outcome of a removal that is not complete. It is late if the removal makes
 // no progress within the timeout, or if a pre-remove Job fails. A late removal continues.
 func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reconcile.Outcome {
-	deadline := o.waitDeadline(reconcile.RemovingReason, rep, now)
+	deadline := o.waitDeadline(appsv1.RemovingReason, rep, now)
 	var blockers []string
 	for _, w := range rep.Plan.Waits {
 		if w.Message != "" && w.Item == nil {
@@ -149,14 +149,14 @@ func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reco
 	if len(blockers) > 0 {
 		message += ": " + reconcile.JoinNames(blockers)
 	}
-	out := reconcile.Waiting{On: message, Reason: reconcile.RemovingReason, RequeueAt: rep.RetryAt}
+	out := reconcile.Waiting{On: message, Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt}
 	switch {
 	case preRemoveFailed(rep):
-		out.TimedOut, out.Reason = true, PreRemoveFailedReason
+		out.TimedOut, out.Reason = true, appsv1.PreRemoveFailedReason
 	case now.Before(deadline):
 		return reconcile.RequeueBy(out, deadline)
 	default:
-		out.TimedOut, out.Reason = true, reconcile.TimeoutReason
+		out.TimedOut, out.Reason = true, appsv1.TimeoutReason
 		out.On = fmt.Sprintf("removal made no progress within %s: %s", reconcile.Timeout(&o.req.Object.Spec.Schedule), message)
 	}
 	return out

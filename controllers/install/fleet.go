@@ -19,7 +19,6 @@ import (
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
-	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
@@ -33,19 +32,8 @@ type FleetSteps struct {
 	FieldOwner string
 }
 
-// Condition reasons of an install for many clusters and of its member installs.
-const (
-	// NoClustersReason means that spec.clusterSelector selects no KsctlCluster.
-	NoClustersReason = "NoClusters"
-	// ClustersFailedReason means that one or more member installs have failed.
-	ClustersFailedReason = "ClustersFailed"
-	// AwaitingRolloutReason means that the rollout has not reached the cluster of a member install,
-	// and that the revision that was released to it before is not available.
-	AwaitingRolloutReason = "AwaitingRollout"
-)
-
 // currentReasons maps reasons that earlier versions stored to those that replaced them.
-var currentReasons = map[string]string{"WaitsForTurn": AwaitingRolloutReason}
+var currentReasons = map[string]string{"WaitsForTurn": appsv1.AwaitingRolloutReason}
 
 // currentReason returns the reason of a condition as this version calls it.
 func currentReason(stored string) string { return cmp.Or(currentReasons[stored], stored) }
@@ -57,7 +45,7 @@ const maxClusters = 1000
 func (f *FleetSteps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
 	in := req.Object
 	if in.Spec.ClusterSelector == nil {
-		return reconcile.Stalled{Reason: target.ClusterChangedReason, Err: fmt.Errorf(
+		return reconcile.Stalled{Reason: appsv1.ClusterChangedReason, Err: fmt.Errorf(
 			"spec.clusterSelector was removed, but the stack is installed on %d clusters: nothing is changed; restore spec.clusterSelector, or delete the KsctlInstall to remove the stack from these clusters", len(in.Status.Clusters))}
 	}
 	selected, err := f.Single.Content.Artifact(ctx, in.Spec.SourceRef, in.Namespace, in.Spec.Stack, in.Spec.StackVersion)
@@ -239,16 +227,16 @@ func (f *FleetSteps) outcome(in *appsv1.KsctlInstall, r *rollout, revision strin
 	summary := r.summary()
 	switch {
 	case r.approvalDigest != "":
-		return reconcile.Stalled{Reason: DeletionsHeldReason, Revision: revision, Err: fmt.Errorf(
+		return reconcile.Stalled{Reason: appsv1.DeletionsHeldReason, Revision: revision, Err: fmt.Errorf(
 			"spec.clusterSelector excludes more than half of the clusters with the stack: nothing is removed; to approve the removal, annotate the KsctlInstall with %s: %s (%s)",
 			appsv1.ApproveAnnotation, r.approvalDigest, summary)}
 	case len(r.clusters) == 0:
-		return reconcile.Waiting{Reason: NoClustersReason, Revision: revision,
+		return reconcile.Waiting{Reason: appsv1.NoClustersReason, Revision: revision,
 			On: fmt.Sprintf("spec.clusterSelector selects no KsctlCluster in namespace %s", in.Namespace)}
 	case r.counts[appsv1.ClusterFailed] > 0:
-		return reconcile.Waiting{TimedOut: true, Reason: ClustersFailedReason, On: summary + r.firstMessage(appsv1.ClusterFailed), Revision: revision}
+		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClustersFailedReason, On: summary + r.firstMessage(appsv1.ClusterFailed), Revision: revision}
 	case r.counts[appsv1.ClusterUnreachable] > 0 && r.counts[appsv1.ClusterUpdating]+r.counts[appsv1.ClusterWaiting] == 0:
-		return reconcile.Waiting{TimedOut: true, Reason: target.ClusterUnreachableReason, On: summary + r.firstMessage(appsv1.ClusterUnreachable), Revision: revision}
+		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClusterUnreachableReason, On: summary + r.firstMessage(appsv1.ClusterUnreachable), Revision: revision}
 	case r.counts[appsv1.ClusterReady] < len(r.clusters):
 		// Members that wait for something else may cause no further events, so check again later.
 		return reconcile.Waiting{On: summary, Revision: revision, RequeueAt: f.Single.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))}
@@ -294,7 +282,7 @@ func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv
 		}
 	}
 	if in.Status.Clusters = r.clusters; len(r.clusters) > 0 {
-		return reconcile.Waiting{On: fmt.Sprintf("the stack is being removed from %d clusters: %s%s", len(r.clusters), r.clustersIn(appsv1.ClusterRemoving), r.firstMessage(appsv1.ClusterRemoving)), Reason: reconcile.RemovingReason}
+		return reconcile.Waiting{On: fmt.Sprintf("the stack is being removed from %d clusters: %s%s", len(r.clusters), r.clustersIn(appsv1.ClusterRemoving), r.firstMessage(appsv1.ClusterRemoving)), Reason: appsv1.RemovingReason}
 	}
 	return reconcile.Done{Message: "the stack was removed from all clusters"}
 }

@@ -58,7 +58,7 @@ func artifactStatus(a artifact.Artifact) *appsv1.TakenArtifact {
 // awaitingRollout is the outcome of a member install that awaits the rollout, if the artifact that
 // was released before is not available.
 func (o *owner) awaitingRollout(why string) reconcile.Waiting {
-	return reconcile.Waiting{Reason: AwaitingRolloutReason,
+	return reconcile.Waiting{Reason: appsv1.AwaitingRolloutReason,
 		On: fmt.Sprintf("awaiting the rollout of revision %s; until then nothing is changed and drift is not corrected: %s", o.awaitedRevision, why)}
 }
 

@@ -118,7 +118,7 @@ func TestArtifactUnavailableWhileAwaitingRollout(t *testing.T) {
 			var until time.Time
 			if out, ok := o.artifactUnavailable(tc.err, retryAt).(reconcile.Waiting); ok {
 				got, until = out.On, out.RequeueAt
-				if out.TimedOut || out.Reason != AwaitingRolloutReason {
+				if out.TimedOut || out.Reason != appsv1.AwaitingRolloutReason {
 					t.Errorf("%+v", out)
 				}
 			}

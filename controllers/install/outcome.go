@@ -15,48 +15,6 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// Condition and event reasons of a KsctlInstall, in addition to those of package reconcile.
-const (
-	// EmptyRenderReason means that the stack renders no objects, but objects are installed or are
-	// to be published.
-	EmptyRenderReason = "EmptyRender"
-	// OwnedReason means that objects have another owner.
-	OwnedReason = "OwnedByAnother"
-	// ContestedReason means that another writer repeatedly changes an object. The object is not
-	// corrected for a while.
-	ContestedReason = "Contested"
-	// InvalidObjectReason means that a manifest can never be applied without a change.
-	InvalidObjectReason = "InvalidObject"
-	// ValuesNotFoundReason means that a ConfigMap, a Secret or one of their keys is missing.
-	ValuesNotFoundReason = "ValuesNotFound"
-	// ClusterValuesReason means that an expression of valuesFrom has no value for the cluster.
-	ClusterValuesReason = "InvalidClusterValues"
-	// DependencyCycleReason means that installs depend on each other.
-	DependencyCycleReason = "DependencyCycle"
-	// InvalidDependencyReason means that an entry of spec.dependsOn is invalid.
-	InvalidDependencyReason = "InvalidDependency"
-	// DeletionsHeldReason means that more objects would be deleted than spec.guard allows without
-	// approval, or that the stack would be removed from too many clusters.
-	DeletionsHeldReason = "DeletionsHeld"
-	// PreRemoveFailedReason means that a Job failed that runs before a removal.
-	PreRemoveFailedReason = "PreRemoveFailed"
-	// AbandonedReason means that objects stay in the cluster, as an annotation requests.
-	AbandonedReason = "Abandoned"
-	// RemovedByRequestReason means that components are not installed because of a KsctlRemove.
-	RemovedByRequestReason = "RemovedByRequest"
-	// DependentsReason means that other installs depend on an install that is being removed.
-	DependentsReason = "DependentsExist"
-	// SecretsRefusedReason means that the objects to publish contain Secrets, or may contain data
-	// of Secrets or of encrypted files.
-	SecretsRefusedReason = "SecretsRefused"
-	// PublishingFailedReason means that a request or the disk failed.
-	PublishingFailedReason = "PublishingFailed"
-	// PublishingDisabledReason means that the controller runs without an artifact server.
-	PublishingDisabledReason = "PublishingDisabled"
-	// StillInstalledReason means that an install with publish mode Only has installed objects.
-	StillInstalledReason = "StillInstalled"
-)
-
 // outcome returns the outcome of a reconcile, and sets the components in the status.
 func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
 	st := &o.req.Object.Status
@@ -69,7 +27,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	case rep.SyncError != nil && o.withinSyncGrace(now):
 		return reconcile.Deferred{RequeueAt: o.unsyncedSince.Add(syncGracePeriod)}
 	case rep.SyncError != nil:
-		return reconcile.Waiting{On: rep.SyncError.Error(), Reason: reconcile.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
+		return reconcile.Waiting{On: rep.SyncError.Error(), Reason: appsv1.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
 	case o.countRequested() > 0 && len(removable) == 0 && settledExcept(rep, blocked):
 		return o.unapprovedOutcome()
 	case len(removable) > 0 && !componentFailed(rep):
@@ -79,7 +37,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	case anyBlocked(rep):
 		return blockedOutcome(o.unmetDependencies, revision)
 	case unapprovedDeletions(rep) != nil:
-		return reconcile.Stalled{Err: unapprovedDeletions(rep), Reason: DeletionsHeldReason, Revision: revision}
+		return reconcile.Stalled{Err: unapprovedDeletions(rep), Reason: appsv1.DeletionsHeldReason, Revision: revision}
 	case !settledExcept(rep, blocked):
 		return o.waitingOutcome(rep, revision, now)
 	}
@@ -103,7 +61,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 		return o.unapprovedOutcome()
 	}
 	if len(o.removalRequests) > 0 {
-		return reconcile.Done{Reason: RemovedByRequestReason, Message: message + o.removalSummary(blocked), Revision: revision}
+		return reconcile.Done{Reason: appsv1.RemovedByRequestReason, Message: message + o.removalSummary(blocked), Revision: revision}
 	}
 	return reconcile.Done{Message: message, Revision: revision, RevisionOnly: minor}
 }
@@ -146,17 +104,17 @@ func (o *owner) failureOutcome(rep *engine.Report, revision string, now time.Tim
 // of the stack can correct them.
 func failureReason(rep *engine.Report) (reason string, terminal bool) {
 	if _, owned := errors.AsType[*plan.OwnedByOtherError](errors.Join(rep.Errors...)); owned {
-		return OwnedReason, false
+		return appsv1.OwnedByAnotherReason, false
 	}
 	if onlyContested(rep.Errors) {
-		return ContestedReason, false
+		return appsv1.ContestedReason, false
 	}
 	for _, w := range rep.Plan.Waits {
 		switch w.Reason {
 		case plan.ReasonOwnedByOther:
-			return OwnedReason, false
+			return appsv1.OwnedByAnotherReason, false
 		case plan.ReasonInvalid:
-			reason = InvalidObjectReason
+			reason = appsv1.InvalidObjectReason
 		}
 	}
 	return reason, reason != "" && len(rep.Errors) == 0
@@ -192,7 +150,7 @@ func (o *owner) waitingOutcome(rep *engine.Report, revision string, now time.Tim
 	out := reconcile.Waiting{On: on, Revision: revision}
 	switch {
 	case preRemoveFailed(rep):
-		out.TimedOut, out.Reason = true, PreRemoveFailedReason
+		out.TimedOut, out.Reason = true, appsv1.PreRemoveFailedReason
 	case anyUnhealthy(rep):
 		// The failure may be temporary: that of a Deployment ends when its pods start after all.
 		out.TimedOut, out.Reason = true, fluxmeta.HealthCheckFailedReason

@@ -49,7 +49,7 @@ func notReadyMessage(in *appsv1.KsctlInstall) string {
 
 // isFullyRemoved reports whether all objects of an install are removed because of a KsctlRemove.
 func isFullyRemoved(in *appsv1.KsctlInstall) bool {
-	return readyCondition(in).Reason == RemovedByRequestReason && in.Status.Inventory == nil && fullRemovalRequested(in)
+	return readyCondition(in).Reason == appsv1.RemovedByRequestReason && in.Status.Inventory == nil && fullRemovalRequested(in)
 }
 
 // fullRemovalRequested reports whether a KsctlRemove removes an install as a whole. Such an install

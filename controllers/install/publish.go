@@ -90,7 +90,7 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, input *applyInput) re
 	s.Plans.recordPlan(in, input.digest, nil)
 	switch {
 	case o.inv.Len() > 0:
-		return reconcile.Stalled{Reason: StillInstalledReason, Revision: revision, Err: fmt.Errorf("spec.publish.mode is Only, but %d objects are installed: "+
+		return reconcile.Stalled{Reason: appsv1.StillInstalledReason, Revision: revision, Err: fmt.Errorf("spec.publish.mode is Only, but %d objects are installed: "+
 			"the objects are kept and the stack is not published; set spec.publish.mode: WhenReady, or delete and recreate the KsctlInstall", o.inv.Len())}
 	case len(o.removalRequests) > 0:
 		return reconcile.Waiting{On: "the stack is not published while a KsctlRemove refers to the install: KsctlRemove " + o.removalRequests[0].record.Name, RequeueAt: o.removalRequests.firstReinstall(), Revision: revision}
@@ -213,19 +213,19 @@ func publishErrorReason(err error) (reason string, terminal bool) {
 	case err == nil:
 		return "", false
 	case errors.Is(err, errNoArtifactServer):
-		return PublishingDisabledReason, true
+		return appsv1.PublishingDisabledReason, true
 	case errors.As(err, &secrets):
-		return SecretsRefusedReason, true
+		return appsv1.SecretsRefusedReason, true
 	case errors.Is(err, publish.ErrEmpty):
-		return EmptyRenderReason, true
+		return appsv1.EmptyRenderReason, true
 	case errors.As(err, &owned):
-		return OwnedReason, true
+		return appsv1.OwnedByAnotherReason, true
 	case errors.As(err, &source):
 		return string(source.Reason), false
 	case errors.As(err, &full):
-		return storage.FullReason, false
+		return appsv1.StorageFullReason, false
 	case errors.As(err, &packed):
 		return string(packed.Reason), packed.Terminal()
 	}
-	return PublishingFailedReason, false
+	return appsv1.PublishingFailedReason, false
 }

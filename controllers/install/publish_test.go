@@ -19,15 +19,15 @@ func TestPublishErrorReason(t *testing.T) {
 		stays  bool
 	}{
 		"no error":              {nil, "", false},
-		"Secrets":               {&publish.SecretsError{Rendered: []string{"a"}}, SecretsRefusedReason, true},
-		"another owner":         {&publish.OwnedError{}, OwnedReason, true},
-		"no objects":            {publish.ErrEmpty, EmptyRenderReason, true},
-		"no artifact server":    {errNoArtifactServer, PublishingDisabledReason, true},
+		"Secrets":               {&publish.SecretsError{Rendered: []string{"a"}}, appsv1.SecretsRefusedReason, true},
+		"another owner":         {&publish.OwnedError{}, appsv1.OwnedByAnotherReason, true},
+		"no objects":            {publish.ErrEmpty, appsv1.EmptyRenderReason, true},
+		"no artifact server":    {errNoArtifactServer, appsv1.PublishingDisabledReason, true},
 		"kind is not served":    {&sourceref.Error{Reason: sourceref.NotServed}, "SourceKindNotServed", false},
 		"storage is full":       {&storage.FullError{}, "StorageFull", false},
 		"artifact is too large": {&artifact.Error{Reason: artifact.TooLarge}, "TooLarge", true},
 		"disk error":            {&artifact.Error{Reason: artifact.Storage}, "StorageFailed", false},
-		"other error":           {errors.New("403"), PublishingFailedReason, false},
+		"other error":           {errors.New("403"), appsv1.PublishingFailedReason, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.err

@@ -17,7 +17,7 @@ func dependsOnBase(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Depen
 func fullyRemoved(in *appsv1.KsctlInstall) {
 	removedByRequest(in)
 	in.Status.Inventory = nil
-	in.Status.Conditions[0].Reason = RemovedByRequestReason
+	in.Status.Conditions[0].Reason = appsv1.RemovedByRequestReason
 }
 
 // The removal of an install waits for the installs that depend on it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
@@ -87,7 +88,7 @@ func renderOutcome(err error, revision string, now time.Time) reconcile.Outcome 
 	case errors.As(err, &unreachable): // a render needs the capabilities of the cluster
 		return target.Outcome(unreachable, revision)
 	case errors.As(err, &stopped):
-		return reconcile.Retry{Err: err, Reason: content.RenderStoppedReason, Revision: revision, RequeueAfter: max(stopped.retryAt.Sub(now), time.Millisecond)}
+		return reconcile.Retry{Err: err, Reason: appsv1.RenderStoppedReason, Revision: revision, RequeueAfter: max(stopped.retryAt.Sub(now), time.Millisecond)}
 	}
 	return content.RenderOutcome(err, revision)
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -19,7 +19,7 @@ func TestRenderBackoffDoublesUpToMaximum(t *testing.T) {
 		want := time.Duration(minutes) * time.Minute
 		err := s.record(stop, "d", time.Minute, now)
 		out, ok := renderOutcome(err, "main@sha1:1", now).(reconcile.Retry)
-		if !ok || out.Reason != content.RenderStoppedReason || out.RequeueAfter != want || out.Revision != "main@sha1:1" {
+		if !ok || out.Reason != appsv1.RenderStoppedReason || out.RequeueAfter != want || out.Revision != "main@sha1:1" {
 			t.Fatalf("attempt %d: %+v, want %s", i+1, out, want)
 		}
 		if !strings.Contains(out.Err.Error(), "--render-timeout") {

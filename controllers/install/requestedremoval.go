@@ -44,7 +44,7 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 		return o.unapprovedOutcome()
 	}
 	in.Status.LastAppliedRevision = ""
-	return reconcile.Done{Reason: RemovedByRequestReason, Message: fmt.Sprintf("nothing is installed: removed by %s", o.removalRequests.requesters(""))}
+	return reconcile.Done{Reason: appsv1.RemovedByRequestReason, Message: fmt.Sprintf("nothing is installed: removed by %s", o.removalRequests.requesters(""))}
 }
 
 // unapprovedOutcome is the outcome of an install whose removal requests are not active.

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // memberInstall is a cluster that an install is, or was, for, and the member install for the
@@ -104,7 +103,7 @@ func (s *memberInstall) inProgress(now time.Time) bool {
 	switch {
 	case ready.Status == "" || ready.ObservedGeneration != in.Generation:
 		return true
-	case ready.Status != metav1.ConditionUnknown || currentReason(ready.Reason) == AwaitingRolloutReason || ready.Reason == target.ClusterNotReadyReason:
+	case ready.Status != metav1.ConditionUnknown || currentReason(ready.Reason) == appsv1.AwaitingRolloutReason || ready.Reason == appsv1.ClusterNotReadyReason:
 		return false
 	case !isOverdue(in, ready, now):
 		return true
@@ -169,13 +168,13 @@ func clusterState(s memberInstall, revision string, now time.Time) appsv1.Cluste
 	switch {
 	case ready.Status == "" || ready.ObservedGeneration != s.install.Generation:
 		return appsv1.ClusterUpdating
-	case ready.Reason == target.ClusterNotReadyReason:
+	case ready.Reason == appsv1.ClusterNotReadyReason:
 		return appsv1.ClusterUnreachable
 	case ready.Status == metav1.ConditionUnknown && isOverdue(s.install, ready, now) && s.timedOut(now):
 		return appsv1.ClusterFailed
 	case ready.Status == metav1.ConditionUnknown:
 		return appsv1.ClusterUpdating
-	case ready.Status == metav1.ConditionFalse && ready.Reason == target.ClusterUnreachableReason:
+	case ready.Status == metav1.ConditionFalse && ready.Reason == appsv1.ClusterUnreachableReason:
 		return appsv1.ClusterUnreachable
 	case ready.Status == metav1.ConditionFalse:
 		return appsv1.ClusterFailed

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // memberAt returns a selected cluster with a member install in the named state. With
@@ -42,11 +41,11 @@ func memberAt(cluster, state string) memberInstall {
 			s.previous = &appsv1.InstalledCluster{State: appsv1.ClusterUnreachable}
 		}
 	case "unready":
-		c.Status, c.Reason = metav1.ConditionUnknown, target.ClusterNotReadyReason
+		c.Status, c.Reason = metav1.ConditionUnknown, appsv1.ClusterNotReadyReason
 	case "failed":
 		c.Status = metav1.ConditionFalse
 	case "away":
-		c.Status, c.Reason = metav1.ConditionFalse, target.ClusterUnreachableReason
+		c.Status, c.Reason = metav1.ConditionFalse, appsv1.ClusterUnreachableReason
 	case "going":
 		s.install.DeletionTimestamp = &metav1.Time{}
 	case "dropped":

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // turn records when the rollout last released a change to a cluster. It is stored in an annotation
@@ -99,5 +98,5 @@ func isFailing(in *appsv1.KsctlInstall) bool {
 		return false
 	}
 	ready := readyCondition(in)
-	return ready.Status == metav1.ConditionFalse && ready.Reason != target.ClusterUnreachableReason
+	return ready.Status == metav1.ConditionFalse && ready.Reason != appsv1.ClusterUnreachableReason
 }

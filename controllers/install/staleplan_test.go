@@ -73,7 +73,7 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 		s, req := rig()
 		s.Plans.update(successor)
 		// The removal continues, and waits for the dependents next.
-		if out, ok := s.Finalize(t.Context(), req).(reconcile.Waiting); !ok || out.Reason != DependentsReason {
+		if out, ok := s.Finalize(t.Context(), req).(reconcile.Waiting); !ok || out.Reason != appsv1.DependentsExistReason {
 			t.Errorf("%+v", out)
 		}
 	})

@@ -164,7 +164,7 @@ func (s *Steps) prepare(ctx context.Context, o *owner) (*applyInput, reconcile.O
 func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out reconcile.Outcome, planned bool) {
 	req, stack, revision := o.req, input.stack, input.revision
 	if len(stack.components) == 0 && o.inv.Len() > 0 {
-		return reconcile.Stalled{Reason: EmptyRenderReason, Revision: revision,
+		return reconcile.Stalled{Reason: appsv1.EmptyRenderReason, Revision: revision,
 			Err: fmt.Errorf("stack %q renders no objects, but %d objects are installed: no objects are removed; delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
 	}
 	req.Object.Status.Components = addRenderedComponents(req.Object.Status.Components, stack.components)

@@ -93,7 +93,7 @@ func (s *Steps) valuesFor(ctx context.Context, in *appsv1.KsctlInstall, read con
 			if v.version != "" {
 				missing = fmt.Sprintf("key %q", stacks.ValuesKey(ref))
 			}
-			return nil, reconcile.NewTransientError(ValuesNotFoundReason, "valuesFrom %s %q for component %q: %s does not exist", ref.Kind, ref.Name, ref.Component, missing)
+			return nil, reconcile.NewTransientError(appsv1.ValuesNotFoundReason, "valuesFrom %s %q for component %q: %s does not exist", ref.Kind, ref.Name, ref.Component, missing)
 		}
 	}
 	return out, nil

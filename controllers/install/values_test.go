@@ -93,7 +93,7 @@ func (r *valuesRig) values(refs ...appsv1.ValuesReference) (string, error) {
 
 func isValuesNotFound(err error) bool {
 	step, ok := errors.AsType[*reconcile.StepError](err)
-	return ok && step.Reason == ValuesNotFoundReason
+	return ok && step.Reason == appsv1.ValuesNotFoundReason
 }
 
 func TestValues(t *testing.T) {
@@ -220,7 +220,7 @@ func TestInvalidBase64ErrorHasNoData(t *testing.T) {
 func TestMissingValuesAreRetried(t *testing.T) {
 	_, err := newValuesRig(t).values(valuesRef("Secret", "s", ""))
 	out, ok := renderOutcome(err, "r1", time.Time{}).(reconcile.Retry)
-	if !ok || out.Reason != ValuesNotFoundReason || out.Revision != "r1" {
+	if !ok || out.Reason != appsv1.ValuesNotFoundReason || out.Revision != "r1" {
 		t.Errorf("%+v", out)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 )
 
@@ -15,10 +16,10 @@ import (
 // and for a missing account, before it sends any request as that account.
 func AccountClient(ctx context.Context, cache client.Reader, t *engine.Target, account types.NamespacedName) (*engine.Client, error) {
 	if account.Name == "" {
-		return nil, NewTerminalError(AccountNotFoundReason, "no service account: set spec.serviceAccountName, or run the controller with --default-service-account")
+		return nil, NewTerminalError(appsv1.ServiceAccountNotFoundReason, "no service account: set spec.serviceAccountName, or run the controller with --default-service-account")
 	}
 	if err := cache.Get(ctx, account, PartialMetadata("", "ServiceAccount")); apierrors.IsNotFound(err) {
-		return nil, NewTransientError(AccountNotFoundReason, "ServiceAccount %s does not exist: create it, or change spec.serviceAccountName", account)
+		return nil, NewTransientError(appsv1.ServiceAccountNotFoundReason, "ServiceAccount %s does not exist: create it, or change spec.serviceAccountName", account)
 	} else if err != nil {
 		return nil, err
 	}

@@ -17,11 +17,11 @@ var _ = Describe("Deletion", func() {
 		r.run(ctx, done)
 		Expect(direct.Delete(ctx, r.stored(ctx))).To(Succeed())
 
-		_, writes := r.run(ctx, reconcile.Waiting{On: "2 objects are left", Reason: reconcile.RemovingReason})
+		_, writes := r.run(ctx, reconcile.Waiting{On: "2 objects are left", Reason: appsv1.RemovingReason})
 		Expect(writes).To(Equal([]string{"status"}))
 		in := r.stored(ctx)
 		Expect(in.Finalizers).To(ConsistOf(theirFinalizer, appsv1.Finalizer))
-		Expect(ready(in).Reason).To(Equal(reconcile.RemovingReason))
+		Expect(ready(in).Reason).To(Equal(appsv1.RemovingReason))
 		Expect(r.forgotten).To(BeZero())
 
 		_, writes = r.run(ctx, done)

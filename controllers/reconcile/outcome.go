@@ -5,6 +5,8 @@ import (
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
 // Outcome is the result of a reconcile: Done, Waiting, Retry, Stalled or Deferred. Its type decides
@@ -108,18 +110,6 @@ func (Waiting) outcome()  {}
 func (Retry) outcome()    {}
 func (Stalled) outcome()  {}
 
-// Reasons of conditions beside those of fluxcd/pkg/apis/meta.
-const (
-	// IndexStaleReason means that the index of the target cluster is not synced.
-	IndexStaleReason = "IndexStale"
-	// TimeoutReason means that the reconcile takes longer than spec.timeout.
-	TimeoutReason = "Timeout"
-	// AccountNotFoundReason means that the service account does not exist.
-	AccountNotFoundReason = "ServiceAccountNotFound"
-	// RemovingReason means that the teardown of the object is in progress.
-	RemovingReason = "Removing"
-)
-
 // outcomeEffects is what an outcome means for conditions, events, the requeue and the finalizer.
 type outcomeEffects struct {
 	ready            string // True, False, Unknown
@@ -145,7 +135,7 @@ func effectsOf(o Outcome) outcomeEffects {
 		v := outcomeEffects{ready: "Unknown", reason: cmp.Or(o.Reason, fluxmeta.ProgressingReason), message: o.On,
 			reconciling: fluxmeta.ProgressingReason, revision: o.Revision, requeueAt: o.RequeueAt}
 		if o.TimedOut {
-			v.ready, v.reason, v.warning = "False", cmp.Or(o.Reason, TimeoutReason), true
+			v.ready, v.reason, v.warning = "False", cmp.Or(o.Reason, appsv1.TimeoutReason), true
 		}
 		return v
 	case Retry:

@@ -35,7 +35,7 @@ var outcomes = map[string]struct {
 	"waiting with a requeue time after the interval": {Waiting{On: "a pod", RequeueAt: noon.Add(time.Hour)},
 		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(time.Hour)}, 10 * time.Minute},
 	"timed out": {Waiting{On: "a pod", TimedOut: true},
-		outcomeEffects{ready: "False", reason: TimeoutReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
+		outcomeEffects{ready: "False", reason: appsv1.TimeoutReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
 	"timed out with a reason": {Waiting{On: "a pod", TimedOut: true, Reason: fluxmeta.HealthCheckFailedReason},
 		outcomeEffects{ready: "False", reason: fluxmeta.HealthCheckFailedReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
 	"failed": {Retry{Err: errors.New("boom"), Revision: "r1"},

@@ -69,7 +69,7 @@ var _ = Describe("Progress", func() {
 		Expect(writes).To(Equal([]string{"status"}))
 	},
 		Entry("another outcome", func(SpecContext, *fixture) {}, done),
-		Entry("another reason", func(SpecContext, *fixture) {}, reconcile.Waiting{On: "2 of 9", Reason: reconcile.IndexStaleReason}),
+		Entry("another reason", func(SpecContext, *fixture) {}, reconcile.Waiting{On: "2 of 9", Reason: appsv1.IndexStaleReason}),
 		Entry("a timeout", func(SpecContext, *fixture) {}, reconcile.Waiting{On: "2 of 9", TimedOut: true}),
 		Entry("a reconcile request", func(ctx SpecContext, r *fixture) { r.annotate(ctx, appsv1.RequestedAtAnnotation, "now") }, reconcile.Waiting{On: "2 of 9"}),
 		Entry("another spec", func(ctx SpecContext, r *fixture) { r.change(ctx, func(in *fullInstall) { in.Spec.Stack = "t" }) }, reconcile.Waiting{On: "2 of 9"}),

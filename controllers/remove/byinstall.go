@@ -256,7 +256,7 @@ func (b *ByInstall) installNotFound(rm *appsv1.KsctlRemove) reconcile.Outcome {
 
 // waitingOutcome returns the outcome of a removal in progress, and whether it exceeds the timeout.
 func (b *ByInstall) waitingOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, message string) reconcile.Outcome {
-	out := reconcile.Waiting{On: message, Reason: reconcile.RemovingReason}
+	out := reconcile.Waiting{On: message, Reason: appsv1.RemovingReason}
 	if in.Spec.Suspend && in.DeletionTimestamp == nil {
 		out.On = fmt.Sprintf("KsctlInstall %s is suspended: resume it to continue; %s", in.Name, message)
 	}
@@ -264,7 +264,7 @@ func (b *ByInstall) waitingOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInsta
 	if until := rm.Status.Removal.MadeAt.Add(timeout); b.Clock.Now().Before(until) {
 		out.RequeueAt = until
 	} else {
-		out.TimedOut, out.Reason = true, reconcile.TimeoutReason
+		out.TimedOut, out.Reason = true, appsv1.TimeoutReason
 		out.On = fmt.Sprintf("not removed within %s, still in progress: %s", timeout.Round(time.Second), out.On)
 	}
 	return out

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/remove/match"
 )
 
 func TestUnknownComponents(t *testing.T) {
@@ -73,7 +72,7 @@ func TestUnknownComponents(t *testing.T) {
 					t.Error("got no outcome")
 				}
 			case reconcile.Stalled:
-				if tc.stalled == "" || x.Reason != match.NoSuchComponentReason || !strings.Contains(x.Err.Error(), tc.stalled) {
+				if tc.stalled == "" || x.Reason != appsv1.NoSuchComponentReason || !strings.Contains(x.Err.Error(), tc.stalled) {
 					t.Errorf("%+v", x)
 				}
 			case reconcile.Waiting:

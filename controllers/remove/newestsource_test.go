@@ -18,7 +18,6 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/remove/match"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/internal/sources/sourceref"
@@ -76,7 +75,7 @@ func TestUnknownComponentsUseNewestSource(t *testing.T) {
 				Content: &content.Loader{Sources: &sourceref.Resolver{Client: cached}}, Clock: testclock.NewFakePassiveClock(now)}
 			switch out := b.Reconcile(t.Context(), &reconcile.Request[*appsv1.KsctlRemove]{Object: rm.DeepCopy()}).(type) {
 			case reconcile.Stalled:
-				if !tc.stalls || out.Reason != match.NoSuchComponentReason {
+				if !tc.stalls || out.Reason != appsv1.NoSuchComponentReason {
 					t.Errorf("%+v", out)
 				}
 			case reconcile.Waiting:

@@ -13,7 +13,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/internal/sources/storage"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
@@ -85,7 +84,7 @@ func TestGitFailures(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(r.dir, Space), []byte("in the way"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r.failed(StorageOperationFailedReason)
+		r.failed(appsv1.StorageOperationFailedReason)
 	})
 }
 
@@ -127,7 +126,7 @@ func TestFullStorageIsReportedAndRecovers(t *testing.T) {
 	r.commit(map[string]string{"a": strings.Repeat("1", 10)})
 	r.capacity = 10
 	r.start()
-	if message := r.failed(storage.FullReason); !strings.Contains(message, "--source-storage-bytes") {
+	if message := r.failed(appsv1.StorageFullReason); !strings.Contains(message, "--source-storage-bytes") {
 		t.Errorf("the error does not name the flag: %s", message)
 	}
 	if left := r.storedFiles(); len(left) > 0 {
@@ -147,7 +146,7 @@ func TestStorageFailureRecovers(t *testing.T) {
 	if err := os.Rename(r.dir, away); err != nil {
 		t.Fatal(err)
 	}
-	r.failed(StorageOperationFailedReason)
+	r.failed(appsv1.StorageOperationFailedReason)
 	if got := r.obj.Status.Artifact; got == nil {
 		t.Error("the artifact is withdrawn")
 	}

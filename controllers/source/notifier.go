@@ -21,9 +21,6 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// CommitStatusFailedReason is the reason of an event: a commit status can't be written.
-const CommitStatusFailedReason = "CommitStatusFailed"
-
 // tokenKey is the key of the token in the Secret for commit statuses, as in Flux.
 const tokenKey = "token"
 
@@ -124,7 +121,7 @@ func (t *Notifier) recordResult(ctx context.Context, src *appsv1.KsctlSource, st
 	}
 	log.FromContext(ctx).Info("writing the commit status failed", "commit", next.Commit, "context", next.Context, "why", err.Error())
 	if notify {
-		t.Events.Event(src, corev1.EventTypeWarning, CommitStatusFailedReason, "commit statuses: "+err.Error())
+		t.Events.Event(src, corev1.EventTypeWarning, appsv1.CommitStatusFailedReason, "commit statuses: "+err.Error())
 	}
 }
 

@@ -188,7 +188,7 @@ func TestOCICredentials(t *testing.T) {
 	r.failed(string(oci.AuthenticationRequired))
 
 	r.obj.Spec.OCI.SecretRef = named("login")
-	if message := r.failed(gitsecret.NotFoundReason); !strings.Contains(message, "team/login") || !strings.Contains(message, "spec.oci.secretRef") {
+	if message := r.failed(appsv1.SecretNotFoundReason); !strings.Contains(message, "team/login") || !strings.Contains(message, "spec.oci.secretRef") {
 		t.Errorf("got %s", message)
 	}
 	r.pullSecret("login", "wrong")
@@ -197,7 +197,7 @@ func TestOCICredentials(t *testing.T) {
 	r.done()
 
 	r.obj.Spec.OCI.SecretRef, r.obj.Spec.OCI.ServiceAccountName = nil, "puller"
-	if message := r.failed(ServiceAccountNotFoundReason); !strings.Contains(message, "team/puller") {
+	if message := r.failed(appsv1.ServiceAccountNotFoundReason); !strings.Contains(message, "team/puller") {
 		t.Errorf("got %s", message)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "puller"}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "login"}}}

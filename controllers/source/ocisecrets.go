@@ -20,9 +20,6 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/verify"
 )
 
-// ServiceAccountNotFoundReason means that the service account with the pull secrets does not exist.
-const ServiceAccountNotFoundReason = "ServiceAccountNotFound"
-
 // Keys of Secrets, with the same names as in Flux.
 const (
 	certificateKey = "tls.crt"
@@ -125,7 +122,7 @@ func (s *Steps) keychain(ctx context.Context, namespace string, o *appsv1.OCISou
 		account := &corev1.ServiceAccount{}
 		err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.ServiceAccountName}, account)
 		if apierrors.IsNotFound(err) {
-			return nil, &gitsecret.Error{Reason: ServiceAccountNotFoundReason, Message: fmt.Sprintf("ServiceAccount %s/%s does not exist: create it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName)}
+			return nil, &gitsecret.Error{Reason: appsv1.ServiceAccountNotFoundReason, Message: fmt.Sprintf("ServiceAccount %s/%s does not exist: create it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName)}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading ServiceAccount %s/%s of spec.oci.serviceAccountName: %w", namespace, o.ServiceAccountName, err)

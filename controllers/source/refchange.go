@@ -23,11 +23,11 @@ func (f remoteCommit) emitRefChange(ctx context.Context, req *reconcile.Request[
 		return // spec.git.ref has changed
 	}
 	if f.chosen.tag.Name != "" {
-		req.Event(corev1.EventTypeWarning, TagMovedReason, fmt.Sprintf("tag %.100q was moved from commit %s to %s", f.chosen.name, old, f.chosen.commit))
+		req.Event(corev1.EventTypeWarning, appsv1.TagMovedReason, fmt.Sprintf("tag %.100q was moved from commit %s to %s", f.chosen.name, old, f.chosen.commit))
 		return
 	}
 	// An error only suppresses the event.
 	if rewritten, err := f.remote.HistoryRewritten(ctx, old, f.chosen.commit); err == nil && rewritten {
-		req.Event(corev1.EventTypeWarning, BranchRewrittenReason, fmt.Sprintf("branch %.100q was rewritten, for example by a force push: commit %s does not descend from %s", f.chosen.name, f.chosen.commit, old))
+		req.Event(corev1.EventTypeWarning, appsv1.BranchRewrittenReason, fmt.Sprintf("branch %.100q was rewritten, for example by a force push: commit %s does not descend from %s", f.chosen.name, f.chosen.commit, old))
 	}
 }

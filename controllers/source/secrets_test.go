@@ -24,7 +24,7 @@ func TestGitCredentials(t *testing.T) {
 	r.commit(map[string]string{"a": "a"})
 	r.failed(string(git.AuthenticationRequired))
 	r.obj.Spec.Git.SecretRef = ref("login")
-	if message := r.failed(gitsecret.NotFoundReason); !strings.Contains(message, "team/login") {
+	if message := r.failed(appsv1.SecretNotFoundReason); !strings.Contains(message, "team/login") {
 		t.Errorf("the error does not name the Secret: %s", message)
 	}
 	for name, c := range map[string]struct {
@@ -112,7 +112,7 @@ func TestGitProxy(t *testing.T) {
 	}))
 	defer proxy.Close()
 	r.obj.Spec.Git.ProxySecretRef = ref("proxy")
-	r.failed(gitsecret.NotFoundReason)
+	r.failed(appsv1.SecretNotFoundReason)
 	for _, address := range []string{"", "proxy:3128", "ftp://proxy", "::"} {
 		r.secret("proxy", map[string]string{"address": address})
 		if message := r.stalledMessage(gitsecret.InvalidReason); !strings.Contains(message, "address") {

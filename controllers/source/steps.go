@@ -27,15 +27,8 @@ import (
 // Reasons of a KsctlSource's conditions, in addition to those of stacks/artifact and its
 // packages git, oci and verify.
 const (
-	// BranchRewrittenReason is the reason of an event: the new commit of a branch does not descend
-	// from the previous one.
-	BranchRewrittenReason = "BranchRewritten"
-	// TagMovedReason is the reason of an event: a tag refers to another commit than before.
-	TagMovedReason = "TagMoved"
 	// SucceededReason: the artifact matches the spec.
 	SucceededReason = fluxmeta.SucceededReason
-	// StorageOperationFailedReason: the artifact can't be stored or read.
-	StorageOperationFailedReason = "StorageOperationFailed"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
@@ -296,9 +289,9 @@ func reasonOf(err error) string {
 	case errors.As(err, &secretErr):
 		return secretErr.Reason
 	case errors.As(err, &full):
-		return storage.FullReason
+		return appsv1.StorageFullReason
 	case errors.As(err, &storageErr):
-		return StorageOperationFailedReason
+		return appsv1.StorageOperationFailedReason
 	}
 	return fluxmeta.ReconciliationFailedReason
 }

@@ -77,7 +77,7 @@ func TestForcePushIsFollowedAndReported(t *testing.T) {
 	if got := r.content("a"); got != "3" {
 		t.Errorf("got %q", got)
 	}
-	if !slices.Equal(r.events, []string{BranchRewrittenReason}) {
+	if !slices.Equal(r.events, []string{appsv1.BranchRewrittenReason}) {
 		t.Errorf("events %v", r.events)
 	}
 	r.commit(map[string]string{"a": "4"})
@@ -140,7 +140,7 @@ func TestFollowsTag(t *testing.T) {
 	if got := r.obj.Status.Artifact.Revision; got != "v1@sha1:"+second || r.content("a") != "2" {
 		t.Errorf("moved tag: revision %s with %q", got, r.content("a"))
 	}
-	if !slices.Equal(r.events, []string{TagMovedReason}) {
+	if !slices.Equal(r.events, []string{appsv1.TagMovedReason}) {
 		t.Errorf("events %v", r.events)
 	}
 	r.obj.Spec.Git.Ref.Tag = "v2"

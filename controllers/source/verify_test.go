@@ -41,7 +41,7 @@ func TestOnlySignedCommitsAreUsed(t *testing.T) {
 	unsigned := func([]byte) ([]byte, error) { return nil, nil }
 	first := push("1", sign)
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
-	r.failed(gitsecret.NotFoundReason)
+	r.failed(appsv1.SecretNotFoundReason)
 	r.secret("keys", nil)
 	r.stalled(gitsecret.InvalidReason)
 	r.secret("keys", map[string]string{"dev.pub": public})
@@ -96,7 +96,7 @@ func TestUnverifiedArtifactIsWithdrawn(t *testing.T) {
 
 	// Also if the keys are missing.
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("nothing")}
-	r.failed(gitsecret.NotFoundReason)
+	r.failed(appsv1.SecretNotFoundReason)
 	if r.obj.Status.Artifact != nil {
 		t.Error("an unverified artifact stays")
 	}
@@ -112,7 +112,7 @@ func TestOutageKeepsVerifiedArtifact(t *testing.T) {
 	r.obj.Spec.Git.URL = "http://127.0.0.1:1/x.git"
 	r.failed(string(git.OperationFailed))
 	r.obj.Spec.Git.Verify.SecretRef.Name = "nothing"
-	r.failed(gitsecret.NotFoundReason)
+	r.failed(appsv1.SecretNotFoundReason)
 	if r.obj.Status.Artifact == nil || r.content("a") != "1" {
 		t.Error("the verified artifact is lost")
 	}

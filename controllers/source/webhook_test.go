@@ -21,7 +21,7 @@ func TestWebhookPathInStatus(t *testing.T) {
 	r.Webhooks = true
 	commit := r.commit(map[string]string{"a": "a"})
 	addWebhook(r)
-	if message := r.failed(gitsecret.NotFoundReason); !strings.Contains(message, "spec.webhook.secretRef") {
+	if message := r.failed(appsv1.SecretNotFoundReason); !strings.Contains(message, "spec.webhook.secretRef") {
 		t.Errorf("the error does not name the field: %s", message)
 	}
 	if a := r.obj.Status.Artifact; a == nil || commitOf(a.Revision) != commit {

@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/autoscaler"
 	"github.com/ksctl/gitops/e2e/autoscaler/fakeautoscaler"
 )
 
@@ -25,7 +24,7 @@ var _ = Describe("A disrupted KsctlAutoScaler", func() {
 		asked := time.Now()
 		Eventually(ctx, s.machines(ctx), soon).Should(Equal(int32(2)), "the machine is created")
 		Expect(s.instances(ctx, "small")()).To(HaveLen(1), "the machine is not listed: otherwise it would be deleted and created again forever")
-		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeJoinTimeout}))
+		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{clusterv1.CodeJoinTimeout}))
 		Expect(time.Since(asked)).To(BeNumerically("<", provisionTime), "after this time, Cluster Autoscaler stops scaling the whole cluster")
 		Expect(time.Since(asked)).To(BeNumerically(">", provisionTime/2))
 		Eventually(ctx, s.machines(ctx), soon).Should(Equal(int32(1)), "the machine is deleted")

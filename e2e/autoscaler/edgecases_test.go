@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/autoscaler"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
 
@@ -39,7 +38,7 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		s.runAutoscaler(ctx)
 		most := s.watchMachines(ctx)
 		Eventually(ctx, func() error { return s.increase(ctx, "small", 2) }, soon).Should(Succeed())
-		Eventually(ctx, s.readySummary(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(autoscaler.CodeSlow+": ")))
+		Eventually(ctx, s.readySummary(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(clusterv1.CodeSlow+": ")))
 		op := s.as.Status.Operation
 		Expect(op.State).NotTo(Or(Equal(clusterv1.OperationFailed), Equal(clusterv1.OperationSucceeded)), "the operation continues")
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(HavePrefix("1/1/1/"), "Cluster Autoscaler observes the failure")
@@ -59,7 +58,7 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		ca.ScaleDown = false
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
+		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{clusterv1.CodeSlow}))
 		Expect(ca.Loop(ctx)).To(Succeed())
 		s.configure(provisionerConfig{})
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
@@ -77,7 +76,7 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		s.configure(provisionerConfig{Create: map[string]any{"delay": "20s", "fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "none is left"}}})
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{autoscaler.CodeSlow}))
+		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{clusterv1.CodeSlow}))
 		Expect(ca.Loop(ctx)).To(Succeed())
 		Eventually(ctx, s.readySummary(ctx), soon).Should(ContainSubstring("none is left"))
 		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:small"), "no deletion was requested")
@@ -132,7 +131,7 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		Expect(ca.MarkToBeDeleted(ctx, last)).To(Succeed())
 		Expect(s.deleteNode(ctx, "small", 1)).To(Succeed())
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon, 50*time.Millisecond).Should(Equal("1/2/2/0/1"))
-		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(": "+autoscaler.CodeDrain+": ")))
+		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(": "+clusterv1.CodeDrain+": ")))
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Expect(s.operation(ctx)).To(Equal("ScaleDown 2 to 1 Failed"))
 		Eventually(ctx, func(g Gomega) {

@@ -17,7 +17,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	"github.com/ksctl/gitops/controllers/autoscaler"
 	"github.com/ksctl/gitops/internal/agent/agentpb"
 	"github.com/ksctl/gitops/internal/agent/provisioner"
 	"github.com/ksctl/gitops/internal/agent/provisioner/kwok"
@@ -85,7 +84,7 @@ var _ = Describe("ksctl's own agent", func() {
 		}, soon).Should(Equal("True ScaleUp: creating 1 machine of pool small: from 2 workers to 3"))
 		// Between both conditions is a tenth of that time, in which the first one may be missed.
 		Eventually(ctx, s.readySummary(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "),
-			Or(ContainSubstring(autoscaler.CodeSlow+": "), ContainSubstring(autoscaler.CodeNoAnswer+": "))))
+			Or(ContainSubstring(clusterv1.CodeSlow+": "), ContainSubstring(clusterv1.CodeNoAnswer+": "))))
 		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleUp 2 to 3 Failed"))
 		Expect(s.as.Status.Operation.Message).To(ContainSubstring("it does not answer in time"))
 		a.setOverride(nil)
@@ -101,8 +100,8 @@ var _ = Describe("ksctl's own agent", func() {
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		a.setOverride(func(context.Context) error { return status.Error(codes.Unimplemented, "no quota for another one") })
 		Expect(s.increase(ctx, "large", 1)).To(Succeed())
-		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool large: "), ContainSubstring(autoscaler.CodeFailed+": "), ContainSubstring("no quota for another one")))
-		Eventually(ctx, s.failureCodes(ctx, "large"), soon).Should(Equal([]string{autoscaler.CodeFailed}))
+		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool large: "), ContainSubstring(clusterv1.CodeFailed+": "), ContainSubstring("no quota for another one")))
+		Eventually(ctx, s.failureCodes(ctx, "large"), soon).Should(Equal([]string{clusterv1.CodeFailed}))
 		Expect(ca.Loop(ctx)).To(Succeed(), "Cluster Autoscaler observes the failure")
 		Eventually(ctx, s.poolCounts(ctx, "large"), soon).Should(Equal("0/0/0/0/0"))
 		By("no operation until the number of workers is known")

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/controllers/install"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/suite"
@@ -28,7 +27,7 @@ var _ = Describe("Two installs with the same object", suite.Safety, func() {
 		uid := getConfigMap(ctx, ns, "a").UID
 
 		second := newInstall(ctx, ns, "second")
-		becomes(ctx, second, "False", install.OwnedReason)
+		becomes(ctx, second, "False", appsv1.OwnedByAnotherReason)
 		Expect(ready(second).Message).To(And(ContainSubstring("ConfigMap "+ns+"/a"), ContainSubstring("KsctlInstall "+ns+"/first")))
 		a := getConfigMap(ctx, ns, "a")
 		Expect(a.UID).To(Equal(uid))
@@ -52,7 +51,7 @@ var _ = Describe("Two installs with the same object", suite.Safety, func() {
 		first := newInstall(ctx, ns, "first", hourly)
 		atRevision(ctx, first, "main@sha1:1")
 		second := newInstall(ctx, ns, "second", hourly)
-		becomes(ctx, second, "False", install.OwnedReason)
+		becomes(ctx, second, "False", appsv1.OwnedByAnotherReason)
 		mark := auditMark(ctx)
 		deleteAndWait(ctx, first)
 		atRevision(ctx, second, "main@sha1:1")
@@ -73,7 +72,7 @@ var _ = Describe("Two installs with the same object", suite.Safety, func() {
 		first := newInstall(ctx, ns, "first")
 		atRevision(ctx, first, "main@sha1:1")
 		second := newInstall(ctx, ns, "second", withAdopt(appsv1.AdoptAlways))
-		becomes(ctx, second, "False", install.OwnedReason)
+		becomes(ctx, second, "False", appsv1.OwnedByAnotherReason)
 		before := getConfigMap(ctx, ns, "a")
 		deleteAndWait(ctx, second)
 		Expect(getConfigMap(ctx, ns, "a").ResourceVersion).To(Equal(before.ResourceVersion), "it was not written")
@@ -118,7 +117,7 @@ var _ = Describe("An object that existed before the install", suite.Safety, func
 		before := foreignConfigMap(ctx, ns, "a", metav1.ObjectMeta{})
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), configMap("b", "1"))
 		in := newInstall(ctx, ns, "i", withAdopt(appsv1.AdoptNever))
-		becomes(ctx, in, "False", install.OwnedReason)
+		becomes(ctx, in, "False", appsv1.OwnedByAnotherReason)
 		Expect(ready(in).Message).To(And(ContainSubstring("ConfigMap "+ns+"/a"), ContainSubstring("spec.adopt")))
 		Expect(getConfigMap(ctx, ns, "b").Data).To(HaveKeyWithValue("value", "1"), "the others are applied")
 		deleteAndWait(ctx, in)
@@ -153,7 +152,7 @@ var _ = Describe("An object that existed before the install", suite.Safety, func
 			before := foreignConfigMap(ctx, ns, "a", meta)
 			stack(ctx, ns, "main@sha1:1", configMap("a", "1"), configMap("b", "1"))
 			in := newInstall(ctx, ns, "i", retryEvery(time.Second))
-			becomes(ctx, in, "False", install.OwnedReason)
+			becomes(ctx, in, "False", appsv1.OwnedByAnotherReason)
 			Expect(ready(in).Message).To(And(ContainSubstring(owner), ContainSubstring("spec.adopt")))
 			Expect(getConfigMap(ctx, ns, "a").ResourceVersion).To(Equal(before.ResourceVersion), "it was not written")
 			Expect(getConfigMap(ctx, ns, "b").Data).To(HaveKeyWithValue("value", "1"), "the others are applied")
@@ -241,7 +240,7 @@ var _ = Describe("An object that another client deleted and recreated", suite.Sa
 		atRevision(ctx, in, "main@sha1:1")
 		other := replaced(ctx, in, metav1.ObjectMeta{})
 		edit(ctx, in, resume)
-		reports(ctx, in, "False", install.OwnedReason, "ConfigMap "+ns+"/a")
+		reports(ctx, in, "False", appsv1.OwnedByAnotherReason, "ConfigMap "+ns+"/a")
 		Expect(getConfigMap(ctx, ns, "a").ResourceVersion).To(Equal(other.ResourceVersion), "it was not written")
 		deleteAndWait(ctx, in)
 		Expect(getConfigMap(ctx, ns, "a").ResourceVersion).To(Equal(other.ResourceVersion), "it was not written")
@@ -254,7 +253,7 @@ var _ = Describe("An object that another client deleted and recreated", suite.Sa
 		atRevision(ctx, in, "main@sha1:1")
 		other := replaced(ctx, in, metav1.ObjectMeta{Annotations: map[string]string{"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "prod"}})
 		edit(ctx, in, resume)
-		reports(ctx, in, "False", install.OwnedReason, "Helm release prod/web")
+		reports(ctx, in, "False", appsv1.OwnedByAnotherReason, "Helm release prod/web")
 		deleteAndWait(ctx, in)
 		Expect(getConfigMap(ctx, ns, "a").ResourceVersion).To(Equal(other.ResourceVersion), "it was not written")
 	})

@@ -16,7 +16,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
-	"github.com/ksctl/gitops/controllers/remove/bysource"
 	"github.com/ksctl/gitops/e2e/faults/proxy"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/suite"
@@ -92,7 +91,7 @@ var _ = Describe("A KsctlRemove of 1,200 objects that another tool applied", sui
 		killed := killRepeatedly(ctx, ns, through, random, kills, left)
 		Eventually(ctx, left, long, "500ms").Should(BeZero(), "approved objects are removed")
 		AddReportEntry("writes left at each kill", fmt.Sprint(killed), ReportEntryVisibilityAlways)
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "objects of the stack app were removed", "1 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "objects of the stack app were removed", "1 are left")
 		Expect(remainingReason(rm, ns+"_"+changed+"__ConfigMap")).To(HavePrefix("NotMatched: "))
 		Expect(objectsIn(ctx, ns)).To(ConsistOf(append(before, "/ConfigMap "+ns+"/"+changed, "/ConfigMap "+ns+"/"+foreign)))
 	}, SpecTimeout(20*time.Minute))

@@ -18,8 +18,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
-	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/controllers/remove/bysource"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -65,7 +63,7 @@ func removeBySourceReports(ctx context.Context, rm *appsv1.KsctlRemove, status m
 // digest.
 func awaitPreview(ctx context.Context, rm *appsv1.KsctlRemove, count int32) (digest string) {
 	GinkgoHelper()
-	removeBySourceReports(ctx, rm, metav1.ConditionFalse, bysource.AwaitingApprovalReason, fmt.Sprintf("%d objects would be removed", count))
+	removeBySourceReports(ctx, rm, metav1.ConditionFalse, appsv1.AwaitingApprovalReason, fmt.Sprintf("%d objects would be removed", count))
 	Expect(rm.Status.Removal.Count).To(Equal(count))
 	Expect(rm.Status.Removed).To(BeNil())
 	return rm.Status.Removal.Digest
@@ -167,12 +165,12 @@ var _ = Describe("Objects that kubectl applied", func() {
 
 		By("approving another digest")
 		approve(ctx, rm, "0123abcd-0123456789abcdef")
-		removeBySourceReports(ctx, rm, metav1.ConditionFalse, bysource.AwaitingApprovalReason, "does not match the objects that were found", digest)
+		removeBySourceReports(ctx, rm, metav1.ConditionFalse, appsv1.AwaitingApprovalReason, "does not match the objects that were found", digest)
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "a")) }, quiet).Should(BeFalse())
 
 		By("approving the preview")
 		approve(ctx, rm, digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "4 objects of the stack app were removed", "3 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "4 objects of the stack app were removed", "3 are left")
 		Expect(*rm.Status.Removed).To(BeEquivalentTo(4))
 		left := append(before, "/ConfigMap "+ns+"/changed", "/Secret "+ns+"/other", "/PersistentVolumeClaim "+ns+"/data")
 		Eventually(ctx, func() []string { return objectsIn(ctx, ns) }, soon).Should(ConsistOf(left))
@@ -200,7 +198,7 @@ var _ = Describe("Objects that kubectl applied", func() {
 		kubectl(ctx, ns, configMap("a", "1"), "apply", "-f", "-")
 		mergePatch(ctx, aConfigMap(ns, "b"), `{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"x"}}}`)
 		approve(ctx, rm, digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "1 objects", "3 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "1 objects", "3 are left")
 		Expect(remainingReason(rm, ns+"_a__ConfigMap")).To(HavePrefix("Left: it was recreated"))
 		Expect(remainingReason(rm, ns+"_b__ConfigMap")).To(HavePrefix("Left: it belongs to Argo CD (x) now"))
 		Expect(absent(ctx, aConfigMap(ns, "c"))).To(BeTrue())
@@ -228,14 +226,14 @@ var _ = Describe("Objects that kubectl applied", func() {
 		Expect(rm.Status.Removal.Blockers).To(ConsistOf(HaveField("Message", ContainSubstring("that others created ("+ns+"/theirs)"))), "in the preview")
 		Expect(rm.Status.Removal.Dependents).To(ConsistOf("KsctlInstall " + ns + "/dependent depends on ConfigMap " + ns + "/a"))
 		approve(ctx, rm, digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, reconcile.RemovingReason, "1 of 2 objects are left to remove", crd.Name, "that others created ("+ns+"/theirs)")
+		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, appsv1.RemovingReason, "1 of 2 objects are left to remove", crd.Name, "that others created ("+ns+"/theirs)")
 		Expect(get(ctx, crd)).To(Succeed())
 		Expect(crd.DeletionTimestamp).To(BeNil())
 
 		mergePatch(ctx, rm, `{"spec":{"customResources":"Delete"}}`)
 		Eventually(ctx, func() string { return awaitPreview(ctx, rm, 1) }, soon).ShouldNot(Equal(rm.Spec.ApprovedDigest), "another spec needs another approval")
 		approve(ctx, rm, rm.Status.Removal.Digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "1 objects of the stack app were removed")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "1 objects of the stack app were removed")
 		awaitGone(ctx, crd)
 	}, SpecTimeout(15*time.Minute))
 
@@ -247,7 +245,7 @@ var _ = Describe("Objects that kubectl applied", func() {
 		digest := awaitPreview(ctx, rm, 2)
 		Expect(rm.Status.Removal.Blockers).To(ConsistOf(HaveField("ID", ns+"_b__ConfigMap")))
 		approve(ctx, rm, digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, reconcile.RemovingReason, "2 of 2 objects are left to remove", "ksctl.com/prevent-deletion")
+		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, appsv1.RemovingReason, "2 of 2 objects are left to remove", "ksctl.com/prevent-deletion")
 		remove(ctx, rm)
 		awaitGone(ctx, rm)
 		for _, name := range []string{"a", "b"} {
@@ -267,7 +265,7 @@ var _ = Describe("A KsctlRemove of a stack that a KsctlInstall has installed", f
 		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		becomesReady(ctx, in)
 		rm := newRemoveBySource(ctx, ns, "r")
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "no matching objects of the stack", "1 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "no matching objects of the stack", "1 are left")
 		Expect(remainingReason(rm, ns+"_a__ConfigMap")).To(Equal("NotMatched: belongs to KsctlInstall " + ns + "/i"))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 		becomesReady(ctx, in)
@@ -294,7 +292,7 @@ var _ = Describe("A namespace of a stack", func() {
 				Expect(rm.Status.Removal.Kept).To(BeEmpty())
 			}
 			approve(ctx, rm, digest)
-			removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason)
+			removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason)
 			Expect(absent(ctx, aConfigMap(space, "a"))).To(BeTrue())
 			Expect(absent(ctx, &corev1.Namespace{ObjectMeta: objectMeta("", space)})).To(Equal(!foreign), "foreign: %v", foreign)
 			if foreign {

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/ksctl/gitops/controllers/remove/bysource"
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/tools"
 )
@@ -83,7 +83,7 @@ var _ = Describe("A release that Helm installed", func() {
 		Expect(rm.Status.Removal.Order[1].Objects).To(Equal([]string{ns + "_sh.helm.release.v1.site.v1__Secret", ns + "_sh.helm.release.v1.site.v2__Secret"}))
 		Expect(countHelmReleases(ctx, ns)).To(Equal(1))
 		approve(ctx, rm, digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "6 objects")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "6 objects")
 		Expect(countHelmReleases(ctx, ns)).To(BeZero())
 		Eventually(ctx, func() []string { return objectsIn(ctx, ns) }, soon).Should(ConsistOf(before))
 	}, SpecTimeout(15*time.Minute))
@@ -93,7 +93,7 @@ var _ = Describe("A release that Helm installed", func() {
 		installWithHelm(ctx, ns, "site", map[string]any{"more": true})
 		rm := newRemoveBySource(ctx, ns, "r")
 		approve(ctx, rm, awaitPreview(ctx, rm, 4))
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "4 objects", "3 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "4 objects", "3 are left")
 		Expect(remainingReason(rm, ns+"_site-more__ConfigMap")).To(HavePrefix("NotMatched: part of Helm release " + ns + "/site, but not rendered by the stack"))
 		Expect(remainingReason(rm, ns+"_sh.helm.release.v1.site.v2__Secret")).To(ContainSubstring("has 1 objects that the stack does not render"))
 		Expect(countHelmReleases(ctx, ns)).To(Equal(1))
@@ -106,7 +106,7 @@ var _ = Describe("A release that Helm installed", func() {
 		Expect(h.PublishSource(ctx, ns, "src", "r2", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: web, helm: {chart: ./chart, releaseName: site, values: {keep: true}}}\n", prefixed("chart/", chartFiles)))).To(Succeed())
 		rm := newRemoveBySource(ctx, ns, "r")
 		approve(ctx, rm, awaitPreview(ctx, rm, 5))
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, bysource.RemovedReason, "5 objects", "2 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "5 objects", "2 are left")
 		Expect(remainingReason(rm, ns+"_site-greeting__ConfigMap")).To(Equal("NotMatched: belongs to Helm release " + ns + "/other"))
 		Expect(remainingReason(rm, ns+"_site-keep__ConfigMap")).To(Equal("Kept: annotation helm.sh/resource-policy is keep"))
 		Expect(absent(ctx, &corev1.Secret{ObjectMeta: objectMeta(ns, "site-password")})).To(BeTrue())

@@ -32,7 +32,7 @@ func (o *owner) approvalOutcome() reconcile.Outcome {
 		err = fmt.Errorf("%sthe removal was interrupted: %d of %d objects were removed, %d more would be removed%s: to continue, set spec.approvedDigest: %s",
 			prefix, ptr.Deref(rm.Status.Removed, 0), removal.Count, o.inv.Len(), left, removal.Digest)
 	}
-	return reconcile.Stalled{Reason: AwaitingApprovalReason, Revision: rm.Status.LastAttemptedRevision, Err: err}
+	return reconcile.Stalled{Reason: appsv1.AwaitingApprovalReason, Revision: rm.Status.LastAttemptedRevision, Err: err}
 }
 
 // doneOutcome returns the outcome when all objects of the rehearsal are removed.
@@ -45,13 +45,13 @@ func doneOutcome(rm *appsv1.KsctlRemove) reconcile.Outcome {
 	if n := len(st.Remaining); n > 0 {
 		message += fmt.Sprintf("; %d are left (status.remaining)", n)
 	}
-	return reconcile.Done{Message: message, Reason: RemovedReason, Revision: st.LastAttemptedRevision}
+	return reconcile.Done{Message: message, Reason: appsv1.RemovedReason, Revision: st.LastAttemptedRevision}
 }
 
 // waitingOutcome returns the outcome of a removal in progress, and whether it exceeds the timeout.
 func (s *Steps) waitingOutcome(o *owner, rep *engine.Report) reconcile.Outcome {
 	rm := o.req.Object
-	out := reconcile.Waiting{Reason: reconcile.RemovingReason, RequeueAt: rep.RetryAt, Revision: rm.Status.LastAttemptedRevision,
+	out := reconcile.Waiting{Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt, Revision: rm.Status.LastAttemptedRevision,
 		On: fmt.Sprintf("%d of %d objects are left to remove", o.inv.Len(), rm.Status.Removal.Count)}
 	if message := waitMessage(rep); message != "" {
 		out.On += ": " + message
@@ -61,7 +61,7 @@ func (s *Steps) waitingOutcome(o *owner, rep *engine.Report) reconcile.Outcome {
 	if s.Clock.Now().Before(deadline) {
 		return reconcile.RequeueBy(out, deadline)
 	}
-	out.TimedOut, out.Reason = true, reconcile.TimeoutReason
+	out.TimedOut, out.Reason = true, appsv1.TimeoutReason
 	out.On = fmt.Sprintf("not removed within %s: %s", timeout, out.On)
 	return out
 }

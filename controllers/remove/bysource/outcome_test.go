@@ -29,7 +29,7 @@ func TestApprovalOutcome(t *testing.T) {
 			o := &owner{inv: plan.NewInventory(nil, nil), req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}}
 			o.setEntries([]appsv1.InventoryEntry{{ID: "ns_a__ConfigMap"}})
 			out, ok := o.approvalOutcome().(reconcile.Stalled)
-			if !ok || out.Reason != AwaitingApprovalReason || !strings.HasPrefix(out.Err.Error(), tc.want) {
+			if !ok || out.Reason != appsv1.AwaitingApprovalReason || !strings.HasPrefix(out.Err.Error(), tc.want) {
 				t.Errorf("%+v", out)
 			}
 			if pending := strings.Contains(out.Err.Error(), "nothing is deleted yet"); pending != (tc.removed == nil) {

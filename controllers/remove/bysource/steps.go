@@ -21,14 +21,6 @@ import (
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
-// Reasons of the conditions, in addition to those of packages reconcile and content.
-const (
-	// AwaitingApprovalReason: the removal needs spec.approvedDigest.
-	AwaitingApprovalReason = "AwaitingApproval"
-	// RemovedReason: all approved objects are removed.
-	RemovedReason = "Removed"
-)
-
 // Steps reconciles KsctlRemoves with spec.sourceRef.
 type Steps struct {
 	// Client reads from the cache, Direct from the API server.
@@ -166,7 +158,7 @@ func (s *Steps) release(ctx context.Context, o *owner, c *engine.Client) reconci
 	case err != nil:
 		return s.retryOutcome(o, err)
 	case o.inv.Len() > 0:
-		return s.orUnreachable(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), waitMessage(rep)), Reason: reconcile.RemovingReason, RequeueAt: rep.RetryAt})
+		return s.orUnreachable(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), waitMessage(rep)), Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt})
 	}
 	return nil
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// NoSuchComponentReason means that spec.components has a component that does not exist.
-const NoSuchComponentReason = "NoSuchComponent"
-
 // CheckComponents returns a terminal error if spec.components has components that are not in have.
 // subject is the subject of the message, such as "the stack".
 func CheckComponents(spec *appsv1.KsctlRemoveSpec, subject string, have []string) error {
@@ -30,5 +27,5 @@ func CheckComponents(spec *appsv1.KsctlRemoveSpec, subject string, have []string
 	if len(unknown) == 0 {
 		return nil
 	}
-	return reconcile.NewTerminalError(NoSuchComponentReason, "spec.components: %s has no component %s; it has %s", subject, strings.Join(unknown, ", "), strings.Join(have, ", "))
+	return reconcile.NewTerminalError(appsv1.NoSuchComponentReason, "spec.components: %s has no component %s; it has %s", subject, strings.Join(unknown, ", "), strings.Join(have, ", "))
 }

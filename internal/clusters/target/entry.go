@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/internal/clusters/kubeconfig"
@@ -44,7 +45,7 @@ type clusterEntry struct {
 func (c *Clusters) newEntry(k clusterKey, access *kubeconfig.Access) (*clusterEntry, error) {
 	cfg, err := access.Config()
 	if err != nil {
-		return nil, newError(KubeConfigRefusedReason, "%s: %w", DisplayName(k.id), err)
+		return nil, newError(appsv1.KubeConfigRefusedReason, "%s: %w", DisplayName(k.id), err)
 	}
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	x := &clusterEntry{key: k, users: map[string]struct{}{}}

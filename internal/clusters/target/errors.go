@@ -4,27 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-)
-
-// Reasons of conditions.
-const (
-	// ClusterNotFoundReason means that the KsctlCluster or the Secret with the kubeconfig does not
-	// exist.
-	ClusterNotFoundReason = "ClusterNotFound"
-	// ClusterNotReadyReason means that the KsctlCluster has no kubeconfig yet, or is being deleted.
-	ClusterNotReadyReason = "ClusterNotReady"
-	// ClusterChangedReason means that the spec refers to another cluster than the one with the
-	// installed objects.
-	ClusterChangedReason = "ClusterChanged"
-	// ClusterUnreachableReason means that the API server of the cluster does not answer.
-	ClusterUnreachableReason = "ClusterUnreachable"
-	// KubeConfigRefusedReason means that the kubeconfig would run a program, read a file or skip
-	// the verification of the server.
-	KubeConfigRefusedReason = "KubeConfigRefused"
-	// AccessDeniedReason means that the cluster is in another namespace, and that cross-namespace
-	// references are disabled.
-	AccessDeniedReason = "AccessDenied"
 )
 
 // Error is returned while the access to a cluster cannot be determined. Its cause is a
@@ -45,12 +26,12 @@ func newError(reason, format string, args ...any) error {
 // notFoundError returns an error that a retry may end: the missing object may be created without an
 // event.
 func notFoundError(format string, args ...any) error {
-	return &Error{Err: reconcile.NewTransientError(ClusterNotFoundReason, format, args...)}
+	return &Error{Err: reconcile.NewTransientError(appsv1.ClusterNotFoundReason, format, args...)}
 }
 
 // notReadyError returns an error that an event will end.
 func notReadyError(format string, args ...any) error {
-	return &Error{Err: reconcile.NewWaitingError(ClusterNotReadyReason, format, args...)}
+	return &Error{Err: reconcile.NewWaitingError(appsv1.ClusterNotReadyReason, format, args...)}
 }
 
 // ClusterMismatchError reports that the kubeconfig leads to another cluster than the one with the
@@ -90,11 +71,11 @@ func Outcome(err error, revision string) reconcile.Outcome {
 	var unreachable *UnreachableError
 	switch {
 	case errors.As(err, &other):
-		return reconcile.Stalled{Err: err, Reason: ClusterChangedReason, Revision: revision}
+		return reconcile.Stalled{Err: err, Reason: appsv1.ClusterChangedReason, Revision: revision}
 	case errors.As(err, &unreachable) && unreachable.Err == nil:
 		return reconcile.Deferred{} // the result of the probe triggers a reconcile
 	case errors.As(err, &unreachable):
-		return reconcile.Retry{Err: err, Reason: ClusterUnreachableReason, Revision: revision}
+		return reconcile.Retry{Err: err, Reason: appsv1.ClusterUnreachableReason, Revision: revision}
 	}
 	return reconcile.OutcomeOf(err, revision)
 }

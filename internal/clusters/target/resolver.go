@@ -85,7 +85,7 @@ func (t *Resolver) Resolve(ctx context.Context, u User) (ResolvedCluster, error)
 	clusterID := ID(u.Key.Namespace, u.Spec)
 	switch {
 	case clusterID != u.Key.Cluster:
-		return ResolvedCluster{}, newError(ClusterChangedReason,
+		return ResolvedCluster{}, newError(appsv1.ClusterChangedReason,
 			"the installed objects are on %s, but the spec now names %s: nothing is changed on either; name %[1]s again or, to move, remove the objects there first, with a KsctlRemove or by deleting this object",
 			DisplayName(u.Key.Cluster), DisplayName(clusterID))
 	case clusterID == plan.LocalCluster:
@@ -209,13 +209,13 @@ func (t *Resolver) locateKubeconfig(ctx context.Context, u User) (kubeconfigRef,
 	ref := u.Spec.ClusterRef
 	name := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, u.Key.Namespace), Name: ref.Name}
 	if t.NoCrossNamespace && name.Namespace != u.Key.Namespace {
-		return kubeconfigRef{}, newError(AccessDeniedReason, "spec.clusterRef: namespace %s: references across namespaces are not allowed here (--no-cross-namespace-refs)", name.Namespace)
+		return kubeconfigRef{}, newError(appsv1.AccessDeniedReason, "spec.clusterRef: namespace %s: references across namespaces are not allowed here (--no-cross-namespace-refs)", name.Namespace)
 	}
 	var c clusterv1.KsctlCluster
 	err := t.Cache.Get(ctx, name, &c, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
-		return kubeconfigRef{}, newError(ClusterNotFoundReason, "spec.clusterRef: KsctlCluster %s does not exist", name)
+		return kubeconfigRef{}, newError(appsv1.ClusterNotFoundReason, "spec.clusterRef: KsctlCluster %s does not exist", name)
 	case err != nil:
 		return kubeconfigRef{}, err
 	case c.DeletionTimestamp != nil && u.Empty:
@@ -259,7 +259,7 @@ func (t *Resolver) readKubeconfig(ctx context.Context, u User, ref kubeconfigRef
 	}
 	access, err := kubeconfig.Read(config, kubeconfig.Options{Context: ref.context, AllowInsecure: t.AllowInsecure})
 	if err != nil {
-		return nil, newError(KubeConfigRefusedReason, "Secret %s, key %s: %w", ref.secret, key, err)
+		return nil, newError(appsv1.KubeConfigRefusedReason, "Secret %s, key %s: %w", ref.secret, key, err)
 	}
 	return access, nil
 }

@@ -105,15 +105,15 @@ func TestResolve(t *testing.T) {
 		"cluster":                        {spec: byRef("prod"), error: "is being probed"},
 		"kubeconfig":                     {spec: bySecret("good", ""), error: "is being probed"},
 		"another namespace":              {spec: elsewhere, error: "KsctlCluster other/prod is being probed"},
-		"another namespace, not allowed": {spec: elsewhere, own: true, reason: AccessDeniedReason, error: "namespace other"},
-		"unknown cluster":                {spec: byRef("none"), reason: ClusterNotFoundReason, error: "KsctlCluster team/none does not exist"},
-		"cluster without kubeconfig":     {spec: byRef("new"), reason: ClusterNotReadyReason, error: "has no kubeconfig yet"},
-		"cluster with deleted Secret":    {spec: byRef("bare"), reason: ClusterNotFoundReason, error: "Secret team/missing with the kubeconfig does not exist"},
-		"unknown key":                    {spec: bySecret("good", "config"), reason: ClusterNotFoundReason, error: "Secret team/good has no key config"},
-		"hostile kubeconfig":             {spec: bySecret("hostile", ""), reason: KubeConfigRefusedReason, error: "runs a program"},
+		"another namespace, not allowed": {spec: elsewhere, own: true, reason: appsv1.AccessDeniedReason, error: "namespace other"},
+		"unknown cluster":                {spec: byRef("none"), reason: appsv1.ClusterNotFoundReason, error: "KsctlCluster team/none does not exist"},
+		"cluster without kubeconfig":     {spec: byRef("new"), reason: appsv1.ClusterNotReadyReason, error: "has no kubeconfig yet"},
+		"cluster with deleted Secret":    {spec: byRef("bare"), reason: appsv1.ClusterNotFoundReason, error: "Secret team/missing with the kubeconfig does not exist"},
+		"unknown key":                    {spec: bySecret("good", "config"), reason: appsv1.ClusterNotFoundReason, error: "Secret team/good has no key config"},
+		"hostile kubeconfig":             {spec: bySecret("hostile", ""), reason: appsv1.KubeConfigRefusedReason, error: "runs a program"},
 		"deleting cluster, in use":       {spec: byRef("going"), error: "is being probed"},
-		"deleting cluster, empty":        {spec: byRef("going"), change: func(u *User) { u.Empty = true }, reason: ClusterNotReadyReason, error: "is being deleted"},
-		"cluster changed in the spec": {spec: byRef("prod"), change: func(u *User) { u.Key.Cluster = "team.old" }, reason: ClusterChangedReason,
+		"deleting cluster, empty":        {spec: byRef("going"), change: func(u *User) { u.Empty = true }, reason: appsv1.ClusterNotReadyReason, error: "is being deleted"},
+		"cluster changed in the spec": {spec: byRef("prod"), change: func(u *User) { u.Key.Cluster = "team.old" }, reason: appsv1.ClusterChangedReason,
 			error: "the installed objects are on KsctlCluster team/old, but the spec now names KsctlCluster team/prod"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,13 +200,13 @@ func TestOutcome(t *testing.T) {
 	if _, ok := Outcome(&UnreachableError{Cluster: "team.prod"}, "").(reconcile.Deferred); !ok {
 		t.Error("the outcome is not Deferred while the cluster is being probed")
 	}
-	if out, ok := Outcome(&UnreachableError{Cluster: "team.prod", Err: errors.New("down")}, "").(reconcile.Retry); !ok || out.Reason != ClusterUnreachableReason {
+	if out, ok := Outcome(&UnreachableError{Cluster: "team.prod", Err: errors.New("down")}, "").(reconcile.Retry); !ok || out.Reason != appsv1.ClusterUnreachableReason {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := Outcome(notReadyError("x"), "").(reconcile.Waiting); !ok || out.Reason != ClusterNotReadyReason {
+	if out, ok := Outcome(notReadyError("x"), "").(reconcile.Waiting); !ok || out.Reason != appsv1.ClusterNotReadyReason {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := Outcome(newError(ClusterChangedReason, "x"), "").(reconcile.Stalled); !ok || out.Reason != ClusterChangedReason {
+	if out, ok := Outcome(newError(appsv1.ClusterChangedReason, "x"), "").(reconcile.Stalled); !ok || out.Reason != appsv1.ClusterChangedReason {
 		t.Errorf("%+v", out)
 	}
 }

@@ -8,17 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// KeysNotFoundReason means that the Secret of spec.decryption does not exist.
-const KeysNotFoundReason = "SecretNotFound"
-
 // NewKeysNotFoundError returns the error for a Secret of spec.decryption that does not exist.
 func NewKeysNotFoundError(namespace, name string) error {
-	return reconcile.NewTransientError(KeysNotFoundReason, "Secret %s/%s does not exist: create it or correct spec.decryption.secretRef", namespace, name)
+	return reconcile.NewTransientError(appsv1.SecretNotFoundReason, "Secret %s/%s does not exist: create it or correct spec.decryption.secretRef", namespace, name)
 }
 
 // Keys are the decryption keys for the files of a stack; nil means that nothing is decrypted.

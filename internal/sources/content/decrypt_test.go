@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/sops"
@@ -81,7 +82,7 @@ func TestDecryptionOutcomes(t *testing.T) {
 	if out, ok := RenderOutcome(wrapped, "r1").(reconcile.Retry); !ok || out.Reason != string(sops.ServiceFailed) {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := RenderOutcome(NewKeysNotFoundError("ns", "age"), "r1").(reconcile.Retry); !ok || out.Reason != KeysNotFoundReason ||
+	if out, ok := RenderOutcome(NewKeysNotFoundError("ns", "age"), "r1").(reconcile.Retry); !ok || out.Reason != appsv1.SecretNotFoundReason ||
 		out.Err.Error() != "Secret ns/age does not exist: create it or correct spec.decryption.secretRef" {
 		t.Errorf("%+v", out)
 	}

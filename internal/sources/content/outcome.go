@@ -5,6 +5,7 @@ import (
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/sourceref"
 	"github.com/ksctl/gitops/stacks"
@@ -15,21 +16,9 @@ import (
 	"github.com/ksctl/gitops/stacks/sops"
 )
 
-// Condition reasons, in addition to those of the packages that resolve, fetch and decrypt.
-const (
-	// StackNotInCatalogReason: the catalog does not have the stack, or not in this version.
-	StackNotInCatalogReason = "StackNotInCatalog"
-	// InvalidStackReason: the stack, or the configuration of it in the spec, is invalid.
-	InvalidStackReason = "InvalidStack"
-	// RenderStoppedReason: the render exceeded a limit and was stopped, or its process died.
-	RenderStoppedReason = "RenderStopped"
-	// ChartSecretNotFoundReason: a Secret with the access to a chart repository does not exist.
-	ChartSecretNotFoundReason = "ChartSecretNotFound"
-)
-
 // NewChartSecretError returns the error for a Secret of spec.charts that does not exist.
 func NewChartSecretError(repository, namespace, name string) error {
-	return reconcile.NewTransientError(ChartSecretNotFoundReason, "spec.charts: Secret %s/%s for the repository %s does not exist", namespace, name, repository)
+	return reconcile.NewTransientError(appsv1.ChartSecretNotFoundReason, "spec.charts: Secret %s/%s for the repository %s does not exist", namespace, name, repository)
 }
 
 // SourceOutcome maps an error of Artifact to an outcome. The caller watches the source and the
@@ -42,7 +31,7 @@ func SourceOutcome(err error) reconcile.Outcome {
 	)
 	switch {
 	case errors.As(err, &notInCatalog):
-		return reconcile.FailureOutcome(err, StackNotInCatalogReason, true, "")
+		return reconcile.FailureOutcome(err, appsv1.StackNotInCatalogReason, true, "")
 	case errors.As(err, &ociErr):
 		return reconcile.FailureOutcome(err, string(ociErr.Reason), ociErr.Terminal(), "")
 	case !errors.As(err, &sourceErr):
@@ -72,9 +61,9 @@ func RenderOutcome(err error, revision string) reconcile.Outcome {
 	case errors.As(err, &chartErr):
 		return reconcile.FailureOutcome(err, string(chartErr.Reason), chartErr.Terminal(), revision)
 	case errors.As(err, &stopped):
-		return reconcile.FailureOutcome(err, RenderStoppedReason, false, revision)
+		return reconcile.FailureOutcome(err, appsv1.RenderStoppedReason, false, revision)
 	case errors.As(err, &stackErr):
-		return reconcile.FailureOutcome(err, InvalidStackReason, true, revision)
+		return reconcile.FailureOutcome(err, appsv1.InvalidStackReason, true, revision)
 	case errors.As(err, &artifactErr) && artifactErr.Terminal():
 		return reconcile.FailureOutcome(err, string(artifactErr.Reason), true, revision)
 	case errors.As(err, &artifactErr):

@@ -12,13 +12,12 @@ import (
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	corev1 "k8s.io/api/core/v1"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
 // Condition reasons for a Secret that an object refers to.
 const (
-	// NotFoundReason: the Secret does not exist.
-	NotFoundReason = "SecretNotFound"
 	// InvalidReason: the Secret lacks a key, or a value is unusable.
 	InvalidReason = string(git.CredentialsInvalid)
 )
@@ -57,7 +56,7 @@ func (e *Error) Terminal() bool { return e.Reason == InvalidReason }
 
 // NewNotFound returns the error for a Secret that does not exist.
 func NewNotFound(namespace, name, field string) error {
-	return &Error{NotFoundReason, fmt.Sprintf("Secret %s/%s does not exist: create it or correct %s", namespace, name, field)}
+	return &Error{appsv1.SecretNotFoundReason, fmt.Sprintf("Secret %s/%s does not exist: create it or correct %s", namespace, name, field)}
 }
 
 // NewInvalid returns the error for a Secret that lacks a key, or has an unusable value.

@@ -13,9 +13,6 @@ import (
 // DefaultBytes is the default limit on the total size of artifacts on disk.
 const DefaultBytes = 2 << 30
 
-// FullReason is the condition reason for a FullError.
-const FullReason = "StorageFull"
-
 // index tracks the artifacts on disk by path, and selects those to evict.
 type index struct {
 	max int64
