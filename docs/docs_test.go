@@ -33,7 +33,7 @@ var internalReasons = []string{"DigestMismatch", "NotFound", "Unreachable", "Bra
 
 func TestEveryReasonIsDocumented(t *testing.T) {
 	inCode := map[string]bool{}
-	for _, dir := range []string{"controllers", "internal/sources", "internal/clusters", "internal/scaling", "internal/agent", "internal/statestore", "stacks/artifact", "stacks/chart", "stacks/sops"} {
+	for _, dir := range []string{"api", "controllers", "internal/sources", "internal/clusters", "internal/scaling", "internal/agent", "internal/statestore", "stacks/artifact", "stacks/chart", "stacks/sops"} {
 		collectReasons(t, dir, inCode)
 	}
 	page := map[string]bool{}

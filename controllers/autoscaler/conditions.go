@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/scaling/settings"
@@ -30,7 +31,7 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 		newCondition(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler reports no problem", r.healthErr),
 	}
 	progressing := metav1.Condition{Type: clusterv1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: "Idle", Message: "no machine is being created or deleted"}
-	if isInProgress(p.op) {
+	if session.IsInProgress(p.op) {
 		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, string(p.op.Kind), describeOperation(p.op)
 	}
 	degraded := metav1.Condition{Type: clusterv1.DegradedCondition, Status: metav1.ConditionFalse, Reason: "UpToDate", Message: "every pool can reach its target"}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 const (
@@ -63,7 +64,7 @@ func (p *scalingPlan) deletionFailedAfter(at time.Time) bool {
 // deletion is requested for its pool.
 func (p *scalingPlan) deletionPending(position int, m *machine) bool {
 	op := p.op
-	if op != nil && op.Kind != clusterv1.OperationScaleUp && (isInProgress(op) || op.Unsettled) && int32(position) >= op.DesiredWorkers {
+	if op != nil && op.Kind != clusterv1.OperationScaleUp && (session.IsInProgress(op) || op.Unsettled) && int32(position) >= op.DesiredWorkers {
 		return true
 	}
 	r := findPool(p.pools, m.pool)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 // staleTaints returns the stale taints if Cluster Autoscaler has tainted some workers at a time.
@@ -85,7 +86,7 @@ func TestCanceledDeletionLeavesNoTaint(t *testing.T) {
 			at := w.now
 			w.step(w.removeLast())
 			p := w.step(w.removeLast()) // while the last machine is being deleted
-			if got := w.pool("small"); !isInProgress(p.op) || got.Change != -1 {
+			if got := w.pool("small"); !session.IsInProgress(p.op) || got.Change != -1 {
 				t.Fatalf("%+v, pool %+v", p.op, got)
 			}
 			w.now = at.Add(time.Hour)
@@ -103,7 +104,7 @@ func TestCanceledDeletionLeavesNoTaint(t *testing.T) {
 			if again, _ := w.staleTaints(p, at, 1, 2); len(again) != 1 || !again[1] {
 				t.Fatalf("while the last machine is being deleted: %v", again)
 			}
-			w.runOperation(p.op, 1, phaseSucceeded)
+			w.runOperation(p.op, 1, session.Succeeded)
 			p = w.step()
 			if again, _ := w.staleTaints(p, at, 1); !again[1] {
 				t.Fatalf("after the last machine was deleted: %v, %+v", again, p.op)
@@ -116,8 +117,8 @@ func TestDeletionTaintStaysWhileOperationIsUnsettled(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1", "s-1")
 	at := w.now
 	p := w.step(w.removeLast())
-	w.runOperation(p.op, 0, phaseFailed)
-	w.reported.code = clusterv1.CodeNoAnswer
+	w.runOperation(p.op, 0, session.Failed)
+	w.reported.Code = clusterv1.CodeNoAnswer
 	w.now = w.now.Add(time.Minute)
 	p = w.step()
 	p.op.Unsettled = true

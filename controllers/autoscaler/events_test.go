@@ -12,6 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
@@ -28,7 +29,7 @@ type recordTest struct {
 
 func newRecordTest(t *testing.T, sizes ...string) *recordTest {
 	x := &recordTest{simulation: newSimulation(t, sizes...)}
-	x.steps = &Steps{Client: newFakeClient(t), Published: nodegroup.NewClusters(), AgentSessions: &AgentSessions{}, OperationEnded: func(key types.NamespacedName, pool, operation, result string) {
+	x.steps = &Steps{Client: newFakeClient(t), Published: nodegroup.NewClusters(), AgentSessions: &session.Sessions{}, OperationEnded: func(key types.NamespacedName, pool, operation, result string) {
 		x.counted = append(x.counted, strings.Join([]string{key.String(), pool, operation, result}, " "))
 	}}
 	return x
@@ -55,8 +56,8 @@ func (x *recordTest) backoffEvents() []string {
 func TestBackoffEventIsEmittedOnce(t *testing.T) {
 	x := newRecordTest(t, "s-1")
 	p := x.step(increase("small", 2, x.now))
-	x.runOperation(p.op, 0, phaseFailed)
-	x.reported.code, x.reported.message = clusterv1.CodeOutOfResources, "the quota is used up"
+	x.runOperation(p.op, 0, session.Failed)
+	x.reported.Code, x.reported.Message = clusterv1.CodeOutOfResources, "the quota is used up"
 	x.persistErr = errors.New("conflict")
 	if err := x.record(); err == nil || len(x.backoffEvents()) > 0 || len(x.counted) > 0 {
 		t.Fatalf("an operation that is not recorded causes events, or is counted as %q: %v", x.counted, err)
@@ -78,7 +79,7 @@ func TestBackoffEventIsEmittedOnce(t *testing.T) {
 	// The next failure starts another backoff.
 	x.now = x.now.Add(2 * time.Minute)
 	p = x.step(increase("small", 1, x.now))
-	x.runOperation(p.op, 0, phaseFailed)
+	x.runOperation(p.op, 0, session.Failed)
 	if err := x.record(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestBackoffEventIsEmittedOnce(t *testing.T) {
 func TestBackoffEventForSlowMachinesIsEmittedOnce(t *testing.T) {
 	x := newRecordTest(t, "s-1")
 	p := x.step(increase("small", 1, x.now))
-	x.reported = operationStatus{id: p.op.ID, phase: phaseRunning}
+	x.reported = session.OperationStatus{ID: p.op.ID, Phase: session.Running}
 	x.persistErr = errors.New("conflict")
 	x.now = x.now.Add(time.Hour)
 	if err := x.record(); err == nil {
@@ -114,7 +115,7 @@ func TestBackoffEventForSlowMachinesIsEmittedOnce(t *testing.T) {
 func TestBackoffEventForJoinTimeout(t *testing.T) {
 	x := newRecordTest(t, "s-1")
 	p := x.step(increase("small", 1, x.now))
-	x.runOperation(p.op, 1, phaseSucceeded)
+	x.runOperation(p.op, 1, session.Succeeded)
 	x.joined[1] = false
 	x.overdue = map[int32]bool{1: true}
 	if err := x.record(); err != nil {
@@ -131,10 +132,10 @@ func TestBackoffEventForJoinTimeout(t *testing.T) {
 func TestBackoffEventForFailedDeletion(t *testing.T) {
 	x := newRecordTest(t, "s-1", "s-1")
 	p := x.step(x.removeLast())
-	if !isInProgress(p.op) {
+	if !session.IsInProgress(p.op) {
 		t.Fatalf("no deletion began: %+v", p.op)
 	}
-	x.reported = operationStatus{id: p.op.ID, phase: phaseFailed, code: clusterv1.CodeDrain, message: "pod web"}
+	x.reported = session.OperationStatus{ID: p.op.ID, Phase: session.Failed, Code: clusterv1.CodeDrain, Message: "pod web"}
 	if err := x.record(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestOperationOfRemovedPoolIsNotCounted(t *testing.T) {
 	x := newRecordTest(t, "s-1")
 	p := x.step(increase("large", 1, x.now))
 	x.obj.Spec.Pools = testPools[:1]
-	x.reported = operationStatus{id: p.op.ID, phase: phaseFailed, code: clusterv1.CodeFailed}
+	x.reported = session.OperationStatus{ID: p.op.ID, Phase: session.Failed, Code: clusterv1.CodeFailed}
 	if err := x.record(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/internal/golden"
 )
 
@@ -42,14 +43,14 @@ func TestGoldenStatus(t *testing.T) {
 		"status-running.json": func() *simulation {
 			w := newSimulation(t, "s-1")
 			p := w.step(increase("small", 2, w.now))
-			w.runOperation(p.op, 1, phaseRunning)
+			w.runOperation(p.op, 1, session.Running)
 			w.step()
 			return w
 		},
 		"status-failed.json": func() *simulation {
 			w := newSimulation(t, "s-1")
 			p := w.step(increase("small", 3, w.now))
-			w.runOperation(p.op, 1, phaseFailed)
+			w.runOperation(p.op, 1, session.Failed)
 			w.now = w.now.Add(time.Minute)
 			w.step()
 			return w
@@ -74,7 +75,7 @@ func TestGoldenStatus(t *testing.T) {
 		"status-plain.json": func() *simulation {
 			w := newKsctlAgentSimulation(t, "s-1", "s-1")
 			p := w.step(increase("small", 1, w.now))
-			w.runOperation(p.op, 0, phaseFailed)
+			w.runOperation(p.op, 0, session.Failed)
 			w.now = w.now.Add(time.Minute)
 			w.step()
 			return w

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 	"github.com/ksctl/gitops/internal/scaling/pki"
@@ -47,7 +48,7 @@ func newPollTest(t *testing.T) *pollTest {
 	}
 	name := tlsSecretName(&w.obj)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Annotations: map[string]string{OwnerAnnotation: ownerName(&w.obj)}}, Data: data}
-	w.steps = &Steps{Client: newFakeClient(t, secret), Clock: w.clock, Published: nodegroup.NewClusters(), NodeWatches: &NodeWatches{}, AgentSessions: &AgentSessions{},
+	w.steps = &Steps{Client: newFakeClient(t, secret), Clock: w.clock, Published: nodegroup.NewClusters(), NodeWatches: &NodeWatches{}, AgentSessions: &session.Sessions{},
 		Certificates: &Certificates{Address: "ksctl.example.com:9443", authority: authority}}
 	w.steps.Published.Wake = func(types.NamespacedName) { w.wakes++ }
 	return w

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 // orphanedNode returns the Node of a deleted machine that has not been ready since a time.
@@ -21,7 +22,7 @@ func TestMachineBeingDeletedDoesNotBlock(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1", "s-1")
 	w.step(w.removeLast())
 	w.joined[1] = false // the node is deleted before the agent responds
-	if p := w.step(); !isInProgress(p.op) || p.blocked != "" {
+	if p := w.step(); !session.IsInProgress(p.op) || p.blocked != "" {
 		t.Fatalf("%+v, blocked %q", p.op, p.blocked)
 	}
 }
@@ -31,8 +32,8 @@ func TestDeletionTaintStaysWhileAgentMayBeDeleting(t *testing.T) {
 	marked := w.now
 	taintStale := func(p *scalingPlan) bool { again, _ := w.staleTaints(p, marked, 1); return again[1] }
 	p := w.step(w.removeLast())
-	w.runOperation(p.op, 0, phaseFailed)
-	w.reported.code = clusterv1.CodeNoAnswer
+	w.runOperation(p.op, 0, session.Failed)
+	w.reported.Code = clusterv1.CodeNoAnswer
 	w.now = w.now.Add(5 * time.Second)
 	delete(w.tainted, 1)
 	if p = w.step(); !p.op.Unsettled || taintStale(p) {
@@ -69,7 +70,7 @@ func TestMachineThatMayHaveJoinedUnderAnotherNameIsKept(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		w := newKsctlAgentSimulation(t, "s-1")
 		p := w.step(increase("small", 1, w.now))
-		w.runOperation(p.op, 1, phaseSucceeded)
+		w.runOperation(p.op, 1, session.Succeeded)
 		w.step()
 		w.step() // the join timeout starts
 		if other {
@@ -95,7 +96,7 @@ func TestNodeWithTooHighIndexIsNotAWorker(t *testing.T) {
 func TestImportDoesNotUndoTheNextDeletion(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1", "s-1", "s-1")
 	p := w.step(w.removeLast())
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	w.others = []*corev1.Node{orphanedNode("demo-vm-wp-2-abcde", w.now)} // the deletion is observed later
 	if p = w.step(); p.op.State != clusterv1.OperationSucceeded || w.obj.Status.Workers != 2 {
 		t.Fatalf("%+v, %d workers", p.op, w.obj.Status.Workers)
@@ -110,11 +111,11 @@ func TestImportDoesNotUndoTheNextDeletion(t *testing.T) {
 func TestNoOperationBeginsWhileOrphanedNodesExist(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1", "s-1", "s-1")
 	p := w.step(w.removeLast())
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	w.others = []*corev1.Node{orphanedNode("demo-vm-wp-2-abcde", w.now)}
 	w.step()
 	w.now = w.now.Add(30 * time.Second)
-	if p = w.step(w.removeLast(), increase("large", 1, w.now)); isInProgress(p.op) {
+	if p = w.step(w.removeLast(), increase("large", 1, w.now)); session.IsInProgress(p.op) {
 		t.Fatalf("%+v", p.op)
 	}
 	w.others = nil

@@ -5,13 +5,12 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
-	agentclient "github.com/ksctl/gitops/internal/agent/client"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 // TestKsctlAgentWithRandomRequests is TestInvariantsWithRandomRequests with ksctl's own agent,
@@ -56,7 +55,7 @@ func (w *simulation) randomKsctlAgentStep(r *rand.Rand) {
 // runKsctlAgent lets ksctl's own agent continue, complete, or fail halfway through an operation.
 func (w *simulation) runKsctlAgent(op *clusterv1.ScaleOperation, r *rand.Rand) {
 	w.t.Helper()
-	if !isInProgress(op) || w.reported.id == op.ID || r.IntN(3) == 0 {
+	if !session.IsInProgress(op) || w.reported.ID == op.ID || r.IntN(3) == 0 {
 		return
 	}
 	n := int(op.DesiredWorkers) - len(w.sizes)
@@ -67,11 +66,11 @@ func (w *simulation) runKsctlAgent(op *clusterv1.ScaleOperation, r *rand.Rand) {
 		w.t.Fatalf("a deletion goes beyond the end of the array of %d: %+v", len(w.sizes), op)
 	}
 	if n = max(n, -n); r.IntN(4) == 0 {
-		w.runOperation(op, int32(r.IntN(n+1)), phaseFailed)
-		w.reported.code = []string{clusterv1.CodeFailed, clusterv1.CodeFailed, clusterv1.CodeNoAnswer}[r.IntN(3)]
+		w.runOperation(op, int32(r.IntN(n+1)), session.Failed)
+		w.reported.Code = []string{clusterv1.CodeFailed, clusterv1.CodeFailed, clusterv1.CodeNoAnswer}[r.IntN(3)]
 		return
 	}
-	w.runOperation(op, int32(n), phaseSucceeded)
+	w.runOperation(op, int32(n), session.Succeeded)
 }
 
 // convergeKsctlAgent reconciles without further requests and checks the result.
@@ -86,8 +85,8 @@ func (w *simulation) convergeKsctlAgent() {
 		for i := range w.joined {
 			w.joined[i] = true
 		}
-		if p := w.step(); isInProgress(p.op) {
-			for w.reported.id != p.op.ID {
+		if p := w.step(); session.IsInProgress(p.op) {
+			for w.reported.ID != p.op.ID {
 				w.runKsctlAgent(p.op, random)
 			}
 		}
@@ -118,7 +117,7 @@ func newKsctlAgentSimulation(t *testing.T, sizes ...string) *simulation {
 func failedScaleUp(t *testing.T, created int32) (*simulation, *scalingPlan) {
 	w := newKsctlAgentSimulation(t, "s-1")
 	p := w.step(increase("small", 2, w.now))
-	w.runOperation(p.op, created, phaseFailed)
+	w.runOperation(p.op, created, session.Failed)
 	return w, w.step()
 }
 
@@ -137,7 +136,7 @@ func TestFailureBlocksScaleUpUntilRecount(t *testing.T) {
 	if got := w.pool("small"); got.Target != 1 || got.Backoff == nil || got.Backoff.Operation != clusterv1.OperationScaleUp || got.Backoff.Failures != 1 {
 		t.Fatalf("the recount changed the pool: %+v", got)
 	}
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	if p = w.step(increase("large", 1, w.now)); p.blocked != "" || p.op.Kind != clusterv1.OperationScaleUp || p.op.DesiredWorkers != 2 {
 		t.Fatalf("blocked %q, %+v", p.blocked, p.op)
 	}
@@ -181,8 +180,8 @@ func TestRecountNeverDeletesJoinedMachines(t *testing.T) {
 func TestRecountWaitsForUnansweredOperation(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1")
 	p := w.step(increase("small", 2, w.now))
-	w.runOperation(p.op, 0, phaseFailed)
-	w.reported.code = clusterv1.CodeNoAnswer
+	w.runOperation(p.op, 0, session.Failed)
+	w.reported.Code = clusterv1.CodeNoAnswer
 	w.step()
 	w.now = w.now.Add(9 * time.Minute)
 	if p = w.step(); p.op.Kind != clusterv1.OperationScaleUp {
@@ -197,7 +196,7 @@ func TestRecountWaitsForUnansweredOperation(t *testing.T) {
 func TestNodesSettleAFailedDeletion(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1", "s-1")
 	p := w.step(w.removeLast())
-	w.runOperation(p.op, 0, phaseFailed)
+	w.runOperation(p.op, 0, session.Failed)
 	if p = w.step(); p.uncertainty == nil || p.uncertainty.suspect != 1 {
 		t.Fatalf("%+v", p.uncertainty)
 	}
@@ -207,7 +206,7 @@ func TestNodesSettleAFailedDeletion(t *testing.T) {
 	}
 	w = newKsctlAgentSimulation(t, "s-1", "s-1")
 	p = w.step(w.removeLast())
-	w.runOperation(p.op, 1, phaseFailed)
+	w.runOperation(p.op, 1, session.Failed)
 	w.now = w.now.Add(2 * time.Minute)
 	w.step()
 	w.now = w.now.Add(2 * time.Minute)
@@ -219,7 +218,7 @@ func TestNodesSettleAFailedDeletion(t *testing.T) {
 func TestImportedWorkersAreNotDeleted(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1", "s-1")
 	w.step(increase("small", 1, w.now)) // from here on the workers are known without the import
-	w.runOperation(w.obj.Status.Operation, 1, phaseSucceeded)
+	w.runOperation(w.obj.Status.Operation, 1, session.Succeeded)
 	w.joined[2] = true
 	w.step()
 	w.importedWorkers = 1
@@ -228,7 +227,7 @@ func TestImportedWorkersAreNotDeleted(t *testing.T) {
 	}
 	w.importedWorkers = 6
 	w.now = w.now.Add(time.Hour)
-	if p := w.step(w.removeLast()); isInProgress(p.op) || !strings.Contains(p.blocked, "the imported state has 6 workers") || w.obj.Status.Workers != 3 {
+	if p := w.step(w.removeLast()); session.IsInProgress(p.op) || !strings.Contains(p.blocked, "the imported state has 6 workers") || w.obj.Status.Workers != 3 {
 		t.Fatalf("%+v, blocked %q, %d workers", p.op, p.blocked, w.obj.Status.Workers)
 	}
 	w.importedWorkers = 3
@@ -241,8 +240,8 @@ func TestImportedWorkersAreNotDeleted(t *testing.T) {
 func TestSizesFollowFromTheLastOperation(t *testing.T) {
 	w := newKsctlAgentSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now), increase("large", 1, w.now))
-	w.runOperation(p.op, 1, phaseSucceeded)
-	if p = w.step(); isInProgress(p.op) || !p.awaitingJoin {
+	w.runOperation(p.op, 1, session.Succeeded)
+	if p = w.step(); session.IsInProgress(p.op) || !p.awaitingJoin {
 		t.Fatalf("another operation began before the machine joined: %+v", p.op)
 	}
 	w.joined[1], w.instanceType = true, "k3s"
@@ -252,35 +251,5 @@ func TestSizesFollowFromTheLastOperation(t *testing.T) {
 	}
 	if p = w.step(); p.op.Pool != "large" || p.op.From != 2 {
 		t.Fatalf("%+v", p.op)
-	}
-}
-
-func TestLateDeletionIsNotSentToKsctlAgent(t *testing.T) {
-	for what, x := range map[string]struct {
-		op    *clusterv1.ScaleOperation
-		begun bool
-		want  string
-		calls int
-	}{
-		"deletion, after a restart of the controller": {operation("a", 3, 2), false, clusterv1.CodeNoAnswer, 0},
-		"deletion that could not be sent in time":     {operation("a", 3, 2), true, clusterv1.CodeFailed, 0},
-		"scale-up": {operation("a", 1, 2), false, "", 1},
-	} {
-		t.Run(what, func(t *testing.T) {
-			f := &fakeAgent{err: agentclient.ErrNoWorkers}
-			withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
-				l.lastReport(testKey, cfg)
-				x.op.StartedAt.Time = time.Now().Add(-2 * time.Minute)
-				l.run(testKey, x.op, x.begun)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				report, _ := l.lastReport(testKey, cfg)
-				f.set(func() {
-					if report.operation.id != "a" || report.operation.code != x.want || len(f.scaled) != x.calls {
-						t.Errorf("%+v after %d calls", report.operation, len(f.scaled))
-					}
-				})
-			})
-		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
@@ -31,18 +32,18 @@ type call struct {
 // runOperation sends an operation to the agent, as agentSession does.
 func (m *ksctlSimulation) runOperation(op *clusterv1.ScaleOperation, begun bool) {
 	m.t.Helper()
-	if !isInProgress(op) || m.sent == op.ID {
+	if !session.IsInProgress(op) || m.sent == op.ID {
 		return
 	}
 	m.sent = op.ID
 	switch {
 	case begun:
-		m.reported = operationStatus{}
+		m.reported = session.OperationStatus{}
 		m.send(op)
 	case op.Kind == clusterv1.OperationScaleUp: // the controller was restarted
 		m.send(op)
 	default:
-		m.reported = operationStatus{id: op.ID, phase: phaseFailed, code: clusterv1.CodeNoAnswer, message: "the controller was restarted"}
+		m.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer, Message: "the controller was restarted"}
 	}
 }
 
@@ -95,9 +96,9 @@ func (m *ksctlSimulation) runCalls(all bool) {
 		switch {
 		case c.lost:
 		case c.fail:
-			m.reported = operationStatus{id: c.op.ID, phase: phaseFailed, code: clusterv1.CodeFailed, message: "message of the agent"}
+			m.reported = session.OperationStatus{ID: c.op.ID, Phase: session.Failed, Code: clusterv1.CodeFailed, Message: "message of the agent"}
 		default:
-			m.reported = operationStatus{id: c.op.ID, phase: phaseSucceeded}
+			m.reported = session.OperationStatus{ID: c.op.ID, Phase: session.Succeeded}
 		}
 	}
 	m.calls = left
@@ -150,7 +151,7 @@ func (m *ksctlSimulation) loseResponse(op *clusterv1.ScaleOperation) {
 		if c.op.ID == op.ID && !c.lost {
 			m.logf("the response of the agent is lost")
 			c.lost = true
-			m.reported = operationStatus{id: op.ID, phase: phaseFailed, code: clusterv1.CodeNoAnswer, message: "no answer"}
+			m.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer, Message: "no answer"}
 		}
 	}
 }
@@ -206,7 +207,7 @@ func (m *ksctlSimulation) updateNodes(f *machines, p *scalingPlan) {
 			node.Spec.Taints, node.Spec.Unschedulable = x.taints, node.Spec.Unschedulable && !x.uncordon
 		}
 	}
-	if isInProgress(p.op) {
+	if session.IsInProgress(p.op) {
 		return
 	}
 	swept, _ := deletableNodes(f.orphanedNodes, m.now)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
@@ -45,7 +46,7 @@ type ksctlSimulation struct {
 	obj         clusterv1.KsctlAutoScaler
 	workerNames workerNames
 	state       entry
-	reported    operationStatus
+	reported    session.OperationStatus
 	now         time.Time
 	// slots is the agent's array of workers. nodes are the nodes of the cluster by name.
 	slots []*slot
@@ -155,7 +156,7 @@ func (m *ksctlSimulation) tick() {
 
 // injectFaults injects the faults that are not failures of calls.
 func (m *ksctlSimulation) injectFaults() {
-	if op := m.obj.Status.Operation; m.faults.lostResponses && isInProgress(op) && m.oneIn(15) {
+	if op := m.obj.Status.Operation; m.faults.lostResponses && session.IsInProgress(op) && m.oneIn(15) {
 		m.loseResponse(op)
 	}
 	if m.faults.restart && m.oneIn(20) {
@@ -191,11 +192,11 @@ func (m *ksctlSimulation) randomSlot() *slot {
 // restart restarts the controller: everything that is not in the status is lost.
 func (m *ksctlSimulation) restart() {
 	m.logf("the controller restarts")
-	m.state, m.sent, m.reported = entry{}, "", operationStatus{}
+	m.state, m.sent, m.reported = entry{}, "", session.OperationStatus{}
 	for _, c := range m.calls {
 		c.lost = true
 	}
-	if op := m.obj.Status.Operation; op != nil && !isInProgress(op) {
+	if op := m.obj.Status.Operation; op != nil && !session.IsInProgress(op) {
 		m.sent = op.ID
 	}
 }
@@ -246,7 +247,7 @@ func (m *ksctlSimulation) step(ask func(*nodegroup.Cluster) ([]nodegroup.Change,
 		}
 	})
 	before := m.obj.Status.Operation
-	begun := isInProgress(p.op) && (before == nil || before.ID != p.op.ID)
+	begun := session.IsInProgress(p.op) && (before == nil || before.ID != p.op.ID)
 	p.writeStatus(&m.obj, seen)
 	m.obj.Status = *m.obj.Status.DeepCopy() // simulates a write and a read
 	if p.blocked != m.blocked {
@@ -269,7 +270,7 @@ func (m *ksctlSimulation) observe() *observation {
 	}
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	seen := &observation{cluster: c, workerNames: m.workerNames, nodes: nodes}
-	seen.addReport(&m.obj, agentReport{ksctlAgent: true, operation: m.reported}, &m.state, m.now)
+	seen.addReport(&m.obj, session.Report{KsctlAgent: true, Operation: m.reported}, &m.state, m.now)
 	if seen.reported != m.reported { // given up, because others created workers
 		for _, c := range m.calls {
 			c.lost = true

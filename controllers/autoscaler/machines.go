@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 // machine is a worker of a cluster: an element of its array of workers.
@@ -77,7 +78,7 @@ func (h workerNames) index(node string) (int32, bool) {
 		return 0, false
 	}
 	i, err := strconv.ParseInt(m[1], 10, 32)
-	return int32(i), err == nil && i < maxWorkers
+	return int32(i), err == nil && i < session.MaxWorkers
 }
 
 // newMachines matches the known workers with the nodes of the cluster.

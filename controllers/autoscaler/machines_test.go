@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 func TestWorkerNames(t *testing.T) {
@@ -103,7 +104,7 @@ func TestUnlistedWorkersFollowFromTheLastOperation(t *testing.T) {
 		"new import with fewer workers": {taken: ptr.To[int32](3), says: 1, want: 2},
 	} {
 		c.Status.Facts.Pools[0].Count, status.ImportedWorkers = x.says, x.taken
-		if l := newWorkerList(agentReport{ksctlAgent: true}, c, status, ended.Time); len(l.machines) != int(x.want) || l.knownWorkers != 2 {
+		if l := newWorkerList(session.Report{KsctlAgent: true}, c, status, ended.Time); len(l.machines) != int(x.want) || l.knownWorkers != 2 {
 			t.Errorf("%s: %d machines, %d of them known without the import, want %d", what, len(l.machines), l.knownWorkers, x.want)
 		}
 	}

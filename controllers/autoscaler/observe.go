@@ -13,6 +13,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	agentclient "github.com/ksctl/gitops/internal/agent/client"
@@ -31,7 +32,7 @@ type observation struct {
 	machines    machines
 	// reported is the status of the operation in progress, as the agent reports it. agentErr is the
 	// error of the last call of the agent; nil if it succeeded.
-	reported operationStatus
+	reported session.OperationStatus
 	agentErr error
 	// ksctlAgent is true if the agent is ksctl's own, which cannot list workers and responds when
 	// an operation is done.
@@ -92,23 +93,23 @@ func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.K
 	if err != nil {
 		return nil, err
 	}
-	report, known := s.AgentSessions.lastReport(key, cfg)
+	report, known := s.AgentSessions.LastReport(key, cfg)
 	if !known {
-		return nil, agentError(obj, report.err)
+		return nil, agentError(obj, report.Err)
 	}
 	seen.addReport(obj, report, s.state.entry(key), s.Clock.Now())
 	return seen, nil
 }
 
 // addReport adds the report of the agent, and the machines that follow from it and from the nodes.
-func (seen *observation) addReport(obj *clusterv1.KsctlAutoScaler, report agentReport, e *entry, now time.Time) {
-	seen.reported, seen.agentErr, seen.ksctlAgent = report.operation, report.err, report.ksctlAgent
+func (seen *observation) addReport(obj *clusterv1.KsctlAutoScaler, report session.Report, e *entry, now time.Time) {
+	seen.reported, seen.agentErr, seen.ksctlAgent = report.Operation, report.Err, report.KsctlAgent
 	l := newWorkerList(report, seen.cluster, &obj.Status, now)
 	seen.knownWorkers, seen.importedWorkers = l.knownWorkers, l.importedWorkers
 	seen.machines = newMachines(seen.workerNames, obj.Spec.Pools, seen.nodes, l)
-	if op := obj.Status.Operation; report.ksctlAgent && isInProgress(op) && seen.machines.size() > max(op.From, op.DesiredWorkers) && seen.reported.id != op.ID {
+	if op := obj.Status.Operation; report.KsctlAgent && session.IsInProgress(op) && seen.machines.size() > max(op.From, op.DesiredWorkers) && seen.reported.ID != op.ID {
 		// ksctl's own agent would forget or delete the workers beyond the requested number.
-		seen.reported = operationStatus{id: op.ID, phase: phaseFailed, code: clusterv1.CodeNoAnswer, message: "workers were created by others during the operation"}
+		seen.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer, Message: "workers were created by others during the operation"}
 	}
 	seen.overdue, seen.requeueAt = e.trackJoins(&seen.machines, obj.Status.Operation, joinTimeout(&obj.Spec), now)
 	seen.machines.markLost(seen.overdue, obj.Status.Operation, effectiveMode(obj), seen.ksctlAgent)
@@ -121,25 +122,25 @@ func joinTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 }
 
 // sessionConfig returns the configuration of the session with the agent.
-func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, localClient *engine.Client) (sessionConfig, error) {
+func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, localClient *engine.Client) (session.Config, error) {
 	endpoint := obj.Spec.Agent
 	var data map[string][]byte
 	if ref := endpoint.SecretRef; ref != nil {
 		secret, found, err := s.readSecret(ctx, localClient, client.ObjectKeyFromObject(obj), types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
 		if err != nil {
-			return sessionConfig{}, reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w", ref.Name, err)
+			return session.Config{}, reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w", ref.Name, err)
 		}
 		if !found {
-			return sessionConfig{}, reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
+			return session.Config{}, reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
 		}
 		data = secret.Data
 	}
 	id, err := json.Marshal([]any{endpoint, data})
 	if err != nil {
-		return sessionConfig{}, err
+		return session.Config{}, err
 	}
-	cfg := sessionConfig{hash: sha256.Sum256(id), cluster: clusterName(seen.cluster), scaleTimeout: settings.ProvisionTime(&obj.Spec)}
-	cfg.dial = func() (Conn, error) { return agentclient.Dial(endpoint, data) }
+	cfg := session.Config{Hash: sha256.Sum256(id), Cluster: clusterName(seen.cluster), ScaleTimeout: settings.ProvisionTime(&obj.Spec)}
+	cfg.Dial = func() (session.Conn, error) { return agentclient.Dial(endpoint, data) }
 	return cfg, nil
 }
 

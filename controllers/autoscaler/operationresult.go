@@ -7,27 +7,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 // applyReport applies the reported status to the operation in progress.
 func (p *scalingPlan) applyReport() {
 	op := p.op
-	if p.reported.id != op.ID {
+	if p.reported.ID != op.ID {
 		return // the agent does not know the operation yet
 	}
 	reported := p.reported
-	if reported.phase == phaseRunning {
-		op.State, op.Message = clusterv1.OperationRunning, reported.message
+	if reported.Phase == session.Running {
+		op.State, op.Message = clusterv1.OperationRunning, reported.Message
 		return
 	}
-	if reported.phase == phaseSucceeded && !p.ksctlAgent {
+	if reported.Phase == session.Succeeded && !p.ksctlAgent {
 		reported = verifySuccess(reported, op, p.machines)
 	}
 	now := metav1.NewTime(p.now)
-	op.EndedAt, op.Message = &now, reported.message
+	op.EndedAt, op.Message = &now, reported.Message
 	op.State = clusterv1.OperationSucceeded
-	if reported.phase == phaseFailed {
-		op.State, op.Code, op.Unsettled = clusterv1.OperationFailed, reported.code, p.ksctlAgent
+	if reported.Phase == session.Failed {
+		op.State, op.Code, op.Unsettled = clusterv1.OperationFailed, reported.Code, p.ksctlAgent
 	}
 	p.ended = op
 	// The numbers were those before the operation; from here on they include its result.
@@ -38,14 +39,14 @@ func (p *scalingPlan) applyReport() {
 	switch {
 	case r == nil: // the pool was removed from the spec meanwhile
 	case op.Kind == clusterv1.OperationRecount: // it fulfills no request
-	case reported.phase == phaseFailed && op.Kind == clusterv1.OperationScaleUp:
+	case reported.Phase == session.Failed && op.Kind == clusterv1.OperationScaleUp:
 		created := max(p.machines.size()-op.From, 0)
 		r.missing += max(op.DesiredWorkers-op.From-op.GivenUp-created, 0)
 		p.recordFailure(r, op.Kind, reported)
-		if reported.code == clusterv1.CodeOtherSize {
+		if reported.Code == clusterv1.CodeOtherSize {
 			p.backoffs[r.pool.Name].From = op.From
 		}
-	case reported.phase == phaseFailed:
+	case reported.Phase == session.Failed:
 		p.recordFailure(r, op.Kind, reported)
 	case op.GivenUp > 0: // it took too long: machines that have joined meanwhile are kept
 		r.missing = min(r.missing, op.DesiredWorkers-op.From-joinedCount(op, p.machines))
@@ -60,9 +61,9 @@ func (p *scalingPlan) applyReport() {
 
 // verifySuccess compares a reported success with the machines that the agent lists. It returns a
 // failure if they contradict it.
-func verifySuccess(reported operationStatus, op *clusterv1.ScaleOperation, f *machines) operationStatus {
-	failed := func(code, format string, args ...any) operationStatus {
-		return operationStatus{id: reported.id, phase: phaseFailed, code: code, message: fmt.Sprintf(format, args...)}
+func verifySuccess(reported session.OperationStatus, op *clusterv1.ScaleOperation, f *machines) session.OperationStatus {
+	failed := func(code, format string, args ...any) session.OperationStatus {
+		return session.OperationStatus{ID: reported.ID, Phase: session.Failed, Code: code, Message: fmt.Sprintf(format, args...)}
 	}
 	size := f.size()
 	if op.Kind == clusterv1.OperationScaleUp && size < op.DesiredWorkers || op.Kind == clusterv1.OperationScaleDown && size > op.DesiredWorkers {
@@ -102,7 +103,7 @@ func unjoinedTail(f *machines, pool string) (n int32) {
 // deleted, unless they have joined by then.
 func (p *scalingPlan) giveUpSlow() {
 	op := p.op
-	if !isInProgress(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || p.now.Before(waitStart(op).Add(p.joinTimeout)) {
+	if !session.IsInProgress(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || p.now.Before(waitStart(op).Add(p.joinTimeout)) {
 		return
 	}
 	r := poolOfOperation(p.pools, op)
@@ -116,7 +117,7 @@ func (p *scalingPlan) giveUpSlow() {
 	op.GivenUp = unjoined
 	r.inProgress -= unjoined
 	r.missing += unjoined
-	p.recordFailure(r, op.Kind, operationStatus{code: clusterv1.CodeSlow, message: "the agent is still creating machines"})
+	p.recordFailure(r, op.Kind, session.OperationStatus{Code: clusterv1.CodeSlow, Message: "the agent is still creating machines"})
 }
 
 // waitStart returns the time from which the join timeout of an operation's machines counts: Cluster
@@ -142,8 +143,8 @@ func (p *scalingPlan) requestedAt(r *poolPlan) *metav1.Time {
 }
 
 // recordFailure starts a backoff of a pool, or extends it.
-func (p *scalingPlan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, result operationStatus) {
-	b := &clusterv1.PoolBackoff{Operation: kind, Code: result.code, Message: result.message, Failures: 1, Missing: r.missing}
+func (p *scalingPlan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, result session.OperationStatus) {
+	b := &clusterv1.PoolBackoff{Operation: kind, Code: result.Code, Message: result.Message, Failures: 1, Missing: r.missing}
 	if was := p.backoffs[r.pool.Name]; was != nil && was.Operation == kind {
 		b.Failures = was.Failures + 1
 	}

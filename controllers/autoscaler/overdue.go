@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 // deleteOverdue deletes the last machines if they have not joined in time, and records them as
@@ -19,7 +20,7 @@ func (p *scalingPlan) deleteOverdue() {
 		message = fmt.Sprintf("%d machines did not join the cluster in time and are deleted", n)
 	}
 	r.missing += n + r.change // new requests also have to wait for the end of the backoff
-	p.recordFailure(r, clusterv1.OperationScaleUp, operationStatus{code: clusterv1.CodeJoinTimeout, message: message})
+	p.recordFailure(r, clusterv1.OperationScaleUp, session.OperationStatus{Code: clusterv1.CodeJoinTimeout, Message: message})
 	p.recordScale(r, r.existing, r.existing-n, fmt.Sprintf("did not join in time: %d %s", n, plural("machine", n)), p.now)
 	r.change, r.minSizeDeficit = -n, 0
 }

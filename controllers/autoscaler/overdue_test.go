@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
@@ -18,7 +19,7 @@ func (w *simulation) randomizeOverdue(r *rand.Rand) {
 		switch op := w.obj.Status.Operation; {
 		case joined:
 			delete(w.overdue, int32(i))
-		case isInProgress(op) && createdBy(i, op): // being created, so not overdue
+		case session.IsInProgress(op) && createdBy(i, op): // being created, so not overdue
 		case r.IntN(2) == 0:
 			w.overdue[int32(i)] = true
 		}
@@ -60,7 +61,7 @@ func TestMachineThatNeverJoinsIsDeletedInScaleUpOnly(t *testing.T) {
 	w := newSimulation(t, "s-1")
 	w.obj.Spec.Mode = clusterv1.ScalingUpOnly
 	p := w.step(increase("small", 1, w.now))
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	w.step()
 	w.now = w.now.Add(time.Hour)
 	w.overdue = map[int32]bool{1: true}
@@ -109,13 +110,13 @@ func TestMinSizeScaleUpStartsItsOwnJoinTimeout(t *testing.T) {
 	if p.op.RequestedAt == nil || !p.op.RequestedAt.Time.Equal(w.now) {
 		t.Fatalf("operation %+v", p.op)
 	}
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	w.joined[1] = true
 	w.step()
 	w.now = w.now.Add(30 * time.Minute)
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MinSize: 3, MaxSize: 4}}
 	p = w.step()
-	if !isInProgress(p.op) || p.op.RequestedAt != nil {
+	if !session.IsInProgress(p.op) || p.op.RequestedAt != nil {
 		t.Fatalf("operation %+v", p.op)
 	}
 	w.now = w.now.Add(time.Second)
@@ -132,7 +133,7 @@ func TestOtherSizeBackoffLastsUntilMachinesAreDeleted(t *testing.T) {
 	p := w.step(increase("small", 1, w.now))
 	op := *p.op
 	op.NodeSize = "y-9" // the agent creates another size
-	w.runOperation(&op, 1, phaseSucceeded)
+	w.runOperation(&op, 1, session.Succeeded)
 	w.step()
 	for range 5 {
 		w.now = w.now.Add(time.Hour)
@@ -149,7 +150,7 @@ func TestOtherSizeBackoffLastsUntilMachinesAreDeleted(t *testing.T) {
 	if w.step(); w.pool("small").Backoff != nil || w.pool("small").Target != 1 {
 		t.Fatalf("pool %+v", w.pool("small"))
 	}
-	if p = w.step(increase("small", 1, w.now)); !isInProgress(p.op) {
+	if p = w.step(increase("small", 1, w.now)); !session.IsInProgress(p.op) {
 		t.Fatal("no operation began after the backoff")
 	}
 }
@@ -159,7 +160,7 @@ func TestOtherSizeBackoffLastsUntilMachinesAreDeleted(t *testing.T) {
 func TestMachinesThatNeverJoinAreDeletedTogether(t *testing.T) {
 	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 3, w.now))
-	w.runOperation(p.op, 3, phaseSucceeded)
+	w.runOperation(p.op, 3, session.Succeeded)
 	w.step()
 	w.now = w.now.Add(time.Hour)
 	w.overdue = map[int32]bool{1: true, 2: true, 3: true}
@@ -168,11 +169,11 @@ func TestMachinesThatNeverJoinAreDeletedTogether(t *testing.T) {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
 	// The deletion fails and is retried.
-	w.runOperation(p.op, 1, phaseFailed)
+	w.runOperation(p.op, 1, session.Failed)
 	w.overdue = map[int32]bool{1: true, 2: true}
 	w.step()
 	w.now = w.now.Add(time.Hour)
-	if p = w.step(); p.op.Kind != clusterv1.OperationScaleDown || !isInProgress(p.op) || p.op.DesiredWorkers != 1 {
+	if p = w.step(); p.op.Kind != clusterv1.OperationScaleDown || !session.IsInProgress(p.op) || p.op.DesiredWorkers != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
 	}
 }
@@ -182,10 +183,10 @@ func TestJoinTimeoutsIncreaseTheBackoff(t *testing.T) {
 	w := newSimulation(t, "s-1")
 	for failures := range int32(5) {
 		p := w.step(increase("small", 1, w.now))
-		if !isInProgress(p.op) {
+		if !session.IsInProgress(p.op) {
 			t.Fatalf("no operation began after %d failures: %+v", failures, w.pool("small"))
 		}
-		w.runOperation(p.op, 1, phaseSucceeded)
+		w.runOperation(p.op, 1, session.Succeeded)
 		w.step()
 		w.now = w.now.Add(20 * time.Minute)
 		w.overdue = map[int32]bool{1: true}
@@ -194,7 +195,7 @@ func TestJoinTimeoutsIncreaseTheBackoff(t *testing.T) {
 			t.Fatalf("backoff %+v, want %d failures", got, failures+1)
 		}
 		w.overdue = nil
-		w.runOperation(p.op, 1, phaseSucceeded)
+		w.runOperation(p.op, 1, session.Succeeded)
 		w.step()
 		w.now = w.pool("small").Backoff.Until.Time
 	}
@@ -215,11 +216,11 @@ func TestOtherSizeBackoffEndsWhenPoolTakesThatSize(t *testing.T) {
 	p := w.step(increase("small", 1, w.now))
 	op := *p.op
 	op.NodeSize = "y-9" // the agent creates another size
-	w.runOperation(&op, 1, phaseSucceeded)
+	w.runOperation(&op, 1, session.Succeeded)
 	w.step()
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "y-9", MinSize: 1, MaxSize: 4}}
 	w.now = w.now.Add(time.Hour)
-	if p = w.step(increase("small", 1, w.now)); w.pool("small").Backoff != nil || !isInProgress(p.op) {
+	if p = w.step(increase("small", 1, w.now)); w.pool("small").Backoff != nil || !session.IsInProgress(p.op) {
 		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 const (
@@ -32,7 +33,7 @@ type planInput struct {
 	machines *machines
 	// reported is the operation's status as the agent reports it. ksctlAgent is true if the agent
 	// is ksctl's own, which cannot list workers.
-	reported   operationStatus
+	reported   session.OperationStatus
 	ksctlAgent bool
 	// knownWorkers is the number of workers that is known without the imported state. It is used
 	// for ksctl's own agent only.
@@ -76,7 +77,7 @@ func newPlan(obj *clusterv1.KsctlAutoScaler, seen *observation, now time.Time, a
 			p.backoffs[r.pool.Name] = was.Backoff.DeepCopy()
 		}
 	}
-	if isInProgress(p.op) {
+	if session.IsInProgress(p.op) {
 		p.applyReport()
 		p.giveUpSlow()
 	}
@@ -92,7 +93,7 @@ func newPlan(obj *clusterv1.KsctlAutoScaler, seen *observation, now time.Time, a
 
 // startNext starts the next operation, unless one is in progress.
 func (p *scalingPlan) startNext() {
-	if isInProgress(p.op) {
+	if session.IsInProgress(p.op) {
 		return
 	}
 	p.deleteOverdue()
@@ -181,7 +182,7 @@ func (p *scalingPlan) setMinSizeDeficit(r *poolPlan) {
 // deletionTimeout, the request is no longer valid.
 func (p *scalingPlan) deletionExpired(pool string) bool {
 	was := poolStatus(p.status, pool)
-	if was == nil || was.LastScale == nil || isInProgress(p.status.Operation) || p.now.Before(was.LastScale.Time.Add(deletionTimeout)) {
+	if was == nil || was.LastScale == nil || session.IsInProgress(p.status.Operation) || p.now.Before(was.LastScale.Time.Add(deletionTimeout)) {
 		return false
 	}
 	last := len(p.machines.list) - 1

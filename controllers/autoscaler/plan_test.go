@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup/externalgrpc"
 )
@@ -31,7 +32,7 @@ type simulation struct {
 	joined []bool
 	// tainted contains the indexes of the workers that Cluster Autoscaler has tainted.
 	tainted  map[int]bool
-	reported operationStatus
+	reported session.OperationStatus
 	overdue  map[int32]bool
 	now      time.Time
 	// ksctlAgent is true for ksctl's own agent. importedWorkers is the number of workers in the
@@ -86,7 +87,7 @@ func (w *simulation) observe() (machines, workerList) {
 		}
 	}
 	if w.ksctlAgent {
-		l := newWorkerList(agentReport{ksctlAgent: true, operation: w.reported}, w.cluster(), &w.obj.Status, w.now)
+		l := newWorkerList(session.Report{KsctlAgent: true, Operation: w.reported}, w.cluster(), &w.obj.Status, w.now)
 		return newMachines(testWorkerNames, w.obj.Spec.Pools, nodes, l), l
 	}
 	return newMachines(testWorkerNames, w.obj.Spec.Pools, nodes, completeList(w.sizes...)), workerList{}
@@ -139,10 +140,10 @@ func (w *simulation) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, e
 func (w *simulation) checkInvariants(p *scalingPlan) {
 	w.t.Helper()
 	op := p.op
-	if isInProgress(op) && op.Kind == clusterv1.OperationScaleUp && (op.DesiredWorkers <= op.From || op.State == clusterv1.OperationPending && !w.ksctlAgent && int(op.From) != len(w.sizes)) {
+	if session.IsInProgress(op) && op.Kind == clusterv1.OperationScaleUp && (op.DesiredWorkers <= op.From || op.State == clusterv1.OperationPending && !w.ksctlAgent && int(op.From) != len(w.sizes)) {
 		w.t.Fatalf("scale-up %+v of %d workers", op, len(w.sizes))
 	}
-	if isInProgress(op) && op.State == clusterv1.OperationPending {
+	if session.IsInProgress(op) && op.State == clusterv1.OperationPending {
 		counts := map[string]int32{}
 		for i, size := range w.sizes {
 			if int32(i) < op.DesiredWorkers {
@@ -199,7 +200,7 @@ func (w *simulation) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, 
 }
 
 // runOperation lets the agent create or delete n machines of an operation, and report a phase.
-func (w *simulation) runOperation(op *clusterv1.ScaleOperation, n int32, phase operationPhase) {
+func (w *simulation) runOperation(op *clusterv1.ScaleOperation, n int32, phase session.Phase) {
 	for range n {
 		if op.Kind == clusterv1.OperationScaleUp {
 			w.sizes, w.joined = append(w.sizes, op.NodeSize), append(w.joined, false)
@@ -209,9 +210,9 @@ func (w *simulation) runOperation(op *clusterv1.ScaleOperation, n int32, phase o
 			delete(w.labeled, len(w.sizes))
 		}
 	}
-	w.reported = operationStatus{id: op.ID, phase: phase, code: clusterv1.CodeFailed, message: "message of the agent"}
-	if phase == phaseFailed {
-		w.reported.code = clusterv1.CodeOutOfResources
+	w.reported = session.OperationStatus{ID: op.ID, Phase: phase, Code: clusterv1.CodeFailed, Message: "message of the agent"}
+	if phase == session.Failed {
+		w.reported.Code = clusterv1.CodeOutOfResources
 	}
 }
 
@@ -251,12 +252,12 @@ func TestScaleUpIsRecordedBeforeItBegins(t *testing.T) {
 	if got := w.pool("small"); got.Target != 4 || got.Creating != 2 || got.LastScale == nil || got.LastScale.From != 2 || got.LastScale.To != 4 {
 		t.Fatalf("pool %+v", got)
 	}
-	w.runOperation(p.op, 1, phaseRunning) // one of two machines
+	w.runOperation(p.op, 1, session.Running) // one of two machines
 	w.step()
 	if got := w.pool("small"); got.Target != 4 || got.Creating != 2 {
 		t.Fatalf("with one of two machines: %+v", got)
 	}
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	p = w.step()
 	if p.op.State != clusterv1.OperationSucceeded || p.ended == nil {
 		t.Fatalf("operation %+v", p.op)
@@ -269,13 +270,13 @@ func TestScaleUpIsRecordedBeforeItBegins(t *testing.T) {
 func TestFailedScaleUpSetsMissingAndBackoff(t *testing.T) {
 	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 3, w.now))
-	w.runOperation(p.op, 1, phaseFailed) // one of three machines was created
+	w.runOperation(p.op, 1, session.Failed) // one of three machines was created
 	p = w.step()
 	got := w.pool("small")
 	if p.op.State != clusterv1.OperationFailed || got.Target != 4 || got.Change != 0 || got.Backoff == nil || got.Backoff.Missing != 2 || got.Backoff.Code != clusterv1.CodeOutOfResources {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
-	if p = w.step(increase("small", 1, w.now)); isInProgress(p.op) {
+	if p = w.step(increase("small", 1, w.now)); session.IsInProgress(p.op) {
 		t.Fatal("an operation began during the backoff")
 	}
 	// Cluster Autoscaler observes the two failed machines.
@@ -286,7 +287,7 @@ func TestFailedScaleUpSetsMissingAndBackoff(t *testing.T) {
 		t.Fatalf("after: %+v", got)
 	}
 	w.now = w.now.Add(2 * initialBackoff)
-	if p = w.step(increase("small", 1, w.now)); !isInProgress(p.op) {
+	if p = w.step(increase("small", 1, w.now)); !session.IsInProgress(p.op) {
 		t.Fatal("no operation began after the backoff")
 	}
 }
@@ -294,7 +295,7 @@ func TestFailedScaleUpSetsMissingAndBackoff(t *testing.T) {
 func TestFalseSuccessIsAFailure(t *testing.T) {
 	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now))
-	w.runOperation(p.op, 0, phaseSucceeded)
+	w.runOperation(p.op, 0, session.Succeeded)
 	p = w.step()
 	if got := w.pool("small"); p.op.State != clusterv1.OperationFailed || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeNotDone || got.Backoff.Missing != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
@@ -313,7 +314,7 @@ func TestOnlyTheTailIsDeleted(t *testing.T) {
 	if p.op == nil || p.op.Kind != clusterv1.OperationScaleDown || p.op.Pool != "small" || p.op.DesiredWorkers != 2 {
 		t.Fatalf("operation %+v", p.op)
 	}
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	w.step()
 	w.now = w.now.Add(time.Second)
 	p = w.step()
@@ -329,7 +330,7 @@ func TestOnlyTheTailIsDeleted(t *testing.T) {
 func TestFailedDeletionKeepsTheMachine(t *testing.T) {
 	w := newSimulation(t, "s-1", "s-1")
 	p := w.step(w.removeLast())
-	w.runOperation(p.op, 0, phaseFailed)
+	w.runOperation(p.op, 0, session.Failed)
 	w.step()
 	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || got.Backoff == nil {
 		t.Fatalf("pool %+v", got)
@@ -341,13 +342,13 @@ func TestMachinesOfAnotherSizeAreCreatedOnce(t *testing.T) {
 	p := w.step(increase("small", 1, w.now))
 	op := *p.op
 	op.NodeSize = "x-9" // the agent creates another size
-	w.runOperation(&op, 1, phaseSucceeded)
+	w.runOperation(&op, 1, session.Succeeded)
 	if p = w.step(); p.op.State != clusterv1.OperationFailed || w.pool("small").Backoff.Code != clusterv1.CodeOtherSize {
 		t.Fatalf("operation %+v", p.op)
 	}
 	for range 10 {
 		w.now = w.now.Add(time.Hour)
-		if p = w.step(increase("small", 1, w.now)); isInProgress(p.op) {
+		if p = w.step(increase("small", 1, w.now)); session.IsInProgress(p.op) {
 			t.Fatalf("another machine is created: %+v", p.op)
 		}
 	}
@@ -361,14 +362,14 @@ func TestPoolRenamedDuringScaleUpGetsNoExtraMachines(t *testing.T) {
 	w := newSimulation(t)
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MinSize: 3, MaxSize: 9}}
 	p := w.step()
-	w.runOperation(p.op, 1, phaseRunning)
+	w.runOperation(p.op, 1, session.Running)
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "other", NodeSize: "s-1", MinSize: 3, MaxSize: 9}}
 	w.step()
 	if got := w.pool("other"); got.Target != 3 {
 		t.Fatalf("during the operation: %+v", got)
 	}
-	w.runOperation(p.op, 2, phaseSucceeded)
-	if p = w.step(); isInProgress(p.op) || w.pool("other").Target != 3 {
+	w.runOperation(p.op, 2, session.Succeeded)
+	if p = w.step(); session.IsInProgress(p.op) || w.pool("other").Target != 3 {
 		t.Fatalf("pool %+v, operation %+v", w.pool("other"), p.op)
 	}
 }
@@ -414,7 +415,7 @@ func TestRaisedMinSizeScalesUpAtOnce(t *testing.T) {
 	w.step()
 	w.obj.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", NodeSize: "s-1", MinSize: 3, MaxSize: 4}}
 	p := w.step()
-	if !isInProgress(p.op) || p.op.DesiredWorkers != 3 {
+	if !session.IsInProgress(p.op) || p.op.DesiredWorkers != 3 {
 		t.Fatalf("operation %+v", p.op)
 	}
 	no := false
@@ -433,9 +434,9 @@ func TestModeOffCancelsPendingChanges(t *testing.T) {
 	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || got.Deleting != 1 {
 		t.Fatalf("the operation in progress: %+v", got)
 	}
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	w.step()
-	if p = w.step(w.removeLast(), increase("large", 1, w.now)); isInProgress(p.op) {
+	if p = w.step(w.removeLast(), increase("large", 1, w.now)); session.IsInProgress(p.op) {
 		t.Fatalf("operation %+v", p.op)
 	}
 	if got := w.pool("large"); got.Target != 0 {
@@ -462,7 +463,7 @@ func TestMachinesCreatedByOthersAreCounted(t *testing.T) {
 func TestSlowMachinesCountAsMissing(t *testing.T) {
 	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 2, w.now))
-	w.runOperation(p.op, 1, phaseRunning)
+	w.runOperation(p.op, 1, session.Running)
 	w.joined[1] = true
 	w.now = w.now.Add(time.Hour)
 	for range 2 { // the failure is recorded once
@@ -471,7 +472,7 @@ func TestSlowMachinesCountAsMissing(t *testing.T) {
 			t.Fatalf("pool %+v", got)
 		}
 	}
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	p = w.step()
 	// The machine that has joined is kept, the other one is deleted.
 	if p.op.Kind != clusterv1.OperationScaleDown || p.op.From != 3 || p.op.DesiredWorkers != 2 {
@@ -502,7 +503,7 @@ func TestOverdueMachineInTheMiddleIsLost(t *testing.T) {
 func TestMachineThatNeverJoinsIsDeleted(t *testing.T) {
 	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now))
-	w.runOperation(p.op, 1, phaseSucceeded)
+	w.runOperation(p.op, 1, session.Succeeded)
 	w.step()
 	w.now = w.now.Add(time.Hour)
 	w.overdue = map[int32]bool{1: true}
@@ -552,20 +553,20 @@ func (w *simulation) randomStep(r *rand.Rand) {
 	if len(w.sizes) > 5 {
 		w.t.Fatalf("%d nodes, but maxNodesTotal is 5", len(w.sizes))
 	}
-	if op := p.op; isInProgress(op) {
+	if op := p.op; session.IsInProgress(op) {
 		left := op.DesiredWorkers - int32(len(w.sizes))
 		if left < 0 {
 			left = -left
 		}
 		switch r.IntN(5) {
 		case 0:
-			w.runOperation(op, min(left, 1), phaseRunning)
+			w.runOperation(op, min(left, 1), session.Running)
 		case 1:
-			w.runOperation(op, int32(r.IntN(int(left)+1)), phaseFailed)
+			w.runOperation(op, int32(r.IntN(int(left)+1)), session.Failed)
 		case 2:
-			w.runOperation(op, int32(r.IntN(int(left)+1)), phaseSucceeded) // may be false
+			w.runOperation(op, int32(r.IntN(int(left)+1)), session.Succeeded) // may be false
 		case 3:
-			w.runOperation(op, left, phaseSucceeded)
+			w.runOperation(op, left, session.Succeeded)
 		}
 	}
 	for i := range w.joined {
@@ -583,9 +584,9 @@ func (w *simulation) converge() {
 	w.obj.Spec.Mode, w.overdue = clusterv1.ScalingAuto, nil
 	for range 20 {
 		w.now = w.now.Add(2 * time.Hour)
-		if p := w.step(); isInProgress(p.op) {
+		if p := w.step(); session.IsInProgress(p.op) {
 			n := p.op.DesiredWorkers - int32(len(w.sizes))
-			w.runOperation(p.op, max(n, -n), phaseSucceeded)
+			w.runOperation(p.op, max(n, -n), session.Succeeded)
 		}
 		for i := range w.joined {
 			w.joined[i] = true
@@ -608,7 +609,7 @@ func (w *simulation) converge() {
 func TestMachineThatJoinsLateIsNotCreatedTwice(t *testing.T) {
 	w := newSimulation(t, "s-1")
 	p := w.step(increase("small", 1, w.now))
-	w.runOperation(p.op, 1, phaseRunning)
+	w.runOperation(p.op, 1, session.Running)
 	w.now = w.now.Add(time.Hour)
 	w.step()
 	var failed []nodegroup.Node
@@ -626,10 +627,18 @@ func TestMachineThatJoinsLateIsNotCreatedTwice(t *testing.T) {
 	if got := w.pool("small"); got.Target != 2 {
 		t.Errorf("pool %+v", got)
 	}
-	w.runOperation(p.op, 0, phaseSucceeded)
+	w.runOperation(p.op, 0, session.Succeeded)
 	w.now = w.now.Add(time.Hour)
 	p = w.step()
-	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || isInProgress(p.op) {
+	if got := w.pool("small"); got.Target != 2 || got.Change != 0 || session.IsInProgress(p.op) {
 		t.Fatalf("pool %+v, operation %+v", got, p.op)
 	}
+}
+
+func operation(id string, from, to int32) *clusterv1.ScaleOperation {
+	op := &clusterv1.ScaleOperation{ID: id, Kind: clusterv1.OperationScaleUp, From: from, DesiredWorkers: to, NodeSize: "s-1", State: clusterv1.OperationPending}
+	if to < from {
+		op.Kind = clusterv1.OperationScaleDown
+	}
+	return op
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 // poolPlan holds the numbers of machines of one pool, from which its target follows.
@@ -52,7 +53,7 @@ func newPoolPlans(spec *clusterv1.KsctlAutoScalerSpec, status *clusterv1.KsctlAu
 func (r *poolPlan) countMachines(op *clusterv1.ScaleOperation, f *machines) {
 	r.existing, r.inProgress, r.lost = 0, 0, 0
 	end := f.size()
-	if isInProgress(op) && isOfPool(op, r.pool) && op.Kind != clusterv1.OperationRecount {
+	if session.IsInProgress(op) && isOfPool(op, r.pool) && op.Kind != clusterv1.OperationRecount {
 		end = min(op.From, op.DesiredWorkers, end)
 		r.existing = max(op.From-op.DesiredWorkers, 0)
 		r.inProgress = op.DesiredWorkers - op.From - op.GivenUp
@@ -87,11 +88,6 @@ func joinedCount(op *clusterv1.ScaleOperation, f *machines) (n int32) {
 // have been renamed since.
 func isOfPool(op *clusterv1.ScaleOperation, pool *clusterv1.WorkerPool) bool {
 	return strings.EqualFold(op.NodeSize, pool.NodeSize)
-}
-
-// isInProgress reports whether there is an operation that has not ended.
-func isInProgress(op *clusterv1.ScaleOperation) bool {
-	return op != nil && op.State != clusterv1.OperationSucceeded && op.State != clusterv1.OperationFailed
 }
 
 func poolStatus(status *clusterv1.KsctlAutoScalerStatus, name string) *clusterv1.WorkerPoolStatus {

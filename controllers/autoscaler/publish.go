@@ -9,12 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
 // toCluster returns the state to publish for Cluster Autoscaler.
 func toCluster(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan, now time.Time) (*nodegroup.Cluster, error) {
-	c := &nodegroup.Cluster{Key: client.ObjectKeyFromObject(obj), Mode: effectiveMode(obj), OtherNodes: seen.machines.otherNodes, Busy: isInProgress(p.op)}
+	c := &nodegroup.Cluster{Key: client.ObjectKeyFromObject(obj), Mode: effectiveMode(obj), OtherNodes: seen.machines.otherNodes, Busy: session.IsInProgress(p.op)}
 	if obj.Spec.Limits != nil {
 		c.MaxNodes = obj.Spec.Limits.MaxNodesTotal
 	}
@@ -69,7 +70,7 @@ func toWorkers(seen *observation, p *scalingPlan) []nodegroup.Worker {
 		}
 		out = append(out, w)
 	}
-	if op := p.op; isInProgress(op) {
+	if op := p.op; session.IsInProgress(op) {
 		for r := poolOfOperation(p.pools, op); r != nil && int32(len(out)) < op.DesiredWorkers; {
 			w := nodegroup.Worker{Pool: r.pool.Name}
 			if n := len(out); n > 0 {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
@@ -130,7 +131,7 @@ func (c *entry) trackJoins(f *machines, op *clusterv1.ScaleOperation, within tim
 	for i := range f.list {
 		m := &f.list[i]
 		m.joined = m.node != nil || c.joined[m.index]
-		if joined[m.index] = m.joined; m.node != nil || isInProgress(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
+		if joined[m.index] = m.joined; m.node != nil || session.IsInProgress(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
 			continue
 		}
 		since, ok := c.unjoinedSince[m.index]
@@ -149,7 +150,7 @@ func (c *entry) trackJoins(f *machines, op *clusterv1.ScaleOperation, within tim
 		}
 	}
 	c.unjoinedSince, c.joined = unjoined, joined
-	if isInProgress(op) && op.Kind == clusterv1.OperationScaleUp {
+	if session.IsInProgress(op) && op.Kind == clusterv1.OperationScaleUp {
 		if due := waitStart(op).Add(within); now.Before(due) {
 			next = earliest(next, due)
 		}

@@ -16,6 +16,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -38,7 +39,7 @@ type Steps struct {
 	FieldOwner            string
 
 	NodeWatches   *NodeWatches
-	AgentSessions *AgentSessions
+	AgentSessions *session.Sessions
 	// Published holds the state that is served to Cluster Autoscalers.
 	Published *nodegroup.Clusters
 	// Certificates has the address and the certificates of the node group server.
@@ -159,7 +160,7 @@ func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *observation) (*scalin
 // operation to the agent's session.
 func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *observation, p *scalingPlan, granted []*changeRequest) error {
 	obj, before := req.Object, req.Object.Status.DeepCopy()
-	begun := isInProgress(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
+	begun := session.IsInProgress(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
 	p.writeStatus(obj, seen)
 	backoffs := p.startedBackoffs(before, s.Clock.Now())
 	if begun || p.ended != nil || len(p.canceled) > 0 || len(granted) > 0 || len(backoffs) > 0 {
@@ -179,7 +180,7 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 	for _, b := range backoffs {
 		req.Event(corev1.EventTypeWarning, b.reason, b.message)
 	}
-	s.AgentSessions.run(client.ObjectKeyFromObject(obj), p.op, begun)
+	s.AgentSessions.Run(client.ObjectKeyFromObject(obj), p.op, begun)
 	return nil
 }
 
@@ -193,7 +194,7 @@ func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 	staleTaints, due := p.staleTaints(&seen.machines, deletionRequestTimeout(&obj.Spec), now)
 	seen.requeueAt = earliest(seen.requeueAt, due)
 	err := patchNodes(ctx, seen.client, nodeChanges(&seen.machines, obj.Spec.Pools, mayDelete, staleTaints))
-	if isInProgress(p.op) || seen.agentErr != nil { // ownership of machines is unknown
+	if session.IsInProgress(p.op) || seen.agentErr != nil { // ownership of machines is unknown
 		return err
 	}
 	nodes, next := deletableNodes(seen.machines.orphanedNodes, now)
@@ -224,7 +225,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		return reconcile.Done{Message: "annotations of nodes and the client Secret of Cluster Autoscaler are not deleted"}
 	}
 	s.pausePolling(obj, errDeleting)
-	s.AgentSessions.run(client.ObjectKeyFromObject(obj), nil, false)
+	s.AgentSessions.Run(client.ObjectKeyFromObject(obj), nil, false)
 	remaining, err := s.deleteInstalls(ctx, obj, nil)
 	if err != nil {
 		return reconcile.Retry{Err: err}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 const (
@@ -149,7 +150,7 @@ func (p *scalingPlan) unjoinedWorker() string {
 		m := &p.machines.list[i]
 		switch {
 		case m.node != nil || createdBy(i, p.status.Operation) && !p.overdue[m.index]:
-		case isInProgress(p.status.Operation) && int32(i) >= min(p.status.Operation.From, p.status.Operation.DesiredWorkers):
+		case session.IsInProgress(p.status.Operation) && int32(i) >= min(p.status.Operation.From, p.status.Operation.DesiredWorkers):
 		case int32(i) >= p.knownWorkers:
 			return fmt.Sprintf("the imported state has %d workers, but worker %d has not joined: nothing is scaled until it joins or another state is imported", p.machines.size(), m.index)
 		default:

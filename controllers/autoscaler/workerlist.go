@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 )
 
 // workerRole is the role of worker pools in the facts of a cluster.
@@ -41,16 +42,16 @@ func (l *workerList) wasDeleted(index int32, node *corev1.Node) bool {
 // newWorkerList returns what is known of the array of workers. ksctl's own agent cannot list them:
 // then their number is the one after the last operation, or the one in the imported state if that
 // is higher. A lower number in the imported state may be outdated.
-func newWorkerList(report agentReport, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus, now time.Time) workerList {
-	l := workerList{complete: !report.ksctlAgent, lastOperation: status.Operation, knownWorkers: status.Workers}
+func newWorkerList(report session.Report, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus, now time.Time) workerList {
+	l := workerList{complete: !report.KsctlAgent, lastOperation: status.Operation, knownWorkers: status.Workers}
 	l.importedWorkers, l.importedSize = importedWorkers(c)
-	for _, w := range report.workers {
+	for _, w := range report.Workers {
 		l.machines = append(l.machines, machine{index: int32(w.Index), size: w.Size, nodeName: w.Node})
 	}
-	if !report.ksctlAgent {
+	if !report.KsctlAgent {
 		return l
 	}
-	if op := l.lastOperation; isInProgress(op) && report.operation.id == op.ID && report.operation.phase == phaseSucceeded {
+	if op := l.lastOperation; session.IsInProgress(op) && report.Operation.ID == op.ID && report.Operation.Phase == session.Succeeded {
 		// The changes of its nodes are observed some time after the agent reports success.
 		l.lastOperation, l.knownWorkers = op.DeepCopy(), op.DesiredWorkers
 		l.lastOperation.State, l.lastOperation.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: now.Truncate(time.Second)}
@@ -64,7 +65,7 @@ func newWorkerList(report agentReport, c *clusterv1.KsctlCluster, status *cluste
 	if seen := status.ImportedWorkers; l.lastOperation == status.Operation && (seen == nil || *seen != l.importedWorkers) {
 		count = max(count, l.importedWorkers)
 	}
-	for i := range min(count, maxWorkers) {
+	for i := range min(count, session.MaxWorkers) {
 		l.machines = append(l.machines, machine{index: i})
 	}
 	return l

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
@@ -84,7 +85,7 @@ func workerSizes(seen *observation) (out []clusterv1.WorkerSize) {
 // firstCreating returns the position of the first machine that the operation in progress creates.
 // These machines are counted as requested.
 func firstCreating(op *clusterv1.ScaleOperation, f *machines) int32 {
-	if isInProgress(op) && op.Kind == clusterv1.OperationScaleUp {
+	if session.IsInProgress(op) && op.Kind == clusterv1.OperationScaleUp {
 		return op.From
 	}
 	return f.size()

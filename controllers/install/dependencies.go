@@ -17,6 +17,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
@@ -104,13 +105,13 @@ func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) 
 	if err != nil {
 		return "", err
 	}
-	ready := readyCondition(&in)
+	ready := handover.ReadyCondition(&in)
 	switch {
 	case in.DeletionTimestamp != nil:
 		return fmt.Sprintf("KsctlInstall %s is being removed", name), nil
-	case isFullyRemoved(&in):
+	case handover.IsFullyRemoved(&in):
 		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name, reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
-	case isReady(&in):
+	case handover.IsReady(&in):
 		return "", nil
 	case in.Spec.Suspend:
 		return fmt.Sprintf("KsctlInstall %s is suspended and not ready: resume the KsctlInstall", name), nil

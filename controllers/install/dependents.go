@@ -11,6 +11,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
@@ -26,16 +27,33 @@ func (s *Steps) blockingDependents(ctx context.Context, o *owner) ([]string, err
 	in := o.req.Object
 	key := client.ObjectKeyFromObject(in)
 	// Set before the lookup, so that a dependent that is removed from now on enqueues the install.
-	s.Plans.setAwaitingDependents(key, true)
+	s.Plans.SetAwaitingDependents(key, true)
 	all, dependenciesOf, err := s.findDependents(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	out, err := s.describeBlocking(ctx, in, all, dependenciesOf)
 	if err == nil {
-		s.Plans.setAwaitingDependents(key, len(out) > 0)
+		s.Plans.SetAwaitingDependents(key, len(out) > 0)
 	}
 	return out, err
+}
+
+// AwaitDependents returns the outcome while other installs depend on an install itself. It is nil if
+// none blocks its removal.
+func (s *Steps) AwaitDependents(ctx context.Context, in *appsv1.KsctlInstall) reconcile.Outcome {
+	dependents, err := s.dependentsOfInstall(ctx, in)
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	blocking, err := s.describeBlocking(ctx, in, dependents, dependency.Installs)
+	switch {
+	case err != nil:
+		return reconcile.Retry{Err: err}
+	case len(blocking) == 0:
+		return nil
+	}
+	return dependentsOutcome(blocking)
 }
 
 // describeBlocking describes the dependents that must be removed before an install, sorted by name.
@@ -101,7 +119,7 @@ func (s *Steps) findDependents(ctx context.Context, o *owner) (map[types.Namespa
 		for _, ref := range dependency.ObjectRefsIn(d, isRemoved) {
 			if ref.Namespace == "" || ref.Namespace == d.Namespace || !s.Content.Sources.NoCrossNamespace {
 				out[client.ObjectKeyFromObject(d)] = &dependent{install: d, object: &ref}
-				o.handover.awaitClaim(ref.ID(), client.ObjectKeyFromObject(d))
+				o.handover.AwaitClaim(ref.ID(), client.ObjectKeyFromObject(d))
 			}
 		}
 	}
@@ -150,7 +168,7 @@ func (s *Steps) removedWith(ctx context.Context, o *owner) func(id string) bool 
 // blocksRemoval reports whether dependent d must be removed before install in.
 func (s *Steps) blocksRemoval(ctx context.Context, in, d *appsv1.KsctlInstall, dependenciesOf dependencyFunc) (bool, error) {
 	key, name := client.ObjectKeyFromObject(in), client.ObjectKeyFromObject(d)
-	if name == key || isFullyRemoved(d) {
+	if name == key || handover.IsFullyRemoved(d) {
 		return false, nil
 	}
 	if installed, err := s.isInstalledBy(ctx, d, key); installed || err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/internal/clusters/target"
@@ -27,7 +28,7 @@ const (
 	// clusterSelectorIndex finds the installs with a clusterSelector. fleetIndex finds the member
 	// installs of such an install, in the same namespace.
 	clusterSelectorIndex = ".spec.clusterSelector"
-	fleetIndex           = ".metadata.fleet"
+	FleetIndex           = ".metadata.fleet"
 	// removeInstallIndex finds the KsctlRemoves of an install, in the same namespace.
 	removeInstallIndex = ".spec.installRef.name"
 )
@@ -37,7 +38,7 @@ const (
 func installIndexes(defaultAccount string) map[string]func(*appsv1.KsctlInstall) []string {
 	return map[string]func(*appsv1.KsctlInstall) []string{
 		sourceIndex: func(in *appsv1.KsctlInstall) []string {
-			return []string{sourceKey(in)}
+			return []string{handover.SourceKey(in)}
 		},
 		referencedConfigsIndex: referencedConfigs,
 		clusterRefIndex: func(in *appsv1.KsctlInstall) []string {
@@ -57,14 +58,14 @@ func installIndexes(defaultAccount string) map[string]func(*appsv1.KsctlInstall)
 			}
 			return []string{"true"}
 		},
-		fleetIndex: func(in *appsv1.KsctlInstall) []string {
-			if owner := fleetName(in); owner != "" {
+		FleetIndex: func(in *appsv1.KsctlInstall) []string {
+			if owner := handover.FleetName(in); owner != "" {
 				return []string{owner}
 			}
 			return nil
 		},
 		waitingForKindIndex: func(in *appsv1.KsctlInstall) []string {
-			if !isReady(in) || publishFailed(in) {
+			if !handover.IsReady(in) || publishFailed(in) {
 				return []string{"true"}
 			}
 			return nil

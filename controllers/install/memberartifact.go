@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/chart"
@@ -18,7 +19,7 @@ import (
 func (o *owner) selectArtifact(ctx context.Context, offered artifact.Artifact) (artifact.Artifact, error) {
 	in := o.req.Object
 	o.awaitedRevision = ""
-	if fleetName(in) == "" {
+	if handover.FleetName(in) == "" {
 		in.Status.Artifact = nil
 		return offered, nil
 	}
@@ -31,7 +32,7 @@ func (o *owner) selectArtifact(ctx context.Context, offered artifact.Artifact) (
 		// The status is stored before an object is applied. Otherwise a restart could revert to the
 		// previous artifact. A member that has failed counts as updating from now on.
 		progress := ""
-		if !isReady(in) {
+		if !handover.IsReady(in) {
 			progress = "applying revision " + offered.Revision
 		}
 		return offered, o.req.Persist(ctx, progress)

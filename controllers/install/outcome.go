@@ -12,6 +12,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -44,7 +45,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	o.waitingFor, o.waitingSince = "", time.Time{}
 	// Changes of objects count until a status with this revision has been read.
 	o.changedObjects = o.changedObjects && st.LastAppliedRevision != revision
-	minor := !o.changedObjects && st.LastAppliedRevision != "" && st.LastAppliedRevision != revision && isReady(o.req.Object)
+	minor := !o.changedObjects && st.LastAppliedRevision != "" && st.LastAppliedRevision != revision && handover.IsReady(o.req.Object)
 	st.LastAppliedRevision = revision
 	objects := 0
 	var drifted []string

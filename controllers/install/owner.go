@@ -15,6 +15,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/publish"
@@ -72,7 +73,7 @@ type owner struct {
 
 	// handover finds the new owners of objects that are no longer part of the install. If it is
 	// nil, no other install takes over an object.
-	handover *handover
+	handover *handover.Handover
 
 	// waitingFor identifies the wave, or the removal, that the install waits for. waitingSince is
 	// the start of the wait, or of the last progress.
@@ -99,7 +100,7 @@ func (o *owner) Policies() plan.Policies {
 	p.Force = spec.Force
 	p.Adopt, p.Prune = cmp.Or(spec.Adopt, p.Adopt), ptr.Deref(spec.Prune, p.Prune)
 	if o.handover != nil {
-		p.HandoverTo = o.handover.newOwner
+		p.HandoverTo = o.handover.NewOwner
 	}
 	p.AdoptStraysSince = o.req.Object.CreationTimestamp.Time
 	p.RemovalRequest = o.removalRequests.policy(spec.Guard, o.holdAll)

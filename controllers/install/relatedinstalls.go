@@ -14,6 +14,7 @@ import (
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
 )
@@ -31,23 +32,23 @@ func (s *Setup) relatedInstalls() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			s.Steps.Plans.update(e.Object.(*appsv1.KsctlInstall))
+			s.Steps.Plans.Update(e.Object.(*appsv1.KsctlInstall))
 			if !e.IsInInitialList {
 				enqueueDependents(ctx, e.Object, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
-			s.Steps.Plans.update(after)
+			s.Steps.Plans.Update(after)
 			if affectsDependents(before, after) {
 				enqueueDependents(ctx, after, q)
 			}
-			if isFullyRemoved(before) != isFullyRemoved(after) || !slices.Equal(before.Spec.DependsOn, after.Spec.DependsOn) {
+			if handover.IsFullyRemoved(before) != handover.IsFullyRemoved(after) || !slices.Equal(before.Spec.DependsOn, after.Spec.DependsOn) {
 				s.enqueueDependencies(before, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			s.Steps.Plans.remove(client.ObjectKeyFromObject(e.Object))
+			s.Steps.Plans.Remove(client.ObjectKeyFromObject(e.Object))
 			enqueueDependents(ctx, e.Object, q)
 			s.enqueueDependencies(e.Object.(*appsv1.KsctlInstall), q)
 		},
@@ -61,7 +62,7 @@ func (s *Setup) enqueueDependencies(in *appsv1.KsctlInstall, q queue) {
 		q.Add(request(d))
 	}
 	if len(dependency.ObjectRefs(in)) > 0 {
-		for _, name := range s.Steps.Plans.listAwaitingDependents() {
+		for _, name := range s.Steps.Plans.ListAwaitingDependents() {
 			q.Add(request(name))
 		}
 	}
@@ -99,7 +100,7 @@ func rehearsalID(rm *appsv1.KsctlRemove) string {
 
 // affectsDependents reports whether a change of an install affects the installs that depend on it.
 func affectsDependents(before, after *appsv1.KsctlInstall) bool {
-	return isReady(before) != isReady(after) || before.Generation != after.Generation ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || notReadyMessage(before) != notReadyMessage(after) ||
-		isFullyRemoved(before) != isFullyRemoved(after)
+	return handover.IsReady(before) != handover.IsReady(after) || before.Generation != after.Generation ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || handover.NotReadyMessage(before) != handover.NotReadyMessage(after) ||
+		handover.IsFullyRemoved(before) != handover.IsFullyRemoved(after)
 }

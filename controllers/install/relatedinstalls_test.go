@@ -9,6 +9,7 @@ import (
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -33,7 +34,7 @@ func TestDependencyIsEnqueuedWhenDependentDropsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[crreconcile.Request]())
 			defer q.ShutDown()
-			s := &Setup{Steps: &Steps{Plans: NewPlans()}, Reconciler: &reconcile.Reconciler[*appsv1.KsctlInstall]{
+			s := &Setup{Steps: &Steps{Plans: handover.NewPlans()}, Reconciler: &reconcile.Reconciler[*appsv1.KsctlInstall]{
 				Client: cacheOf(t), NewList: func() client.ObjectList { return &appsv1.KsctlInstallList{} }}}
 			s.relatedInstalls().Update(t.Context(), event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}, q)
 			enqueued := false

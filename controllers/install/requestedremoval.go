@@ -20,8 +20,8 @@ import (
 func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	in := o.req.Object
 	s.Dependencies.SetDependencies(client.ObjectKeyFromObject(in), nil)
-	s.Plans.dropPlan(client.ObjectKeyFromObject(in)) // the install claims no objects
-	o.handover = s.Plans.newHandover(o.req.Object, o.key, "")
+	s.Plans.DropPlan(client.ObjectKeyFromObject(in)) // the install claims no objects
+	o.handover = s.Plans.NewHandover(o.req.Object, o.key, "")
 	dependents, err := s.blockingDependents(ctx, o)
 	if err != nil {
 		return reconcile.Retry{Err: err}

@@ -18,6 +18,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/sourceref"
@@ -98,7 +99,7 @@ var clusterChanged = predicate.Or(target.AccessChanged, predicate.Funcs{UpdateFu
 
 // fleetOfMember returns a request for the fleet install of a member install.
 func fleetOfMember(_ context.Context, o client.Object) []crreconcile.Request {
-	name := fleetName(o)
+	name := handover.FleetName(o)
 	if name == "" {
 		return nil
 	}
@@ -108,7 +109,7 @@ func fleetOfMember(_ context.Context, o client.Object) []crreconcile.Request {
 // memberChanged passes the changes of a member install that affect its fleet install.
 var memberChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
-	b, a := readyCondition(before), readyCondition(after)
+	b, a := handover.ReadyCondition(before), handover.ReadyCondition(after)
 	return before.Annotations[appsv1.ReleaseAnnotation] != after.Annotations[appsv1.ReleaseAnnotation] || b.Status != a.Status || b.Message != a.Message || before.Generation != after.Generation ||
 		before.Status.LastAppliedRevision != after.Status.LastAppliedRevision || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }}

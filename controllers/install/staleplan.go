@@ -26,7 +26,7 @@ func (s *Steps) deferOnStalePlan(ctx context.Context, in *appsv1.KsctlInstall) r
 		return reconcile.Retry{Err: err}
 	}
 	for i := range successors.Items {
-		if !s.Plans.isCurrent(&successors.Items[i]) {
+		if !s.Plans.IsCurrent(&successors.Items[i]) {
 			return reconcile.Deferred{RequeueAt: s.Clock.Now().Add(stalePlanRetry)}
 		}
 	}
@@ -44,5 +44,5 @@ func (s *Steps) endPlanWaits(o *owner, rep *engine.Report) {
 			return
 		}
 	}
-	s.Plans.clearWaits(client.ObjectKeyFromObject(o.req.Object))
+	s.Plans.ClearWaits(client.ObjectKeyFromObject(o.req.Object))
 }

@@ -13,6 +13,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
@@ -45,17 +46,17 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	other := install("other", "src2", nil, takesOverFrom("you"))
 	rig := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
 		c := cacheOf(t, successor.DeepCopy(), dependentInstall.DeepCopy(), other.DeepCopy())
-		s := &Steps{Client: c, Plans: NewPlans(), Chunks: &engine.ChunkStore{Reader: c, APIReader: c},
+		s := &Steps{Client: c, Plans: handover.NewPlans(), Chunks: &engine.ChunkStore{Reader: c, APIReader: c},
 			Engine: engine.New(engine.Options{}), Targets: &target.Resolver{Local: &engine.Target{ClusterID: plan.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
 		return s, &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"}, deleting)}
 	}
-	for name, record := range map[string]func(*Plans){
-		"no install":                       func(*Plans) {},
-		"other installs":                   func(p *Plans) { p.update(other); p.update(dependentInstall) },
-		"the successor without takeOver":   func(p *Plans) { p.update(install("successor", "src2", nil)) },
-		"the successor being deleted":      func(p *Plans) { p.update(install("successor", "src2", nil, takesOverFrom("me"), deleting)) },
-		"the successor and its deletion":   func(p *Plans) { p.update(successor); p.remove(key("successor")) },
-		"the successor of another install": func(p *Plans) { p.update(install("successor", "src2", nil, takesOverFrom("you"))) },
+	for name, record := range map[string]func(*handover.Plans){
+		"no install":                       func(*handover.Plans) {},
+		"other installs":                   func(p *handover.Plans) { p.Update(other); p.Update(dependentInstall) },
+		"the successor without takeOver":   func(p *handover.Plans) { p.Update(install("successor", "src2", nil)) },
+		"the successor being deleted":      func(p *handover.Plans) { p.Update(install("successor", "src2", nil, takesOverFrom("me"), deleting)) },
+		"the successor and its deletion":   func(p *handover.Plans) { p.Update(successor); p.Remove(key("successor")) },
+		"the successor of another install": func(p *handover.Plans) { p.Update(install("successor", "src2", nil, takesOverFrom("you"))) },
 	} {
 		t.Run("Plans has "+name, func(t *testing.T) {
 			s, req := rig()
@@ -71,7 +72,7 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	}
 	t.Run("Plans has the successor", func(t *testing.T) {
 		s, req := rig()
-		s.Plans.update(successor)
+		s.Plans.Update(successor)
 		// The removal continues, and waits for the dependents next.
 		if out, ok := s.Finalize(t.Context(), req).(reconcile.Waiting); !ok || out.Reason != appsv1.DependentsExistReason {
 			t.Errorf("%+v", out)
@@ -82,17 +83,17 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 func TestPlanWaitsEndWhenNoPlanIsNeeded(t *testing.T) {
 	for reason, waits := range map[plan.Reason]bool{plan.ReasonHandoverPending: true, plan.ReasonBackingOff: false} {
 		woken := false
-		s := &Steps{Plans: NewPlans()}
+		s := &Steps{Plans: handover.NewPlans()}
 		s.Plans.Subscribe(func(types.NamespacedName) { woken = true })
 		me, other := install("me", "src", []string{"ns"}), install("o", "src", []string{"ns"})
-		s.Plans.update(other)
-		_, kept := s.Plans.newHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster}, "b").newOwner(idOf("ns", "x"))
+		s.Plans.Update(other)
+		_, kept := s.Plans.NewHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster}, "b").NewOwner(idOf("ns", "x"))
 		if kept == "" {
 			t.Fatal("the install does not wait")
 		}
 		o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: me}}
 		s.endPlanWaits(o, &engine.Report{Plan: plan.Plan{Waits: []plan.Action{{Reason: reason}}}})
-		s.Plans.recordPlan(other, "b", nil)
+		s.Plans.RecordPlan(other, "b", nil)
 		if woken != waits {
 			t.Errorf("after %s, the plan of the other install enqueues: %t, want %t", reason, woken, waits)
 		}

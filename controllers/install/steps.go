@@ -13,6 +13,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
@@ -31,7 +32,7 @@ type Steps struct {
 	// Dependencies watches the objects that installs depend on.
 	Dependencies DependencyWatcher
 	// Plans has the objects that each install has planned.
-	Plans *Plans
+	Plans *handover.Plans
 	// Publisher publishes rendered stacks for Flux. It is nil if publishing is disabled.
 	Publisher *publish.Publisher
 	// Chunks stores inventories that do not fit into a status.
@@ -88,7 +89,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	}
 	if !planned && len(o.removalRequests) > 0 {
 		// Requested removals do not need a plan.
-		o.handover = s.Plans.newHandover(o.req.Object, o.key, "")
+		o.handover = s.Plans.NewHandover(o.req.Object, o.key, "")
 		rep, failed := s.removeRequested(ctx, o)
 		if failed != nil {
 			return failed
@@ -172,8 +173,8 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	for i := range components {
 		components[i].BlockedOn = o.unmetDependencies
 	}
-	s.Plans.recordPlan(req.Object, input.digest, components)
-	o.handover = s.Plans.newHandover(o.req.Object, o.key, input.digest)
+	s.Plans.RecordPlan(req.Object, input.digest, components)
+	o.handover = s.Plans.NewHandover(o.req.Object, o.key, input.digest)
 	removable := o.removableObjects()
 	rep, err := s.Engine.Reconcile(ctx, s.pass(o, input.client), components)
 	if out := s.recordPass(ctx, o, rep, err, removable, revision); out != nil {
@@ -232,7 +233,7 @@ func (s *Steps) Forget(key types.NamespacedName) {
 		s.forgetOwner(o)
 	}
 	s.Dependencies.SetDependencies(key, nil)
-	s.Plans.dropPlan(key)
+	s.Plans.DropPlan(key)
 }
 
 // owner returns the in-memory state of an install. It loads the inventory the first time.

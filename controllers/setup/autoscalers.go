@@ -5,6 +5,7 @@ import (
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/autoscaler"
+	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
@@ -28,7 +29,7 @@ func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalerOptions) e
 	}
 	steps := &autoscaler.Steps{Client: c.mgr.GetClient(), Targets: c.targets, Local: c.localTarget, Installation: c.opts.OwnerID,
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, FieldOwner: FieldOwner, Clock: realClock,
-		NodeWatches: &autoscaler.NodeWatches{}, AgentSessions: &autoscaler.AgentSessions{Clock: realClock}, Published: published, Certificates: provider, Selector: c.opts.Selector, OperationEnded: c.metrics.RecordOperation}
+		NodeWatches: &autoscaler.NodeWatches{}, AgentSessions: &session.Sessions{Clock: realClock}, Published: published, Certificates: provider, Selector: c.opts.Selector, OperationEnded: c.metrics.RecordOperation}
 	setup := &autoscaler.Setup{
 		Reconciler: newReconciler[clusterv1.KsctlAutoScaler, clusterv1.KsctlAutoScalerList](c, clusterv1.KsctlAutoScalerKind, steps),
 		Steps:      steps,

@@ -24,6 +24,8 @@ import (
 	storagev1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/install"
+	"github.com/ksctl/gitops/controllers/install/handover"
+	"github.com/ksctl/gitops/controllers/install/rollout"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
@@ -143,8 +145,8 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 	if err := c.mgr.Add(depends); err != nil {
 		return err
 	}
-	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, install.NewPlans(), c.metrics.RecordDriftCorrections
-	dispatcher := &install.Dispatcher{Single: steps, Fleet: &install.FleetSteps{Client: c.mgr.GetClient(), Single: steps, FieldOwner: FieldOwner}}
+	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, handover.NewPlans(), c.metrics.RecordDriftCorrections
+	dispatcher := &rollout.Dispatcher{Single: steps, Fleet: &rollout.FleetSteps{Client: c.mgr.GetClient(), Single: steps, FieldOwner: FieldOwner}}
 	setup := &install.Setup{
 		Reconciler: newReconciler[appsv1.KsctlInstall, appsv1.KsctlInstallList](c, appsv1.KsctlInstallKind, dispatcher),
 		Steps:      steps, Index: c.index, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Invalidate,

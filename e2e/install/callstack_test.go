@@ -108,7 +108,7 @@ var _ = Describe("The apply of a changed ConfigMap", func() {
 
 		functions := applyTrace.get()
 		AddReportEntry("functions", strings.Join(functions, "\n"))
-		Expect(functions).To(ContainElement("controllers/install.(*Dispatcher).Reconcile"))
+		Expect(functions).To(ContainElement("controllers/install/rollout.(*Dispatcher).Reconcile"))
 		Expect(len(functions)).To(BeNumerically("<=", maxFunctions), "%s", strings.Join(functions, "\n"))
 	})
 })

@@ -1,4 +1,4 @@
-package install
+package rollout
 
 import (
 	"crypto/sha256"

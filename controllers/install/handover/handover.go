@@ -1,4 +1,4 @@
-package install
+package handover
 
 import (
 	"cmp"
@@ -14,26 +14,26 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// handover decides about objects that are no longer part of an install. Before an object is
+// Handover decides about objects that are no longer part of an install. Before an object is
 // removed, each install of the same source must have planned the same artifact, and each install
 // that takes over from the install must have planned any artifact.
-type handover struct {
+type Handover struct {
 	plans     *Plans
 	key       plan.OwnerKey
 	releasing releasingInstall
 }
 
-// newHandover returns the handover of an install for one reconcile, in which objects may no longer be
+// NewHandover returns the handover of an install for one reconcile, in which objects may no longer be
 // part of it. It ends the waits of earlier reconciles. artifact is the digest of the planned
 // artifact, and empty for an install that is being deleted.
-func (p *Plans) newHandover(in *appsv1.KsctlInstall, key plan.OwnerKey, artifact string) *handover {
+func (p *Plans) NewHandover(in *appsv1.KsctlInstall, key plan.OwnerKey, artifact string) *Handover {
 	name := client.ObjectKeyFromObject(in)
-	p.clearWaits(name)
-	return &handover{plans: p, key: key, releasing: releasingInstall{name: name, planScope: planScope{cluster: key.Cluster, source: sourceKey(in)}, artifact: artifact}}
+	p.ClearWaits(name)
+	return &Handover{plans: p, key: key, releasing: releasingInstall{name: name, planScope: planScope{cluster: key.Cluster, source: SourceKey(in)}, artifact: artifact}}
 }
 
-// newOwner implements engine.Policies.HandoverTo.
-func (h *handover) newOwner(id string) (*plan.OwnerKey, string) {
+// NewOwner implements engine.Policies.HandoverTo.
+func (h *Handover) NewOwner(id string) (*plan.OwnerKey, string) {
 	claimant, pending := h.plans.findNewOwnerOrWait(h.releasing, id)
 	switch {
 	case claimant != nil:
@@ -46,9 +46,9 @@ func (h *handover) newOwner(id string) (*plan.OwnerKey, string) {
 	return nil, ""
 }
 
-// awaitClaim enqueues the install when another install claims an object that is kept because of a
+// AwaitClaim enqueues the install when another install claims an object that is kept because of a
 // dependent. blocker is the dependent.
-func (h *handover) awaitClaim(id string, blocker types.NamespacedName) {
+func (h *Handover) AwaitClaim(id string, blocker types.NamespacedName) {
 	h.plans.addWait(&planWait{releasing: h.releasing, objectID: id, blocker: blocker})
 }
 
@@ -58,7 +58,7 @@ func notReadySuffix(in *appsv1.KsctlInstall) string {
 	switch {
 	case in.Spec.Suspend:
 		return " (suspended)"
-	case !isReady(in):
+	case !IsReady(in):
 		return " (not ready)"
 	default:
 		return ""
@@ -90,8 +90,8 @@ func objectLocation(id string) string {
 	return ref.GroupKind().String()
 }
 
-// sourceKey identifies the source of an install, as a value of sourceIndex.
-func sourceKey(in *appsv1.KsctlInstall) string {
+// SourceKey identifies the source of an install, as a value of sourceIndex.
+func SourceKey(in *appsv1.KsctlInstall) string {
 	if in.Spec.SourceRef.Kind == appsv1.CatalogKind {
 		// Each version of a stack in the catalog is a source of its own.
 		return reconcile.IndexValue(appsv1.CatalogKind, in.Spec.Stack, in.Spec.StackVersion)

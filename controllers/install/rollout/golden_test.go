@@ -1,4 +1,4 @@
-package install
+package rollout
 
 import (
 	"bytes"
@@ -13,13 +13,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/internal/golden"
 )
 
 // goldenInstall returns the golden KsctlInstall of the API, which has every field set.
 func goldenInstall(t *testing.T) *appsv1.KsctlInstall {
 	t.Helper()
-	data, err := os.ReadFile("../../api/apps/v1/testdata/golden/ksctlinstall.json")
+	data, err := os.ReadFile("../../../api/apps/v1/testdata/golden/ksctlinstall.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func TestGoldenMemberInstall(t *testing.T) {
 		golden.JSON(t, name, want)
 		have := &appsv1.KsctlInstall{}
 		goldenRead(t, name, have)
-		found := metav1.IsControlledBy(have, in) && fleetName(have) == in.Name && memberCluster(in, have) == "prod"
+		found := metav1.IsControlledBy(have, in) && handover.FleetName(have) == in.Name && memberCluster(in, have) == "prod"
 		if !found || !memberUpToDate(have, want) {
 			t.Errorf("%s is not current", name)
 		}

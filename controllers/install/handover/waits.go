@@ -1,4 +1,4 @@
-package install
+package handover
 
 import (
 	"maps"
@@ -108,8 +108,8 @@ func (p *Plans) addWait(w *planWait) {
 	p.waits.put(w)
 }
 
-// clearWaits removes all waits of an install.
-func (p *Plans) clearWaits(install types.NamespacedName) {
+// ClearWaits removes all waits of an install.
+func (p *Plans) ClearWaits(install types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits.clear(install)

@@ -1,4 +1,4 @@
-package install
+package handover
 
 import (
 	"hash/fnv"
@@ -104,8 +104,8 @@ func hashID(cluster, id string) uint64 {
 	return h.Sum64()
 }
 
-// update records an install as it is in the cache.
-func (p *Plans) update(in *appsv1.KsctlInstall) {
+// Update records an install as it is in the cache.
+func (p *Plans) Update(in *appsv1.KsctlInstall) {
 	p.mu.Lock()
 	m := p.installs[client.ObjectKeyFromObject(in)]
 	if m == nil {
@@ -123,9 +123,9 @@ func (p *Plans) update(in *appsv1.KsctlInstall) {
 	p.unlockAndWake(woken)
 }
 
-// isCurrent reports whether the index has an install as it is in the cache, as far as the installs
+// IsCurrent reports whether the index has an install as it is in the cache, as far as the installs
 // that it takes over from are concerned.
-func (p *Plans) isCurrent(in *appsv1.KsctlInstall) bool {
+func (p *Plans) IsCurrent(in *appsv1.KsctlInstall) bool {
 	var cached installPlan
 	cached.setFrom(in)
 	p.mu.Lock()
@@ -136,17 +136,17 @@ func (p *Plans) isCurrent(in *appsv1.KsctlInstall) bool {
 
 // setFrom sets the fields that depend only on the KsctlInstall.
 func (m *installPlan) setFrom(in *appsv1.KsctlInstall) {
-	m.cluster, m.source, m.takesOverFrom = target.InstallCluster(in), sourceKey(in), types.NamespacedName{}
+	m.cluster, m.source, m.takesOverFrom = target.InstallCluster(in), SourceKey(in), types.NamespacedName{}
 	// An install for many clusters has no objects itself.
-	m.claimsNothing, m.notReady = in.DeletionTimestamp != nil || fullRemovalRequested(in) || isFleet(in), notReadySuffix(in)
+	m.claimsNothing, m.notReady = in.DeletionTimestamp != nil || fullRemovalRequested(in) || IsFleet(in), notReadySuffix(in)
 	if t := in.Spec.TakeOver; t != nil {
 		m.takesOverFrom = types.NamespacedName{Namespace: in.Namespace, Name: t.Name}
 	}
 	m.locations = sync.OnceValue(func() []string { return objectLocations(in) })
 }
 
-// remove removes a deleted install.
-func (p *Plans) remove(install types.NamespacedName) {
+// Remove removes a deleted install.
+func (p *Plans) Remove(install types.NamespacedName) {
 	p.mu.Lock()
 	if m := p.installs[install]; m != nil {
 		p.unindex(m)
@@ -158,8 +158,8 @@ func (p *Plans) remove(install types.NamespacedName) {
 	p.unlockAndWake(p.reviewWaits(p.waits.blockedOn(install)))
 }
 
-// recordPlan records the objects that an install planned from an artifact.
-func (p *Plans) recordPlan(in *appsv1.KsctlInstall, artifact string, components []plan.Component) {
+// RecordPlan records the objects that an install planned from an artifact.
+func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components []plan.Component) {
 	var ids []uint64
 	cluster := target.InstallCluster(in)
 	for i := range components {
@@ -208,8 +208,8 @@ func (p *Plans) setObjects(m *installPlan, ids []uint64) (affected []*planWait) 
 	return affected
 }
 
-// dropPlan drops the plan of an install whose state will be read again.
-func (p *Plans) dropPlan(install types.NamespacedName) {
+// DropPlan drops the plan of an install whose state will be read again.
+func (p *Plans) DropPlan(install types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits.clear(install)
@@ -222,9 +222,9 @@ func (p *Plans) dropPlan(install types.NamespacedName) {
 	}
 }
 
-// setAwaitingDependents records whether the removal of an install waits, or may have to wait, for
+// SetAwaitingDependents records whether the removal of an install waits, or may have to wait, for
 // dependents.
-func (p *Plans) setAwaitingDependents(install types.NamespacedName, waiting bool) {
+func (p *Plans) SetAwaitingDependents(install types.NamespacedName, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if waiting {
@@ -234,8 +234,8 @@ func (p *Plans) setAwaitingDependents(install types.NamespacedName, waiting bool
 	}
 }
 
-// listAwaitingDependents returns the installs whose removal waits for dependents.
-func (p *Plans) listAwaitingDependents() []types.NamespacedName {
+// ListAwaitingDependents returns the installs whose removal waits for dependents.
+func (p *Plans) ListAwaitingDependents() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Keys(p.awaitingDependents))

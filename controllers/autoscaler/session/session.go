@@ -1,4 +1,4 @@
-package autoscaler
+package session
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 	agentclient "github.com/ksctl/gitops/internal/agent/client"
 )
 
-// maxWorkers is the maximum number of workers of a cluster.
-const maxWorkers = 10_000
+// MaxWorkers is the maximum number of workers of a cluster.
+const MaxWorkers = 10_000
 
 // maxScaleAge is the maximum age of a deletion that is sent to ksctl's own agent: machines that
 // join later may be in use.
@@ -42,7 +42,7 @@ type agentSession struct {
 	servesWorkers bool
 	// finished is the result of the last operation of ksctl's own agent, which knows no operation
 	// IDs.
-	finished operationStatus
+	finished OperationStatus
 }
 
 func (t *agentSession) close() {
@@ -55,23 +55,23 @@ func (t *agentSession) close() {
 // poll reads the workers and the status of the operation from the agent once. If the agent does not
 // know the operation, poll sends it. If the agent cannot be read, poll returns the previous report
 // with the error.
-func (t *agentSession) poll(ctx context.Context, cfg sessionConfig, do task, last agentReport) agentReport {
+func (t *agentSession) poll(ctx context.Context, cfg Config, do task, last Report) Report {
 	requested := do.op
-	withError := func(err error) agentReport {
-		last.err = err
+	withError := func(err error) Report {
+		last.Err = err
 		return last
 	}
-	if t.conn == nil || t.hash != cfg.hash {
+	if t.conn == nil || t.hash != cfg.Hash {
 		t.close()
-		conn, err := cfg.dial()
+		conn, err := cfg.Dial()
 		if err != nil {
 			return withError(err)
 		}
-		t.conn, t.hash, t.servesWorkers = conn, cfg.hash, false
+		t.conn, t.hash, t.servesWorkers = conn, cfg.Hash, false
 	}
 	listCtx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	listed, err := t.conn.List(listCtx, cfg.cluster)
+	listed, err := t.conn.List(listCtx, cfg.Cluster)
 	switch {
 	case errors.Is(err, agentclient.ErrNoWorkers) && !t.servesWorkers:
 		return t.scaleOnce(ctx, cfg, do)
@@ -80,48 +80,48 @@ func (t *agentSession) poll(ctx context.Context, cfg sessionConfig, do task, las
 	}
 	t.servesWorkers = true
 	for _, w := range listed.Workers {
-		if w.Index >= maxWorkers {
-			return withError(fmt.Errorf("the agent lists a worker with index %d: the index must be less than %d", w.Index, maxWorkers))
+		if w.Index >= MaxWorkers {
+			return withError(fmt.Errorf("the agent lists a worker with index %d: the index must be less than %d", w.Index, MaxWorkers))
 		}
 	}
-	report := agentReport{listed: true, workers: listed.Workers, operation: toOperationStatus(listed.Operation)}
-	if requested == nil || report.operation.id == requested.ID {
+	report := Report{listed: true, Workers: listed.Workers, Operation: toOperationStatus(listed.Operation)}
+	if requested == nil || report.Operation.ID == requested.ID {
 		return report
 	}
 	if requested.Kind != clusterv1.OperationScaleUp && do.now.After(requested.StartedAt.Add(maxBeginAge)) {
-		report.operation = expired(requested, last.err)
+		report.Operation = expired(requested, last.Err)
 		return report
 	}
 	beginCtx, cancelBegin := context.WithTimeout(ctx, callTimeout)
 	defer cancelBegin()
-	op, err := t.conn.Begin(beginCtx, &agentpb.BeginRequest{Cluster: cfg.cluster, Id: requested.ID, Desired: uint32(requested.DesiredWorkers), Current: uint32(requested.From), Size: requested.NodeSize})
+	op, err := t.conn.Begin(beginCtx, &agentpb.BeginRequest{Cluster: cfg.Cluster, Id: requested.ID, Desired: uint32(requested.DesiredWorkers), Current: uint32(requested.From), Size: requested.NodeSize})
 	switch {
 	case isRejected(err):
-		report.operation = operationStatus{id: requested.ID, phase: phaseFailed, code: clusterv1.CodeFailed, message: err.Error()}
+		report.Operation = OperationStatus{ID: requested.ID, Phase: Failed, Code: clusterv1.CodeFailed, Message: err.Error()}
 	case err != nil:
-		report.err = err
+		report.Err = err
 	default:
-		report.operation = toOperationStatus(&op)
+		report.Operation = toOperationStatus(&op)
 	}
 	return report
 }
 
 // scaleOnce lets ksctl's own agent carry out an operation, once for each operation ID.
-func (t *agentSession) scaleOnce(ctx context.Context, cfg sessionConfig, do task) agentReport {
+func (t *agentSession) scaleOnce(ctx context.Context, cfg Config, do task) Report {
 	if do.op == nil {
-		return agentReport{ksctlAgent: true}
+		return Report{KsctlAgent: true}
 	}
-	if t.finished.id != do.op.ID {
+	if t.finished.ID != do.op.ID {
 		t.finished = t.scale(ctx, cfg, do)
 	}
-	return agentReport{ksctlAgent: true, operation: t.finished}
+	return Report{KsctlAgent: true, Operation: t.finished}
 }
 
 // scale calls Scale of ksctl's own agent, which returns when the operation is done, and returns the
 // result of the operation.
-func (t *agentSession) scale(ctx context.Context, cfg sessionConfig, do task) operationStatus {
-	failed := func(code, message string) operationStatus {
-		return operationStatus{id: do.op.ID, phase: phaseFailed, code: code, message: message}
+func (t *agentSession) scale(ctx context.Context, cfg Config, do task) OperationStatus {
+	failed := func(code, message string) OperationStatus {
+		return OperationStatus{ID: do.op.ID, Phase: Failed, Code: code, Message: message}
 	}
 	up := do.op.Kind == clusterv1.OperationScaleUp
 	switch {
@@ -130,12 +130,12 @@ func (t *agentSession) scale(ctx context.Context, cfg sessionConfig, do task) op
 	case !up && do.now.After(do.op.StartedAt.Add(maxScaleAge)):
 		return expired(do.op, nil)
 	}
-	scaleCtx, cancel := context.WithTimeout(ctx, cfg.scaleTimeout)
+	scaleCtx, cancel := context.WithTimeout(ctx, cfg.ScaleTimeout)
 	defer cancel()
 	err := t.conn.Scale(scaleCtx, up, uint32(do.op.DesiredWorkers), do.op.NodeSize)
 	switch {
 	case err == nil:
-		return operationStatus{id: do.op.ID, phase: phaseSucceeded}
+		return OperationStatus{ID: do.op.ID, Phase: Succeeded}
 	case do.resumed || !isAgentError(err): // an earlier call may still be in progress
 		return failed(clusterv1.CodeNoAnswer, err.Error())
 	}
@@ -144,10 +144,10 @@ func (t *agentSession) scale(ctx context.Context, cfg sessionConfig, do task) op
 
 // expired returns the result of a deletion that the agent did not begin in time. cause is the last
 // error of the agent; nil if there is none.
-func expired(op *clusterv1.ScaleOperation, cause error) operationStatus {
-	w := operationStatus{id: op.ID, phase: phaseFailed, code: clusterv1.CodeFailed, message: "the request expired because the agent did not begin the operation in time"}
+func expired(op *clusterv1.ScaleOperation, cause error) OperationStatus {
+	w := OperationStatus{ID: op.ID, Phase: Failed, Code: clusterv1.CodeFailed, Message: "the request expired because the agent did not begin the operation in time"}
 	if cause != nil {
-		w.message += ": " + cause.Error()
+		w.Message += ": " + cause.Error()
 	}
 	return w
 }
@@ -166,18 +166,18 @@ func isRejected(err error) bool {
 }
 
 // toOperationStatus converts the status of the operation that the agent began last.
-func toOperationStatus(op *agentclient.Operation) operationStatus {
+func toOperationStatus(op *agentclient.Operation) OperationStatus {
 	if op == nil {
-		return operationStatus{}
+		return OperationStatus{}
 	}
-	w := operationStatus{id: op.ID, message: op.Message}
+	w := OperationStatus{ID: op.ID, Message: op.Message}
 	switch op.State {
 	case agentpb.Operation_SUCCEEDED:
-		w.phase = phaseSucceeded
+		w.Phase = Succeeded
 	case agentpb.Operation_FAILED:
-		w.phase, w.code = phaseFailed, cmp.Or(failureCodes[op.Failure], clusterv1.CodeFailed)
+		w.Phase, w.Code = Failed, cmp.Or(failureCodes[op.Failure], clusterv1.CodeFailed)
 	default:
-		w.phase = phaseRunning
+		w.Phase = Running
 	}
 	return w
 }

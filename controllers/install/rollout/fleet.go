@@ -1,4 +1,4 @@
-package install
+package rollout
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/install"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/internal/sources/content"
 )
 
@@ -28,7 +28,7 @@ type FleetSteps struct {
 	// Client reads from the cache, and writes member installs.
 	Client client.Client
 	// Single provides the steps that both kinds of installs share.
-	Single     *Steps
+	Single     *install.Steps
 	FieldOwner string
 }
 
@@ -154,7 +154,7 @@ func (f *FleetSteps) removeOrphans(ctx context.Context, in *appsv1.KsctlInstall)
 // listMembers returns the member installs of an install.
 func (f *FleetSteps) listMembers(ctx context.Context, in *appsv1.KsctlInstall) ([]appsv1.KsctlInstall, error) {
 	var all appsv1.KsctlInstallList
-	err := f.Client.List(ctx, &all, client.InNamespace(in.Namespace), client.MatchingFields{fleetIndex: in.Name}, client.UnsafeDisableDeepCopy)
+	err := f.Client.List(ctx, &all, client.InNamespace(in.Namespace), client.MatchingFields{install.FleetIndex: in.Name}, client.UnsafeDisableDeepCopy)
 	return slices.DeleteFunc(slices.Clone(all.Items), func(x appsv1.KsctlInstall) bool { return !metav1.IsControlledBy(&x, in) }), err
 }
 
@@ -249,16 +249,10 @@ func (f *FleetSteps) outcome(in *appsv1.KsctlInstall, r *rollout, revision strin
 func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
 	in := req.Object
 	abandoned := reconcile.Abandoned(in)
-	dependents, err := f.Single.dependentsOfInstall(ctx, in)
-	if err != nil {
-		return reconcile.Retry{Err: err}
-	}
-	blocking, err := f.Single.describeBlocking(ctx, in, dependents, dependency.Installs)
-	if err != nil {
-		return reconcile.Retry{Err: err}
-	}
-	if len(blocking) > 0 && !abandoned {
-		return dependentsOutcome(blocking)
+	if !abandoned {
+		if out := f.Single.AwaitDependents(ctx, in); out != nil {
+			return out
+		}
 	}
 	installs, err := f.listMembers(ctx, in)
 	if err != nil {

@@ -1,4 +1,4 @@
-package install
+package rollout
 
 import (
 	"maps"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 )
 
 // memberAt returns a selected cluster with a member install in the named state. With
@@ -62,7 +63,7 @@ func memberAt(cluster, state string) memberInstall {
 func TestClusterStateFailedBeforeReleasedChangeIsRead(t *testing.T) {
 	s := memberAt("a", "failed")
 	s.install.Annotations = map[string]string{appsv1.ReleaseAnnotation: "sha256:r2"}
-	s.install.Status.Artifact = artifactStatusAt("r1")
+	s.install.Status.Artifact = &appsv1.TakenArtifact{URL: "http://source/r1.tar.gz", Revision: "r1", Digest: "sha256:r1"}
 	if got := clusterState(s, "r2", time.Unix(1000, 0)); got != appsv1.ClusterFailed {
 		t.Errorf("got %s", got)
 	}
@@ -181,13 +182,13 @@ func TestMemberAwaitsRolloutWithReasonOfEarlierVersion(t *testing.T) {
 }
 
 func TestDesiredMember(t *testing.T) {
-	in := install("app", "src", nil)
+	in := newInstall("app", "src", nil)
 	in.UID = "u"
 	in.Labels = map[string]string{"team": "web", "app.kubernetes.io/instance": "x", "kustomize.toolkit.fluxcd.io/name": "x"}
 	in.Spec.ClusterSelector = &appsv1.ClusterSelector{}
 	in.Spec.Suspend = true
 	x := desiredMember(in, "prod", "sha256:x")
-	if x.Name != "app-prod" || x.Spec.ClusterSelector != nil || x.Spec.ClusterRef.Name != "prod" || x.Spec.Suspend || !metav1.IsControlledBy(x, in) || fleetName(x) != "app" {
+	if x.Name != "app-prod" || x.Spec.ClusterSelector != nil || x.Spec.ClusterRef.Name != "prod" || x.Spec.Suspend || !metav1.IsControlledBy(x, in) || handover.FleetName(x) != "app" {
 		t.Errorf("%+v", x)
 	}
 	if len(x.Labels) != 2 || x.Labels["team"] != "web" || x.Labels[appsv1.FleetLabel] != "app" {

@@ -1,4 +1,4 @@
-package install
+package handover
 
 import (
 	"fmt"
@@ -75,7 +75,7 @@ func key(name string) types.NamespacedName { return types.NamespacedName{Namespa
 // releasing returns the install "me" of source "src", which releases an object after it has planned
 // an artifact.
 func releasing(artifact string) releasingInstall {
-	return releasingInstall{name: key("me"), planScope: planScope{cluster: plan.LocalCluster, source: sourceKey(install("me", "src", nil))}, artifact: artifact}
+	return releasingInstall{name: key("me"), planScope: planScope{cluster: plan.LocalCluster, source: SourceKey(install("me", "src", nil))}, artifact: artifact}
 }
 
 func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
@@ -112,11 +112,11 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := newRig()
-			r.update(install("me", "src", here))
+			r.Update(install("me", "src", here))
 			for _, in := range c.others {
-				r.update(in)
+				r.Update(in)
 				if a := c.planned[in.Name]; a != "" {
-					r.recordPlan(in, a, componentsWith(c.wants[in.Name]...))
+					r.RecordPlan(in, a, componentsWith(c.wants[in.Name]...))
 				}
 			}
 			newOwner, pending := r.findNewOwnerOrWait(releasing(c.artifact), idOf("ns", "x"))
@@ -143,33 +143,33 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 		woken bool
 	}{
 		"no event":                    {func(*rig) {}, false},
-		"one of two installs plans":   {func(r *rig) { r.recordPlan(o, "b", nil) }, false},
-		"both plan":                   {func(r *rig) { r.recordPlan(o, "b", nil); r.recordPlan(p, "b", nil) }, true},
-		"both plan an older artifact": {func(r *rig) { r.recordPlan(o, "a", nil); r.recordPlan(p, "a", nil) }, false},
-		"one claims the object":       {func(r *rig) { r.recordPlan(o, "b", componentsWith("x")) }, true},
-		"both no longer exist":        {func(r *rig) { r.remove(key("o")); r.remove(key("p")) }, true},
+		"one of two installs plans":   {func(r *rig) { r.RecordPlan(o, "b", nil) }, false},
+		"both plan":                   {func(r *rig) { r.RecordPlan(o, "b", nil); r.RecordPlan(p, "b", nil) }, true},
+		"both plan an older artifact": {func(r *rig) { r.RecordPlan(o, "a", nil); r.RecordPlan(p, "a", nil) }, false},
+		"one claims the object":       {func(r *rig) { r.RecordPlan(o, "b", componentsWith("x")) }, true},
+		"both no longer exist":        {func(r *rig) { r.Remove(key("o")); r.Remove(key("p")) }, true},
 		"the deletion of both starts": {func(r *rig) {
-			r.update(install("o", "src", here, deleting))
-			r.update(install("p", "src", here, deleting))
+			r.Update(install("o", "src", here, deleting))
+			r.Update(install("p", "src", here, deleting))
 		}, true},
 		"both move to another source": {func(r *rig) {
-			r.update(install("o", "src2", here))
-			r.update(install("p", "src2", here))
+			r.Update(install("o", "src2", here))
+			r.Update(install("p", "src2", here))
 		}, true},
 		"both are suspended": {func(r *rig) {
-			r.update(install("o", "src", here, suspended))
-			r.update(install("p", "src", here, suspended))
+			r.Update(install("o", "src", here, suspended))
+			r.Update(install("p", "src", here, suspended))
 		}, true},
-		"their statuses change":                {func(r *rig) { r.update(o.DeepCopy()); r.update(p.DeepCopy()) }, false},
-		"the waits are cleared":                {func(r *rig) { r.clearWaits(key("me")); r.recordPlan(o, "b", nil); r.recordPlan(p, "b", nil) }, false},
-		"the waiting install no longer exists": {func(r *rig) { r.remove(key("me")); r.recordPlan(o, "b", nil); r.recordPlan(p, "b", nil) }, false},
+		"their statuses change":                {func(r *rig) { r.Update(o.DeepCopy()); r.Update(p.DeepCopy()) }, false},
+		"the waits are cleared":                {func(r *rig) { r.ClearWaits(key("me")); r.RecordPlan(o, "b", nil); r.RecordPlan(p, "b", nil) }, false},
+		"the waiting install no longer exists": {func(r *rig) { r.Remove(key("me")); r.RecordPlan(o, "b", nil); r.RecordPlan(p, "b", nil) }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for range 20 { // which install it waits for is random
 				r := newRig()
-				r.update(o)
-				r.update(p)
+				r.Update(o)
+				r.Update(p)
 				if _, pending := r.findNewOwnerOrWait(releasing("b"), idOf("ns", "x")); pending == nil {
 					t.Fatal("the install does not wait")
 				}
@@ -187,17 +187,17 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 func TestHandoverMessageNamesInstallThatStaysUnplanned(t *testing.T) {
 	r := newRig()
 	here := []string{"ns"}
-	r.update(install("stuck", "src", here, suspended))
+	r.Update(install("stuck", "src", here, suspended))
 	for i := range 20 {
-		r.update(install(fmt.Sprint("o", i), "src", here))
+		r.Update(install(fmt.Sprint("o", i), "src", here))
 	}
-	h := &handover{plans: r.Plans, releasing: releasing("b")}
+	h := &Handover{plans: r.Plans, releasing: releasing("b")}
 	message := ""
 	for again := true; again; {
-		_, message = h.newOwner(idOf("ns", "x"))
+		_, message = h.NewOwner(idOf("ns", "x"))
 		r.enqueued = nil
 		for i := range 20 {
-			r.recordPlan(install(fmt.Sprint("o", i), "src", here), "b", nil)
+			r.RecordPlan(install(fmt.Sprint("o", i), "src", here), "b", nil)
 		}
 		again = len(r.enqueued) > 0
 	}
@@ -210,16 +210,16 @@ func TestHandoverMessageNamesInstallThatStaysUnplanned(t *testing.T) {
 // race detector must not report this.
 func TestHandoverMessageDuringEventsHasNoRace(t *testing.T) {
 	p := NewPlans()
-	p.update(install("other", "src", []string{"ns"}, suspended))
-	h := &handover{plans: p, releasing: releasing("b")}
+	p.Update(install("other", "src", []string{"ns"}, suspended))
+	h := &Handover{plans: p, releasing: releasing("b")}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 100 {
-			p.update(install("other", "src", []string{"ns"}, suspended))
+			p.Update(install("other", "src", []string{"ns"}, suspended))
 		}
 	})
 	for range 100 {
-		if _, message := h.newOwner(idOf("ns", "x")); !strings.Contains(message, "suspended") {
+		if _, message := h.NewOwner(idOf("ns", "x")); !strings.Contains(message, "suspended") {
 			t.Fatal(message)
 		}
 	}
@@ -234,12 +234,12 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	all := make([]*appsv1.KsctlInstall, n)
 	for i := range all {
 		all[i] = install(fmt.Sprintf("i%05d", i), "src", []string{"ns"})
-		r.update(all[i])
-		r.recordPlan(all[i], "a", componentsWith(fmt.Sprint("keep", i), fmt.Sprint("drop", i)))
+		r.Update(all[i])
+		r.RecordPlan(all[i], "a", componentsWith(fmt.Sprint("keep", i), fmt.Sprint("drop", i)))
 	}
 	for i, in := range all {
-		r.recordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)))
-		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), planScope: planScope{cluster: plan.LocalCluster, source: sourceKey(in)}, artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
+		r.RecordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)))
+		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), planScope: planScope{cluster: plan.LocalCluster, source: SourceKey(in)}, artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
 		if newOwner != nil || (pending == nil) != (i == n-1) {
 			t.Fatalf("%d: new owner %v, waits for %v", i, newOwner, pending)
 		}
@@ -251,7 +251,7 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 		t.Error("some waits were not removed")
 	}
 	for _, in := range all {
-		r.remove(key(in.Name))
+		r.Remove(key(in.Name))
 	}
 	if len(r.installs)+len(r.bySource)+len(r.byID)+len(r.successors) > 0 {
 		t.Error("some deleted installs were not removed")

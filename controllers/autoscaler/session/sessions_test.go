@@ -1,4 +1,4 @@
-package autoscaler
+package session
 
 import (
 	"context"
@@ -74,17 +74,17 @@ func (f *fakeAgent) set(change func()) {
 
 var testKey = types.NamespacedName{Namespace: "ns", Name: "as"}
 
-// withSessions runs body with AgentSessions and one agent, on the fake clock of synctest.
-func withSessions(t *testing.T, f *fakeAgent, body func(l *AgentSessions, cfg sessionConfig, wakes *int)) {
+// withSessions runs body with Sessions and one agent, on the fake clock of synctest.
+func withSessions(t *testing.T, f *fakeAgent, body func(l *Sessions, cfg Config, wakes *int)) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		wakes := 0
-		l := &AgentSessions{Clock: clock.RealClock{}, OnReport: func(types.NamespacedName) { mu.Lock(); wakes++; mu.Unlock() }}
+		l := &Sessions{Clock: clock.RealClock{}, OnReport: func(types.NamespacedName) { mu.Lock(); wakes++; mu.Unlock() }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); _ = l.Start(ctx) }()
 		synctest.Wait()
-		body(l, sessionConfig{dial: func() (Conn, error) { return f, nil }, scaleTimeout: time.Minute}, &wakes)
+		body(l, Config{Dial: func() (Conn, error) { return f, nil }, ScaleTimeout: time.Minute}, &wakes)
 		cancel()
 		<-done
 		if f.closed == 0 {
@@ -105,7 +105,7 @@ func TestOperationStatusOfUnknownFailure(t *testing.T) {
 	for failure, want := range map[agentpb.Operation_Failure]string{agentpb.Operation_DRAIN: clusterv1.CodeDrain,
 		agentpb.Operation_OTHER: clusterv1.CodeFailed, agentpb.Operation_FAILURE_UNSPECIFIED: clusterv1.CodeFailed, 99: clusterv1.CodeFailed} {
 		got := toOperationStatus(&agentclient.Operation{ID: "one", State: agentpb.Operation_FAILED, Failure: failure})
-		if got != (operationStatus{id: "one", phase: phaseFailed, code: want}) {
+		if got != (OperationStatus{ID: "one", Phase: Failed, Code: want}) {
 			t.Errorf("%s: got %+v", failure, got)
 		}
 	}
@@ -113,15 +113,15 @@ func TestOperationStatusOfUnknownFailure(t *testing.T) {
 
 func TestOperationBeginsOnceAndIsPolled(t *testing.T) {
 	f := &fakeAgent{state: agentclient.State{Workers: []agentclient.Worker{{Index: 0, Size: "s-1"}}}}
-	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
-		if _, known := l.lastReport(testKey, cfg); known {
+	withSessions(t, f, func(l *Sessions, cfg Config, _ *int) {
+		if _, known := l.LastReport(testKey, cfg); known {
 			t.Fatal("there is a report before the agent has responded")
 		}
 		synctest.Wait()
-		if report, known := l.lastReport(testKey, cfg); !known || len(report.workers) != 1 || report.operation.id != "" {
+		if report, known := l.LastReport(testKey, cfg); !known || len(report.Workers) != 1 || report.Operation.ID != "" {
 			t.Fatalf("%+v %v", report, known)
 		}
-		l.run(testKey, operation("one", 1, 3), true)
+		l.Run(testKey, operation("one", 1, 3), true)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		f.set(func() {
@@ -132,19 +132,19 @@ func TestOperationBeginsOnceAndIsPolled(t *testing.T) {
 		})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if report, _ := l.lastReport(testKey, cfg); report.operation != (operationStatus{id: "one", phase: phaseFailed, code: clusterv1.CodeOutOfResources, message: "none left"}) {
-			t.Fatalf("%+v", report.operation)
+		if report, _ := l.LastReport(testKey, cfg); report.Operation != (OperationStatus{ID: "one", Phase: Failed, Code: clusterv1.CodeOutOfResources, Message: "none left"}) {
+			t.Fatalf("%+v", report.Operation)
 		}
 	})
 }
 
 func TestRejectedBeginFailsTheOperation(t *testing.T) {
 	f := &fakeAgent{beginErr: &agentclient.Error{Code: codes.Aborted, Message: "there are 5", Answered: true}}
-	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
-		l.lastReport(testKey, cfg)
-		l.run(testKey, operation("one", 1, 3), true)
+	withSessions(t, f, func(l *Sessions, cfg Config, _ *int) {
+		l.LastReport(testKey, cfg)
+		l.Run(testKey, operation("one", 1, 3), true)
 		synctest.Wait()
-		if report, known := l.lastReport(testKey, cfg); !known || report.operation.phase != phaseFailed || report.operation.id != "one" {
+		if report, known := l.LastReport(testKey, cfg); !known || report.Operation.Phase != Failed || report.Operation.ID != "one" {
 			t.Fatalf("%+v", report)
 		}
 	})
@@ -152,10 +152,10 @@ func TestRejectedBeginFailsTheOperation(t *testing.T) {
 
 func TestUnreachableAgentKeepsItsLastReport(t *testing.T) {
 	f := &fakeAgent{err: errors.New("connection refused")}
-	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, wakes *int) {
-		l.lastReport(testKey, cfg)
+	withSessions(t, f, func(l *Sessions, cfg Config, wakes *int) {
+		l.LastReport(testKey, cfg)
 		synctest.Wait()
-		if report, known := l.lastReport(testKey, cfg); known || report.err == nil {
+		if report, known := l.LastReport(testKey, cfg); known || report.Err == nil {
 			t.Fatalf("%+v", report)
 		}
 		f.set(func() { f.err, f.state.Workers = nil, []agentclient.Worker{{}} })
@@ -164,7 +164,7 @@ func TestUnreachableAgentKeepsItsLastReport(t *testing.T) {
 		f.set(func() { f.err = errors.New("connection lost") })
 		time.Sleep(idleInterval)
 		synctest.Wait()
-		if report, known := l.lastReport(testKey, cfg); !known || report.err == nil || len(report.workers) != 1 {
+		if report, known := l.LastReport(testKey, cfg); !known || report.Err == nil || len(report.Workers) != 1 {
 			t.Fatalf("%+v", report)
 		}
 		before := *wakes
@@ -178,19 +178,19 @@ func TestUnreachableAgentKeepsItsLastReport(t *testing.T) {
 
 func TestKsctlAgentIsCalledOnce(t *testing.T) {
 	f := &fakeAgent{err: agentclient.ErrNoWorkers, scaleDuration: 10 * time.Second}
-	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
-		l.lastReport(testKey, cfg)
-		l.run(testKey, operation("one", 1, 3), true)
+	withSessions(t, f, func(l *Sessions, cfg Config, _ *int) {
+		l.LastReport(testKey, cfg)
+		l.Run(testKey, operation("one", 1, 3), true)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if report, _ := l.lastReport(testKey, cfg); report.operation.id != "" {
+		if report, _ := l.LastReport(testKey, cfg); report.Operation.ID != "" {
 			t.Fatal("the operation ended before Scale returned")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		report, known := l.lastReport(testKey, cfg)
+		report, known := l.LastReport(testKey, cfg)
 		f.set(func() {
-			if !known || !report.ksctlAgent || report.operation.phase != phaseSucceeded || len(f.scaled) != 1 || f.scaled[0] != 3 {
+			if !known || !report.KsctlAgent || report.Operation.Phase != Succeeded || len(f.scaled) != 1 || f.scaled[0] != 3 {
 				t.Fatalf("%+v, scaled %v", report, f.scaled)
 			}
 		})
@@ -199,11 +199,41 @@ func TestKsctlAgentIsCalledOnce(t *testing.T) {
 
 func TestTooHighWorkerIndexIsRejected(t *testing.T) {
 	f := &fakeAgent{state: agentclient.State{Workers: []agentclient.Worker{{Index: 4_000_000_000}}}}
-	withSessions(t, f, func(l *AgentSessions, cfg sessionConfig, _ *int) {
-		l.lastReport(testKey, cfg)
+	withSessions(t, f, func(l *Sessions, cfg Config, _ *int) {
+		l.LastReport(testKey, cfg)
 		synctest.Wait()
-		if report, known := l.lastReport(testKey, cfg); known || report.err == nil {
+		if report, known := l.LastReport(testKey, cfg); known || report.Err == nil {
 			t.Fatalf("%+v", report)
 		}
 	})
+}
+
+func TestLateDeletionIsNotSentToKsctlAgent(t *testing.T) {
+	for what, x := range map[string]struct {
+		op    *clusterv1.ScaleOperation
+		begun bool
+		want  string
+		calls int
+	}{
+		"deletion, after a restart of the controller": {operation("a", 3, 2), false, clusterv1.CodeNoAnswer, 0},
+		"deletion that could not be sent in time":     {operation("a", 3, 2), true, clusterv1.CodeFailed, 0},
+		"scale-up": {operation("a", 1, 2), false, "", 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := &fakeAgent{err: agentclient.ErrNoWorkers}
+			withSessions(t, f, func(l *Sessions, cfg Config, _ *int) {
+				l.LastReport(testKey, cfg)
+				x.op.StartedAt.Time = time.Now().Add(-2 * time.Minute)
+				l.Run(testKey, x.op, x.begun)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				report, _ := l.LastReport(testKey, cfg)
+				f.set(func() {
+					if report.Operation.ID != "a" || report.Operation.Code != x.want || len(f.scaled) != x.calls {
+						t.Errorf("%+v after %d calls", report.Operation, len(f.scaled))
+					}
+				})
+			})
+		})
+	}
 }

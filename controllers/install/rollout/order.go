@@ -1,4 +1,4 @@
-package install
+package rollout
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 )
 
 // turn records when the rollout last released a change to a cluster. It is stored in an annotation
@@ -97,6 +98,6 @@ func isFailing(in *appsv1.KsctlInstall) bool {
 	if in == nil {
 		return false
 	}
-	ready := readyCondition(in)
+	ready := handover.ReadyCondition(in)
 	return ready.Status == metav1.ConditionFalse && ready.Reason != appsv1.ClusterUnreachableReason
 }

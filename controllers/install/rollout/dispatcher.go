@@ -1,4 +1,4 @@
-package install
+package rollout
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
@@ -14,7 +16,7 @@ import (
 // Dispatcher reconciles KsctlInstalls: Single those for one cluster, Fleet those with a
 // clusterSelector.
 type Dispatcher struct {
-	Single *Steps
+	Single *install.Steps
 	Fleet  *FleetSteps
 }
 
@@ -23,7 +25,7 @@ var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Dispatcher)(nil)
 // Reconcile implements reconcile.Steps.
 func (f *Dispatcher) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
 	switch in := req.Object; {
-	case isFleet(in):
+	case handover.IsFleet(in):
 		return f.Fleet.Reconcile(ctx, req)
 	case in.Spec.ClusterSelector != nil:
 		return reconcile.Stalled{Reason: appsv1.ClusterChangedReason, Err: fmt.Errorf(
@@ -35,7 +37,7 @@ func (f *Dispatcher) Reconcile(ctx context.Context, req *reconcile.Request[*apps
 
 // Finalize implements reconcile.Steps.
 func (f *Dispatcher) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
-	if isFleet(req.Object) {
+	if handover.IsFleet(req.Object) {
 		return f.Fleet.Finalize(ctx, req)
 	}
 	return f.Single.Finalize(ctx, req)

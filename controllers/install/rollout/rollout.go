@@ -1,4 +1,4 @@
-package install
+package rollout
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -99,7 +100,7 @@ func (s *memberInstall) inProgress(now time.Time) bool {
 	if in == nil || in.DeletionTimestamp != nil {
 		return false
 	}
-	ready := readyCondition(in)
+	ready := handover.ReadyCondition(in)
 	switch {
 	case ready.Status == "" || ready.ObservedGeneration != in.Generation:
 		return true
@@ -164,7 +165,7 @@ func clusterState(s memberInstall, revision string, now time.Time) appsv1.Cluste
 	case s.selected && !s.upToDate:
 		return appsv1.ClusterWaiting
 	}
-	ready := readyCondition(s.install)
+	ready := handover.ReadyCondition(s.install)
 	switch {
 	case ready.Status == "" || ready.ObservedGeneration != s.install.Generation:
 		return appsv1.ClusterUpdating
@@ -178,7 +179,7 @@ func clusterState(s memberInstall, revision string, now time.Time) appsv1.Cluste
 		return appsv1.ClusterUnreachable
 	case ready.Status == metav1.ConditionFalse:
 		return appsv1.ClusterFailed
-	case s.install.Status.LastAppliedRevision != revision && !isFullyRemoved(s.install):
+	case s.install.Status.LastAppliedRevision != revision && !handover.IsFullyRemoved(s.install):
 		return appsv1.ClusterUpdating
 	}
 	return appsv1.ClusterReady
@@ -237,7 +238,7 @@ func clusterStatus(s memberInstall, state appsv1.ClusterState) appsv1.InstalledC
 	}
 	line.Install, line.Revision = s.install.Name, s.install.Status.LastAppliedRevision
 	if state != appsv1.ClusterReady && state != appsv1.ClusterWaiting {
-		line.Message = reconcile.Truncate(readyCondition(s.install).Message, maxClusterMessage)
+		line.Message = reconcile.Truncate(handover.ReadyCondition(s.install).Message, maxClusterMessage)
 	}
 	return line
 }

@@ -1,4 +1,4 @@
-package install
+package handover
 
 import (
 	"slices"
@@ -12,21 +12,21 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// isFleet reports whether an install is for many clusters. After a change of spec.clusterSelector,
+// IsFleet reports whether an install is for many clusters. After a change of spec.clusterSelector,
 // an install stays what it was until its objects, or its member installs, are removed.
-func isFleet(in *appsv1.KsctlInstall) bool {
+func IsFleet(in *appsv1.KsctlInstall) bool {
 	return in.Spec.ClusterSelector != nil && in.Status.Inventory == nil || len(in.Status.Clusters) > 0
 }
 
-// isReady reports whether the Ready condition is True for the current generation.
-func isReady(in *appsv1.KsctlInstall) bool {
-	c := readyCondition(in)
+// IsReady reports whether the Ready condition is True for the current generation.
+func IsReady(in *appsv1.KsctlInstall) bool {
+	c := ReadyCondition(in)
 	return c.Status == metav1.ConditionTrue && c.ObservedGeneration == in.Generation
 }
 
-// fleetName returns the name of the install that a member install belongs to. It is empty for an
+// FleetName returns the name of the install that a member install belongs to. It is empty for an
 // object that is not a member install.
-func fleetName(o client.Object) string {
+func FleetName(o client.Object) string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || owner.Kind != appsv1.KsctlInstallKind || !strings.HasPrefix(owner.APIVersion, appsv1.GroupVersion.Group+"/") {
 		return ""
@@ -34,22 +34,22 @@ func fleetName(o client.Object) string {
 	return owner.Name
 }
 
-// readyCondition returns the Ready condition. It is zero if there is none.
-func readyCondition(in *appsv1.KsctlInstall) metav1.Condition {
+// ReadyCondition returns the Ready condition. It is zero if there is none.
+func ReadyCondition(in *appsv1.KsctlInstall) metav1.Condition {
 	return ptr.Deref(apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition), metav1.Condition{})
 }
 
-// notReadyMessage returns the message of the Ready condition if it is False.
-func notReadyMessage(in *appsv1.KsctlInstall) string {
-	if c := readyCondition(in); c.Status == metav1.ConditionFalse {
+// NotReadyMessage returns the message of the Ready condition if it is False.
+func NotReadyMessage(in *appsv1.KsctlInstall) string {
+	if c := ReadyCondition(in); c.Status == metav1.ConditionFalse {
 		return c.Message
 	}
 	return ""
 }
 
-// isFullyRemoved reports whether all objects of an install are removed because of a KsctlRemove.
-func isFullyRemoved(in *appsv1.KsctlInstall) bool {
-	return readyCondition(in).Reason == appsv1.RemovedByRequestReason && in.Status.Inventory == nil && fullRemovalRequested(in)
+// IsFullyRemoved reports whether all objects of an install are removed because of a KsctlRemove.
+func IsFullyRemoved(in *appsv1.KsctlInstall) bool {
+	return ReadyCondition(in).Reason == appsv1.RemovedByRequestReason && in.Status.Inventory == nil && fullRemovalRequested(in)
 }
 
 // fullRemovalRequested reports whether a KsctlRemove removes an install as a whole. Such an install

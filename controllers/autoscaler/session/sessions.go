@@ -1,4 +1,4 @@
-package autoscaler
+package session
 
 import (
 	"context"
@@ -35,31 +35,31 @@ type Conn interface {
 	Close()
 }
 
-// sessionConfig is the configuration of the session with an agent.
-type sessionConfig struct {
-	// hash is a hash of the agent's endpoint and Secret. If it changes, the session connects again.
-	hash    [sha256.Size]byte
-	dial    func() (Conn, error)
-	cluster string
-	// scaleTimeout bounds the call Scale, which returns when the operation is done.
-	scaleTimeout time.Duration
+// Config is the configuration of the session with an agent.
+type Config struct {
+	// Hash is a hash of the agent's endpoint and Secret. If it changes, the session connects again.
+	Hash    [sha256.Size]byte
+	Dial    func() (Conn, error)
+	Cluster string
+	// ScaleTimeout bounds the call Scale, which returns when the operation is done.
+	ScaleTimeout time.Duration
 }
 
-// agentReport is the last report of an agent.
-type agentReport struct {
-	workers   []agentclient.Worker
-	operation operationStatus
-	// listed is true if workers is the list of all workers. ksctlAgent is true for ksctl's own
+// Report is the last report of an agent.
+type Report struct {
+	Workers   []agentclient.Worker
+	Operation OperationStatus
+	// listed is true if Workers is the list of all workers. KsctlAgent is true for ksctl's own
 	// agent, which cannot list them.
-	listed, ksctlAgent bool
-	// err is the error of the last poll; nil if it succeeded. If listing fails, the other fields
+	listed, KsctlAgent bool
+	// Err is the error of the last poll; nil if it succeeded. If listing fails, the other fields
 	// keep their values.
-	err error
+	Err error
 }
 
-// AgentSessions runs a session with each agent, in a goroutine of its own, so that no worker of the
+// Sessions runs a session with each agent, in a goroutine of its own, so that no worker of the
 // controller waits for an agent. It is run by a manager.
-type AgentSessions struct {
+type Sessions struct {
 	// OnReport is called when the report of an agent changes.
 	OnReport func(types.NamespacedName)
 	Clock    clock.WithTicker
@@ -72,15 +72,15 @@ type AgentSessions struct {
 	wg    sync.WaitGroup
 }
 
-// sessionEntry is the input and output of one session. It is guarded by AgentSessions.mu.
+// sessionEntry is the input and output of one session. It is guarded by Sessions.mu.
 type sessionEntry struct {
-	sessionConfig
+	Config
 	// op is the operation in progress; nil if there is none.
 	op *clusterv1.ScaleOperation
 	// resumed is true if op may have been sent to the agent before.
 	resumed bool
 	// report is the last report; hasReport is true if the agent has responded at least once.
-	report    agentReport
+	report    Report
 	hasReport bool
 	// changed receives a value when the configuration or the operation changes.
 	changed chan struct{}
@@ -88,7 +88,7 @@ type sessionEntry struct {
 }
 
 // Start implements manager.Runnable. It returns when all sessions have ended.
-func (l *AgentSessions) Start(ctx context.Context) error {
+func (l *Sessions) Start(ctx context.Context) error {
 	l.mu.Lock()
 	l.ctx = ctx
 	early := l.early
@@ -104,15 +104,15 @@ func (l *AgentSessions) Start(ctx context.Context) error {
 	return nil
 }
 
-// lastReport returns the last report of an agent, and starts the session if there is none. The
-// result is false if the agent has not responded yet; err of the report is then the error of the
+// LastReport returns the last report of an agent, and starts the session if there is none. The
+// result is false if the agent has not responded yet; Err of the report is then the error of the
 // last call.
-func (l *AgentSessions) lastReport(key types.NamespacedName, cfg sessionConfig) (agentReport, bool) {
+func (l *Sessions) LastReport(key types.NamespacedName, cfg Config) (Report, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {
 		l.early = append(l.early, key)
-		return agentReport{}, false
+		return Report{}, false
 	}
 	x := l.byKey[key]
 	switch {
@@ -121,24 +121,24 @@ func (l *AgentSessions) lastReport(key types.NamespacedName, cfg sessionConfig) 
 			l.byKey = map[types.NamespacedName]*sessionEntry{}
 		}
 		ctx, cancel := context.WithCancel(l.ctx)
-		x = &sessionEntry{sessionConfig: cfg, changed: make(chan struct{}, 1), cancel: cancel}
+		x = &sessionEntry{Config: cfg, changed: make(chan struct{}, 1), cancel: cancel}
 		l.byKey[key] = x
 		l.wg.Go(func() { l.runSession(ctx, key, x) })
-	case x.hash != cfg.hash || x.cluster != cfg.cluster:
-		x.sessionConfig, x.report, x.hasReport = cfg, agentReport{}, false
+	case x.Hash != cfg.Hash || x.Cluster != cfg.Cluster:
+		x.Config, x.report, x.hasReport = cfg, Report{}, false
 		x.signal()
 	default:
-		x.sessionConfig = cfg
+		x.Config = cfg
 	}
 	return x.report, x.hasReport
 }
 
-// run lets an agent carry out a recorded operation; nil stops sending one. begun is true if the
-// operation was recorded in this reconcile; else it may have been sent to the agent before.
-func (l *AgentSessions) run(key types.NamespacedName, op *clusterv1.ScaleOperation, begun bool) {
+// Run lets an agent carry out a recorded operation; nil stops sending one. begun is true if the
+// Operation was recorded in this reconcile; else it may have been sent to the agent before.
+func (l *Sessions) Run(key types.NamespacedName, op *clusterv1.ScaleOperation, begun bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !isInProgress(op) {
+	if !IsInProgress(op) {
 		op = nil
 	}
 	x := l.byKey[key]
@@ -161,7 +161,7 @@ func (x *sessionEntry) signal() {
 }
 
 // Forget ends the session with an agent.
-func (l *AgentSessions) Forget(key types.NamespacedName) {
+func (l *Sessions) Forget(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if x := l.byKey[key]; x != nil {
@@ -171,12 +171,12 @@ func (l *AgentSessions) Forget(key types.NamespacedName) {
 }
 
 // runSession polls an agent until ctx is done.
-func (l *AgentSessions) runSession(ctx context.Context, key types.NamespacedName, x *sessionEntry) {
+func (l *Sessions) runSession(ctx context.Context, key types.NamespacedName, x *sessionEntry) {
 	var t agentSession
 	defer t.close()
 	for ctx.Err() == nil {
 		l.mu.Lock()
-		cfg, op, last := x.sessionConfig, task{x.op, x.resumed, l.Clock.Now()}, x.report
+		cfg, op, last := x.Config, task{x.op, x.resumed, l.Clock.Now()}, x.report
 		l.mu.Unlock()
 		report := t.poll(ctx, cfg, op, last)
 		if ctx.Err() != nil {
@@ -185,7 +185,7 @@ func (l *AgentSessions) runSession(ctx context.Context, key types.NamespacedName
 		l.storeReport(key, x, cfg, report)
 		wait := idleInterval
 		switch {
-		case report.err != nil:
+		case report.Err != nil:
 			wait = retryInterval
 		case op.op != nil:
 			wait = busyInterval
@@ -201,13 +201,13 @@ func (l *AgentSessions) runSession(ctx context.Context, key types.NamespacedName
 }
 
 // storeReport stores a report, unless the configuration of the session has changed since.
-func (l *AgentSessions) storeReport(key types.NamespacedName, x *sessionEntry, cfg sessionConfig, report agentReport) {
+func (l *Sessions) storeReport(key types.NamespacedName, x *sessionEntry, cfg Config, report Report) {
 	l.mu.Lock()
-	if x.hash != cfg.hash || x.cluster != cfg.cluster {
+	if x.Hash != cfg.Hash || x.Cluster != cfg.Cluster {
 		l.mu.Unlock()
 		return
 	}
-	hasReport := report.err == nil || report.listed || x.hasReport
+	hasReport := report.Err == nil || report.listed || x.hasReport
 	same := hasReport == x.hasReport && sameReport(report, x.report)
 	x.report, x.hasReport = report, hasReport
 	l.mu.Unlock()
@@ -216,10 +216,10 @@ func (l *AgentSessions) storeReport(key types.NamespacedName, x *sessionEntry, c
 	}
 }
 
-func sameReport(a, b agentReport) bool {
-	if (a.err == nil) != (b.err == nil) || a.err != nil && a.err.Error() != b.err.Error() {
+func sameReport(a, b Report) bool {
+	if (a.Err == nil) != (b.Err == nil) || a.Err != nil && a.Err.Error() != b.Err.Error() {
 		return false
 	}
-	a.err, b.err = nil, nil
+	a.Err, b.Err = nil, nil
 	return reflect.DeepEqual(a, b)
 }

@@ -1,0 +1,2 @@
+// Package session talks to the agent of a cluster, apart from the reconciles.
+package session

@@ -1,0 +1,2 @@
+// Package handover decides which install takes over an object that another one releases.
+package handover
