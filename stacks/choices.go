@@ -128,3 +128,7 @@ func rawMap(raw *apiextensionsv1.JSON) (map[string]any, error) {
 	}
 	return m, nil
 }
+
+// Nearest returns the known name that name was most likely meant to be. It returns an empty string
+// if no known name is similar.
+func Nearest(name string, known []string) string { return problem.Nearest(name, known) }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 
@@ -83,4 +84,22 @@ func nestedObject(parent map[string]any, key string) map[string]any {
 	m := map[string]any{}
 	parent[key] = m
 	return m
+}
+
+// foldStringData moves the stringData of a Secret into data. The API server does so, too, but then
+// no field manager owns the keys in data, so that changes by others would not be detected.
+func foldStringData(it *plan.Item, obj map[string]any) {
+	plain, ok := obj["stringData"].(map[string]any)
+	if it.Group != "" || it.Kind != "Secret" || !ok {
+		return
+	}
+	data := nestedObject(obj, "data")
+	for k, v := range plain {
+		s, ok := v.(string)
+		if !ok {
+			return // the API server reports the error
+		}
+		data[k] = base64.StdEncoding.EncodeToString([]byte(s))
+	}
+	delete(obj, "stringData")
 }

@@ -211,3 +211,12 @@ func (a *executor) release(ctx context.Context, act *plan.Action, ref stacks.Ref
 	return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbRelease, Reason: act.Reason, Ref: ref,
 		Message: "released: " + act.Message}}
 }
+
+// beingDeleted returns the error for an object whose deletion is in progress.
+func beingDeleted(u *unstructured.Unstructured) *plan.BeingDeletedError {
+	o, err := live.Project(u)
+	if err != nil {
+		return &plan.BeingDeletedError{Ref: stacks.Ref{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}, Finalizers: u.GetFinalizers()}
+	}
+	return plan.NewBeingDeletedError(&o)
+}

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -9,10 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
@@ -145,4 +148,31 @@ func decodeData(u *unstructured.Unstructured) (map[string][]byte, error) {
 		}
 	}
 	return out, nil
+}
+
+// clientFor returns a client of the local cluster that impersonates the install's service account.
+func (s *Steps) clientFor(ctx context.Context, in *appsv1.KsctlInstall) (*engine.Client, error) {
+	return reconcile.AccountClient(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: s.serviceAccountName(in)})
+}
+
+// serviceAccountName returns the name of the service account that an install acts as. It is empty
+// if neither the install nor the controller configures one.
+func (s *Steps) serviceAccountName(in *appsv1.KsctlInstall) string {
+	return cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount)
+}
+
+// decryptionKeys reads the Secret of spec.decryption. It returns nil if spec.decryption is not set.
+func (s *Steps) decryptionKeys(in *appsv1.KsctlInstall, read configReader) (*content.Keys, error) {
+	if in.Spec.Decryption == nil {
+		return nil, nil
+	}
+	name := in.Spec.Decryption.SecretRef.Name
+	v, err := read("Secret", name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("spec.decryption: reading Secret %s/%s: %w", in.Namespace, name, err)
+	case v.version == "":
+		return nil, content.NewKeysNotFoundError(in.Namespace, name)
+	}
+	return content.NewKeys(v.data, s.SecretKey)
 }

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -45,4 +46,26 @@ func treePath(name string, depth int) (string, error) {
 		return "", newError(Malformed, name, "the path has more than %d bytes", maxPath)
 	}
 	return clean, nil
+}
+
+// sha256Pattern matches the hexadecimal part of a digest.
+var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// ParseDigest returns the hexadecimal part of a digest such as "sha256:2c26…". The error
+// names an unsupported algorithm: content that can't be checked must not be fetched.
+func ParseDigest(digest string) (string, error) {
+	if digest == "" {
+		return "", newError(UnsupportedDigest, "", "the artifact has no digest; expected sha256:<64 hexadecimal digits>")
+	}
+	algorithm, sum, ok := strings.Cut(digest, ":")
+	if !ok {
+		return "", newError(Malformed, "", "digest %q: expected sha256:<64 hexadecimal digits>", truncate(digest, 128))
+	}
+	if algorithm != "sha256" {
+		return "", newError(UnsupportedDigest, "", "digest algorithm %q is not supported; expected sha256", truncate(algorithm, 32))
+	}
+	if !sha256Pattern.MatchString(sum) {
+		return "", newError(Malformed, "", "digest %q: expected 64 lower-case hexadecimal digits", truncate(digest, 128))
+	}
+	return sum, nil
 }

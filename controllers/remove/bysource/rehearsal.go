@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/controllers/remove/match"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -173,4 +175,20 @@ func fingerprint(spec *appsv1.KsctlRemoveSpec) (string, error) {
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:4]), nil
+}
+
+// dependentMessages returns a message for each install that depends on one of the objects.
+func dependentMessages(entries []appsv1.InventoryEntry, installs []appsv1.KsctlInstall) []string {
+	ids := map[string]bool{}
+	for _, e := range entries {
+		ids[e.ID] = true
+	}
+	var out []string
+	for i := range installs {
+		for _, r := range dependency.ObjectRefsIn(&installs[i], func(id string) bool { return ids[id] }) {
+			out = append(out, fmt.Sprintf("KsctlInstall %s/%s depends on %s", installs[i].Namespace, installs[i].Name, r))
+		}
+	}
+	slices.Sort(out)
+	return out[:min(maxListed, len(out))]
 }
