@@ -172,7 +172,7 @@ func trimNode(o any) (any, error) {
 	if v, ok := m.Annotations[scaleDownDisabledAnnotation]; ok {
 		node.Annotations = map[string]string{scaleDownDisabledAnnotation: v}
 	}
-	node.Status = corev1.NodeStatus{Capacity: full.Status.Capacity, Allocatable: full.Status.Allocatable, NodeInfo: full.Status.NodeInfo}
+	node.Status = corev1.NodeStatus{Capacity: full.Status.Capacity, Allocatable: full.Status.Allocatable, NodeInfo: full.Status.NodeInfo, Addresses: full.Status.Addresses}
 	for _, c := range full.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
