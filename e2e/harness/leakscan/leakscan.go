@@ -143,8 +143,12 @@ func (w *Scanner) watchKind(ctx context.Context, c client.WithWatch, list *unstr
 		}
 		if again, err := c.Watch(ctx, list); err == nil {
 			events = again
-		} else {
-			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
