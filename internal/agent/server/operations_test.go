@@ -305,12 +305,12 @@ func TestResumeCompletesOperationOnce(t *testing.T) {
 		"up, not started":     {record{From: 2, Desired: 4}, 2, succeeded, "Create 2 4 medium", 4, ""},
 		"up, half done":       {record{From: 2, Desired: 4}, 3, succeeded, "Create 3 4 medium", 4, ""},
 		"up, done":            {record{From: 2, Desired: 4}, 4, succeeded, "", 4, ""},
-		"up, workers added":   {record{From: 2, Desired: 4}, 7, failed, "", 7, "somebody else"},
+		"up, workers added":   {record{From: 2, Desired: 4}, 7, failed, "", 7, "another client"},
 		"up, workers removed": {record{From: 2, Desired: 4}, 1, succeeded, "Create 1 4 medium", 4, ""},
 		"down, not started":   {record{From: 4, Desired: 2}, 4, succeeded, "Delete 4 2 medium", 2, ""},
 		"down, half done":     {record{From: 4, Desired: 2}, 3, succeeded, "Delete 3 2 medium", 2, ""},
 		"down, done":          {record{From: 4, Desired: 2}, 2, succeeded, "", 2, ""},
-		"down, more removed":  {record{From: 4, Desired: 2}, 1, failed, "", 1, "somebody else"},
+		"down, more removed":  {record{From: 4, Desired: 2}, 1, failed, "", 1, "another client"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

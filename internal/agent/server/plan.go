@@ -17,7 +17,7 @@ type step struct {
 
 // nextStep returns the remaining work of an operation, given the existing workers. An operation
 // that scales up never deletes a machine, and one that scales down never creates one. It returns an
-// error if somebody else changed the number of workers during the operation.
+// error if another client changed the number of workers during the operation.
 func (r record) nextStep(workers []provisioner.Worker) (step, error) {
 	found := uint32(len(workers))
 	switch {
@@ -36,7 +36,7 @@ func (r record) nextStep(workers []provisioner.Worker) (step, error) {
 		}
 		return s, nil
 	}
-	return step{}, fmt.Errorf("somebody else changed the number of workers: found %d while scaling from %d to %d", found, r.From, r.Desired)
+	return step{}, fmt.Errorf("another client changed the number of workers: found %d while scaling from %d to %d", found, r.From, r.Desired)
 }
 
 // freeRange returns the smallest range [from, bound) that contains the n lowest unused indexes.
