@@ -106,7 +106,8 @@ func TestRenderFetchesCharts(t *testing.T) {
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("temporary files remain: %v, %v", left, err)
 	}
-	want := `warning: clusters/shop.yaml:1: component "web": chart web 1.2.3 of ` + url + ` is not fetched here, so neither it nor its values are checked
+	want := `stack shop 1.0.0
+warning: clusters/shop.yaml:1: component "web": chart web 1.2.3 of ` + url + ` is not fetched here, so neither it nor its values are checked
 1 stack, 1 install: ok
 `
 	if got := run(t, "validate"); got != want {
@@ -141,7 +142,8 @@ func TestRenderFetchesChartDependencies(t *testing.T) {
 	if got := run(t, append(render, "--offline")...); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	want = `warning: clusters/shop.yaml:1: component "main": ` + description + ` is not fetched here, so neither stacks/shop/chart nor its values are checked
+	want = `stack shop 1.0.0
+warning: clusters/shop.yaml:1: component "main": ` + description + ` is not fetched here, so neither stacks/shop/chart nor its values are checked
 1 stack, 1 install: ok
 `
 	if got := run(t, "validate"); got != want {

@@ -43,7 +43,7 @@ func TestRenderEncryptedStack(t *testing.T) {
 	if got := run(t, append(render, "--age-key-file", keys)...); !strings.Contains(got, "password: hunter2") || strings.Contains(got, "sops") {
 		t.Errorf("got %s", got)
 	}
-	if got := run(t, "validate", root); !strings.HasPrefix(got, "warning: stack.yaml: component \"app\": file a.yaml: it is encrypted with SOPS, so the rendered objects are not checked") || !strings.HasSuffix(got, ": ok\n") {
+	if got := run(t, "validate", root); !strings.HasPrefix(got, "stack demo 1.0.0\nwarning: stack.yaml: component \"app\": file a.yaml: it is encrypted with SOPS, so the rendered objects are not checked") || !strings.HasSuffix(got, ": ok\n") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/checkout"
 )
 
@@ -16,7 +17,8 @@ func newValidateCommand() *cobra.Command {
 		Use:   "validate [DIR]",
 		Short: "Validate all stacks and installs in a checkout",
 		Long: `Validate every stack.yaml in a checkout, and render every KsctlInstall whose stack is in the
-checkout, like the controller. Problems are printed with file and line. The exit code is 1 if there are any.`,
+checkout, like the controller. Each valid stack is printed with its version, description and maintainers, and each
+problem with file and line. The exit code is 1 if there are any problems.`,
 		Example: "  kubectl ksctl validate\n  kubectl ksctl validate ~/src/fleet --kube-version v1.33.1",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,6 +41,9 @@ func validate(cmd *cobra.Command, dir string, caps *capabilities) error {
 	defer func() { _ = c.Close() }()
 	report := c.Validate(cmd.Context(), caps.build())
 	var out strings.Builder
+	for _, def := range report.Definitions {
+		fmt.Fprintln(&out, describe(def))
+	}
 	for _, w := range report.Warnings {
 		fmt.Fprintln(&out, "warning:", w)
 	}
@@ -50,4 +55,16 @@ func validate(cmd *cobra.Command, dir string, caps *capabilities) error {
 		return err
 	}
 	return errReported
+}
+
+// describe describes a stack in one line.
+func describe(def *stacks.Definition) string {
+	out := fmt.Sprintf("stack %s %s", def.Metadata.Name, def.Spec.Version)
+	if def.Spec.Description != "" {
+		out += ": " + strings.Join(strings.Fields(def.Spec.Description), " ")
+	}
+	if len(def.Spec.Maintainers) > 0 {
+		out += " (" + strings.Join(def.Spec.Maintainers, ", ") + ")"
+	}
+	return out
 }

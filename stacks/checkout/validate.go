@@ -17,6 +17,8 @@ import (
 type Report struct {
 	// Stacks and Installs are the numbers of checked stacks and installs.
 	Stacks, Installs int
+	// Definitions are the valid stacks, sorted by file.
+	Definitions []*stacks.Definition
 	// InOtherSources is the number of installs that were not checked, because their stack is in
 	// another source or missing in the catalog.
 	InOtherSources int
@@ -88,6 +90,7 @@ func (v *validation) checkStack(file string) {
 		return
 	}
 	v.definitions[file] = def
+	v.report.Definitions = append(v.report.Definitions, def)
 }
 
 // warnEncrypted returns true if err is a *stacks.EncryptedError. It then adds a warning that the
