@@ -103,7 +103,7 @@ func FuzzAnnotations(f *testing.F) {
 		if expr != "" && readyexpr.Check(expr) != nil && o.Readiness == Current {
 			t.Errorf("%q does not compile, but the object is Current", expr)
 		}
-		if paths, err := ParseIgnoreAnnotation(ignore); err == nil && len(paths) != len(o.KeptFields) {
+		if paths, err := parseIgnoreAnnotation(ignore); err == nil && len(paths) != len(o.KeptFields) {
 			t.Errorf("%d ignored paths, but %d kept fields", len(paths), len(o.KeptFields))
 		}
 	})

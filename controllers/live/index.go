@@ -44,8 +44,8 @@ type Index struct {
 	wg           sync.WaitGroup
 }
 
-// ErrAlreadyStarted is the error of a second Start.
-var ErrAlreadyStarted = errors.New("live index: already started")
+// errAlreadyStarted is the error of a second Start.
+var errAlreadyStarted = errors.New("live index: already started")
 
 // New returns an index of the cluster of cfg. New copies cfg and drops its rate limits and timeout;
 // Options bound the requests of the index.
@@ -80,12 +80,12 @@ func New(cfg *rest.Config, o Options) (*Index, error) {
 }
 
 // Start runs the watches until ctx ends and returns nil after all goroutines have ended. It fails
-// with ErrAlreadyStarted if it was called before.
+// if it was called before.
 func (ix *Index) Start(ctx context.Context) error {
 	ix.mu.Lock()
 	if ix.started {
 		ix.mu.Unlock()
-		return ErrAlreadyStarted
+		return errAlreadyStarted
 	}
 	ix.started = true
 	ix.ctx = ctx

@@ -28,7 +28,7 @@ func TestStartTwiceFails(t *testing.T) {
 	if err := ix.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := ix.Start(context.Background()); !errors.Is(err, ErrAlreadyStarted) {
+	if err := ix.Start(context.Background()); !errors.Is(err, errAlreadyStarted) {
 		t.Errorf("second Start: %v", err)
 	}
 	// Events and calls after the end of an index do no harm.

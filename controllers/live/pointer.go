@@ -60,9 +60,9 @@ func (p *pointers) item(i int) *pointers {
 
 func (p *pointers) covers() bool { return p != nil && p.terminal }
 
-// ParseIgnoreAnnotation parses the value of IgnoreAnnotation: a JSON array of at most 128 JSON
+// parseIgnoreAnnotation parses the value of IgnoreAnnotation: a JSON array of at most 128 JSON
 // pointers. The empty pointer, which means the whole object, is invalid.
-func ParseIgnoreAnnotation(annotation string) ([]string, error) {
+func parseIgnoreAnnotation(annotation string) ([]string, error) {
 	if annotation == "" {
 		return nil, nil
 	}
@@ -83,7 +83,7 @@ func ParseIgnoreAnnotation(annotation string) ([]string, error) {
 
 // parseIgnored returns the paths in the value of IgnoreAnnotation; nil if the value is invalid.
 func parseIgnored(annotation string) []ignoredPath {
-	paths, err := ParseIgnoreAnnotation(annotation)
+	paths, err := parseIgnoreAnnotation(annotation)
 	if err != nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func TestParseIgnoreAnnotation(t *testing.T) {
-	got, err := ParseIgnoreAnnotation(`["/spec/replicas","/metadata/annotations/a~1b~01"]`)
+	got, err := parseIgnoreAnnotation(`["/spec/replicas","/metadata/annotations/a~1b~01"]`)
 	want := []string{"/spec/replicas", "/metadata/annotations/a~1b~01"}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
@@ -20,7 +20,7 @@ func TestParseIgnoreAnnotation(t *testing.T) {
 
 func TestParseIgnoreAnnotationRejectsInvalid(t *testing.T) {
 	for _, s := range []string{"{", `{"a":1}`, `[1]`, `[""]`, `["spec"]`, `["` + strings.Repeat(`/a","`, maxIgnoredPaths+1) + `/b"]`} {
-		if got, err := ParseIgnoreAnnotation(s); err == nil {
+		if got, err := parseIgnoreAnnotation(s); err == nil {
 			t.Errorf("ParseIgnored(%.30q) = %q, want an error", s, got)
 		}
 	}

@@ -30,10 +30,10 @@ var readinessOf = map[status.Status]Readiness{
 	status.InProgressStatus: InProgress, status.TerminatingStatus: Terminating,
 }
 
-// SupportsReadyExpr reports whether ReadyExprAnnotation applies to a kind. It applies only to kinds
+// supportsReadyExpr reports whether ReadyExprAnnotation applies to a kind. It applies only to kinds
 // that are not built into Kubernetes, so that an expression for the custom resources of a component
 // does not keep its ServiceAccounts from being ready. CEL never gets a Secret.
-func SupportsReadyExpr(group, kind string) bool {
+func supportsReadyExpr(group, kind string) bool {
 	switch group {
 	case "apiextensions.k8s.io", "apiregistration.k8s.io":
 		return false
@@ -65,7 +65,7 @@ func assess(u *unstructured.Unstructured, gk schema.GroupKind, expr string) (Rea
 		case crdKind:
 			ready, message = crdReadiness(u.Object, ready, message)
 		default:
-			if expr != "" && SupportsReadyExpr(gk.Group, gk.Kind) {
+			if expr != "" && supportsReadyExpr(gk.Group, gk.Kind) {
 				ready, message = exprReadiness(u.Object, expr, ready, message)
 			}
 		}
