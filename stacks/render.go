@@ -245,6 +245,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 		}
 		if p.Component.Helm != nil {
 			c.Release = &Release{Namespace: p.Namespace, Name: releaseName(p.Component)}
+			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
 		}
 		for _, o := range objects {
 			object, err := r.buildObject(o)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,6 +84,7 @@ func (a *executor) create(ctx context.Context, act *plan.Action) actionResult {
 		return *r
 	}
 	u, err := a.apply(ctx, WriteCreate, act.Item, precondition{absent: true}, false, nil)
+	a.recordCreate(act.Entry.ID, err)
 	switch {
 	case err == nil:
 		return a.recordApplied(act, u, appsv1.EntryApplied)
@@ -90,11 +92,20 @@ func (a *executor) create(ctx context.Context, act *plan.Action) actionResult {
 		return a.applyExisting(ctx, act)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return a.handleTerminatingNamespace(ctx, act, err)
+	case isInvalidName(err):
+		return actionResult{err: &ObjectError{Ref: act.Ref(), Verb: string(act.Verb), Err: plan.NewInvalidObjectError("%s", redactedMessage(act.Ref(), err))}}
 	}
 	if ns := a.missingNamespace(act.Item, err); ns != "" {
 		return actionResult{replan: true, lostNamespace: ns}
 	}
 	return a.errorResult(act, err)
+}
+
+// isInvalidName is true for the answer to an object whose name its kind does not allow.
+func isInvalidName(err error) bool {
+	details := errorDetails(err)
+	return details != nil && apierrors.IsInvalid(err) && slices.ContainsFunc(details.Causes,
+		func(c metav1.StatusCause) bool { return c.Field == "metadata.name" || c.Field == "metadata.namespace" })
 }
 
 // applyExisting claims and applies an object that existed before the create request.
@@ -198,10 +209,13 @@ func (a *executor) recordApplied(act *plan.Action, u *unstructured.Unstructured,
 		return a.errorResult(act, err)
 	}
 	a.engine.deletions.reset(a.ownerKey, act.Entry.ID)
-	if isCorrection(act) {
-		a.engine.corrections.add(a.ownerKey, act.Entry.ID, a.engine.clock.Now())
-	}
 	it := act.Item
+	if isCorrection(act) {
+		a.engine.corrections.add(a.ownerKey, it.ID, a.engine.clock.Now())
+	}
+	if act.Verb == plan.VerbCreate && it.Hook == nil {
+		a.engine.recreations.recordCreation(a.ownerKey, it.ID, it.ContentHash, a.engine.clock.Now())
+	}
 	change := &Change{Verb: act.Verb, Reason: act.Reason, Ref: it.Ref}
 	if act.Reason == plan.ReasonDrifted && act.Live != nil && act.Live.OtherManager != "" {
 		change.Message = "changed by " + act.Live.OtherManager

@@ -51,6 +51,65 @@ func TestBackoffIsActiveForFailedContentUntilRetry(t *testing.T) {
 	}
 }
 
+func TestRecreationsOfSameContentWait(t *testing.T) {
+	const interval = time.Hour
+	type step struct {
+		after           time.Duration // since the step before
+		deleted, create string        // content hashes
+	}
+	loop := func(n int, after time.Duration, content string) (out []step) {
+		for range n {
+			out = append(out, step{after, content, content})
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		steps []step
+		// want is the time until the next creation, after the last step.
+		want time.Duration
+	}{
+		"four times":                       {loop(4, time.Minute, "v1"), 0},
+		"five times in ten minutes":        {loop(5, time.Minute, "v1"), interval},
+		"five times, slowly":               {loop(5, 3*time.Minute, "v1"), 0},
+		"goes on at the interval":          {append(loop(5, time.Minute, "v1"), step{time.Minute, "v1", "v1"}), interval},
+		"was left alone in between":        {append(loop(5, time.Minute, "v1"), step{11 * time.Minute, "v1", "v1"}), 0},
+		"content alternates":               {append(append(loop(3, time.Minute, "v1"), step{time.Minute, "v1", "v2"}), loop(3, time.Minute, "v2")...), 0},
+		"deleted by us once, then created": {loop(1, time.Minute, "v1"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, now, last := &recreations{}, noon, ""
+			for _, s := range tc.steps {
+				now = now.Add(s.after)
+				r.recordDeletion("me", "a", s.deleted, now)
+				r.recordCreation("me", "a", s.create, now)
+				last = s.create
+			}
+			got := time.Duration(0)
+			if next := r.nextCreation("me", "a", last, interval); !next.IsZero() {
+				got = next.Sub(now)
+			}
+			if got != tc.want {
+				t.Errorf("the next creation is possible after %s, want %s", got, tc.want)
+			}
+			if next := r.nextCreation("me", "a", "other content", interval); !next.IsZero() {
+				t.Errorf("other content waits until %s", next)
+			}
+		})
+	}
+}
+
+// Objects that were deleted once do not stay in memory.
+func TestRecreationsForgetOldDeletions(t *testing.T) {
+	r := &recreations{}
+	for i := range 100 {
+		r.recordDeletion("me", string(rune('a'+i)), "v1", noon)
+	}
+	r.recordDeletion("me", "z", "v1", noon.Add(recreationWindow))
+	if n := len(r.all("me")); n != 1 {
+		t.Errorf("%d objects are kept", n)
+	}
+}
+
 func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
 	s := &backoffs{}
 	for id, b := range map[string]backoff{

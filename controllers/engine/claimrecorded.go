@@ -22,7 +22,7 @@ import (
 // are returned in dropped. errs are the errors of single objects, whose entries stay Intended.
 func (e *Engine) ClaimRecorded(ctx context.Context, p Pass, otherOwner func(stacks.Ref, *unstructured.Unstructured) string) (dropped []Change, errs []error, err error) {
 	a, o := e.newExecutor(p), p.Owner
-	if err := a.dropUnserved(ctx, nil); err != nil {
+	if err := a.dropImpossible(ctx, nil); err != nil {
 		return nil, nil, err
 	}
 	intended := slices.DeleteFunc(o.Inventory().Entries(),

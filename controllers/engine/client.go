@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,6 +70,24 @@ func DeleteOwnedSecret(ctx context.Context, c dynamic.Interface, name types.Name
 	return nil
 }
 
+// MayPatch reports whether the account of the client may patch an object.
+func (c *Client) MayPatch(ctx context.Context, r schema.GroupVersionResource, ref stacks.Ref) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: "patch", Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: ref.Namespace, Name: ref.Name}}}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
+	if err != nil {
+		return false, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
+	u, err = c.Resource(authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")).Create(ctx, u, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking for the permission to patch %s: %w", ref, err)
+	}
+	allowed, _, err := unstructured.NestedBool(u.Object, "status", "allowed")
+	return allowed, err
+}
+
 // Delete deletes an object that has the uid, and the resourceVersion unless it is empty; else the
 // error is a conflict. gone is true if the response proves that the object is gone. If it is false,
 // the deletion may be pending, or complete without proof.
@@ -92,12 +112,21 @@ func (c *Client) Delete(ctx context.Context, m *meta.RESTMapping, ref stacks.Ref
 
 // resourcePath returns the URL path of an object, in segments.
 func resourcePath(r schema.GroupVersionResource, ref stacks.Ref) []string {
-	path := []string{"apis", r.Group, r.Version}
-	if r.Group == "" {
-		path = []string{"api", r.Version}
-	}
+	path := versionPath(r)
 	if ref.Namespace != "" {
 		path = append(path, "namespaces", ref.Namespace)
 	}
 	return append(path, r.Resource, ref.Name)
+}
+
+// collectionPath returns the URL path of all objects of a kind, in segments.
+func collectionPath(r schema.GroupVersionResource) []string {
+	return append(versionPath(r), r.Resource)
+}
+
+func versionPath(r schema.GroupVersionResource) []string {
+	if r.Group == "" {
+		return []string{"api", r.Version}
+	}
+	return []string{"apis", r.Group, r.Version}
 }

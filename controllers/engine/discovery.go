@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +43,8 @@ type discoveryResult struct {
 	// mappings caches resolved mappings: the mapper searches all kinds each time.
 	mappings sync.Map // of schema.GroupVersionKind to *meta.RESTMapping
 	lists    []*metav1.APIResourceList
+	// missingVerbs has the resources without a verb that the engine needs.
+	missingVerbs map[schema.GroupVersionResource][]string
 	// partial is set when a group did not answer: a missing kind is then no proof of its absence.
 	partial error
 	// capabilities are the capabilities for rendering.
@@ -129,7 +132,7 @@ func (d *ServerDiscovery) fetch(ctx context.Context) (*discoveryResult, error) {
 	if verr != nil {
 		return nil, verr
 	}
-	return &discoveryResult{mapper: restmapper.NewDiscoveryRESTMapper(resources), kinds: kinds, lists: lists, partial: err,
+	return &discoveryResult{mapper: restmapper.NewDiscoveryRESTMapper(resources), kinds: kinds, lists: lists, missingVerbs: missingVerbs(lists), partial: err,
 		capabilities: capabilities(version.GitVersion, lists)}, nil
 }
 
@@ -152,6 +155,36 @@ func (d *ServerDiscovery) Resolve(ctx context.Context, group, version, kind stri
 		return m, nil
 	}
 	return nil, &plan.NotServedError{GVK: gvk, BuiltIn: plan.IsBuiltIn(group)}
+}
+
+// MissingVerbs implements Resolver.
+func (d *ServerDiscovery) MissingVerbs(ctx context.Context, m *meta.RESTMapping) []string {
+	s, err := d.discover(ctx)
+	if err != nil {
+		return nil
+	}
+	return s.missingVerbs[m.Resource]
+}
+
+// missingVerbs returns the resources without a verb that the engine needs, with the missing verbs.
+// Subresources are left out.
+func missingVerbs(lists []*metav1.APIResourceList) map[schema.GroupVersionResource][]string {
+	out := map[schema.GroupVersionResource][]string{}
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue // no mapping has it
+		}
+		for i := range l.APIResources {
+			r := &l.APIResources[i]
+			for _, verb := range []string{"get", "list", "watch", "patch", "delete"} {
+				if !slices.Contains(r.Verbs, verb) && !strings.Contains(r.Name, "/") {
+					out[gv.WithResource(r.Name)] = append(out[gv.WithResource(r.Name)], verb)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // Absent implements Discovery.

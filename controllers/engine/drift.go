@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ksctl/gitops/controllers/engine/plan"
@@ -36,9 +37,74 @@ func recent(corrections []time.Time, now time.Time) []time.Time {
 	return corrections
 }
 
-// ContestedError is the error of an object that another writer keeps changing.
+// An object whose content was created maxRecreations times within recreationWindow, and deleted by
+// us in between, is not created again before the interval of its owner: two wishes of the user
+// contradict each other.
+const (
+	maxRecreations   = 5
+	recreationWindow = 10 * time.Minute
+)
+
+// recreation is the history of an object that we deleted.
+type recreation struct {
+	// contentHash is the hash of the content that was deleted last.
+	contentHash string
+	// created are the times at which this content was created, the last maxRecreations of them.
+	created []time.Time
+	// deletedAt is the time of the last deletion.
+	deletedAt time.Time
+	// looping is true from the time at which there were too many. It ends when the object is left
+	// alone for recreationWindow, or gets other content.
+	looping bool
+}
+
+// recreations has the history of the objects of each owner that we deleted.
+type recreations struct{ ownerMap[recreation] }
+
+// recordDeletion records that we deleted an object with this content.
+func (r *recreations) recordDeletion(owner, id, contentHash string, now time.Time) {
+	r.deleteFunc(owner, func(_ string, x recreation) bool { return !x.looping && now.Sub(x.deletedAt) >= recreationWindow })
+	x := r.get(owner, id)
+	livedLong := len(x.created) > 0 && now.Sub(x.created[len(x.created)-1]) >= recreationWindow
+	if x.contentHash != contentHash || livedLong {
+		x = recreation{contentHash: contentHash}
+	}
+	x.deletedAt = now
+	r.record(owner, id, x)
+}
+
+// recordCreation records that an object was created with this content. Objects that we never deleted
+// do not count.
+func (r *recreations) recordCreation(owner, id, contentHash string, now time.Time) {
+	x := r.get(owner, id)
+	if x.contentHash != contentHash || contentHash == "" {
+		r.reset(owner, id)
+		return
+	}
+	x.created = append(slices.Clone(x.created), now)
+	if n := len(x.created) - maxRecreations; n >= 0 {
+		x.created = x.created[n:]
+		x.looping = x.looping || now.Sub(x.created[0]) < recreationWindow
+	}
+	r.record(owner, id, x)
+}
+
+// nextCreation returns the time at which content that was created and deleted too often may be
+// created again, one interval after its last creation; zero for other content.
+func (r *recreations) nextCreation(owner, id, contentHash string, interval time.Duration) time.Time {
+	x := r.get(owner, id)
+	if !x.looping || x.contentHash != contentHash {
+		return time.Time{}
+	}
+	return x.created[len(x.created)-1].Add(interval)
+}
+
+// ContestedError is the error of an object that another writer, or another part of the desired state,
+// keeps changing.
 type ContestedError struct {
 	Ref stacks.Ref
+	// Recreated is true for an object that its owner kept creating and deleting.
+	Recreated bool
 	// By is the field manager of the other writer; empty when it is unknown.
 	By string
 	// RetryAt is the time of the next correction.
@@ -46,6 +112,10 @@ type ContestedError struct {
 }
 
 func (e *ContestedError) Error() string {
+	if e.Recreated {
+		return fmt.Sprintf("%s was created and deleted %d times in 10 minutes with the same content, and is created again at %s: find the install or the KsctlRemove that contradicts its stack",
+			e.Ref, maxRecreations, e.RetryAt.UTC().Format(time.TimeOnly))
+	}
 	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s; to accept these changes, list the fields in spec.drift.ignore",
 		e.Ref, cmp.Or(e.By, "another writer"), maxCorrections, e.RetryAt.UTC().Format(time.TimeOnly))
 }
@@ -55,17 +125,31 @@ func isCorrection(act *plan.Action) bool {
 	return act.Reason == plan.ReasonDrifted || act.Reason == plan.ReasonMissing
 }
 
-// backOffContested backs off the objects of a plan that were corrected too often recently. It
-// returns true if there are any: the plan has to be made again.
+// contested returns the error of an action that was repeated too often recently; nil for another.
+func (a *executor) contested(act *plan.Action, now time.Time) *ContestedError {
+	e, interval := a.engine, max(a.retry.ContestedInterval, correctionWindow)
+	if act.Verb == plan.VerbCreate && act.Item.Hook == nil {
+		if next := e.recreations.nextCreation(a.ownerKey, act.Entry.ID, act.Item.ContentHash, interval); now.Before(next) {
+			return &ContestedError{Ref: act.Item.Ref, Recreated: true, RetryAt: next}
+		}
+	}
+	if isCorrection(act) && e.corrections.tooMany(a.ownerKey, act.Entry.ID, now) {
+		return &ContestedError{Ref: act.Item.Ref, RetryAt: now.Add(interval)}
+	}
+	return nil
+}
+
+// backOffContested backs off the objects of a plan that were corrected, or created again, too often
+// recently. It returns true if there are any: the plan has to be made again.
 func (a *executor) backOffContested(p *plan.Plan) bool {
 	e, now, found := a.engine, a.engine.clock.Now(), false
 	for i := range p.Actions {
 		act := &p.Actions[i]
-		if !isCorrection(act) || !e.corrections.tooMany(a.ownerKey, act.Entry.ID, now) {
+		err := a.contested(act, now)
+		if err == nil {
 			continue
 		}
 		found = true
-		err := &ContestedError{Ref: act.Item.Ref, RetryAt: now.Add(max(a.retry.ContestedInterval, correctionWindow))}
 		if act.Live != nil {
 			err.By = act.Live.OtherManager
 		}

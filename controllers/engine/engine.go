@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -35,10 +36,14 @@ type Engine struct {
 	concurrency int
 	backoffs    backoffs
 	corrections corrections
+	recreations recreations
 	// deletions has the uids of objects whose deletion the API server accepted.
 	deletions ownerMap[types.UID]
 	// terminating has the namespaces that were observed to be terminating.
 	terminating ownerMap[bool]
+	// creates has the state of the create requests of uncreated entries.
+	creates        ownerMap[createState]
+	requestTimeout time.Duration
 }
 
 // Options configures an Engine. The zero value is for production.
@@ -47,6 +52,9 @@ type Options struct {
 	WriteHook WriteHook
 	// Concurrency is the number of objects of one kind that are sent at the same time; 8 when 0.
 	Concurrency int
+	// RequestTimeout is the time after which an API server certainly handles no request any more;
+	// 60 s when 0, which is the default of kube-apiserver's --request-timeout.
+	RequestTimeout time.Duration
 }
 
 // New returns an Engine.
@@ -60,7 +68,10 @@ func New(o Options) *Engine {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 8
 	}
-	return &Engine{clock: o.Clock, writeHook: o.WriteHook, concurrency: o.Concurrency}
+	if o.RequestTimeout <= 0 {
+		o.RequestTimeout = time.Minute
+	}
+	return &Engine{clock: o.Clock, writeHook: o.WriteHook, concurrency: o.Concurrency, requestTimeout: o.RequestTimeout}
 }
 
 // Change is a change that a pass made to one object.
@@ -101,6 +112,10 @@ type Pass struct {
 	// Client sends the requests for the objects. It is nil where only the index is read.
 	Client *Client
 	Retry  RetryPolicy
+	// MayReceive returns false if another owner that desires an object is not allowed to change it:
+	// the object is not handed over to it. Until the end of the pass, Policies.HandoverTo must not
+	// return that owner again. A nil function allows all.
+	MayReceive func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error)
 }
 
 // Reconcile executes all actions that are possible now to reach the desired state of the
@@ -137,13 +152,14 @@ func (e *Engine) Teardown(ctx context.Context, p Pass) (*Report, error) {
 // start brings the inventory, the index and the back-offs up to date before the first plan of a
 // pass.
 func (a *executor) start(ctx context.Context) error {
-	if err := a.dropUnserved(ctx, a.desired); err != nil {
+	if err := a.dropImpossible(ctx, a.desired); err != nil {
 		return err
 	}
 	if err := a.adoptStrays(ctx); err != nil {
 		return err
 	}
 	a.setOwnerKinds(ctx)
+	a.forgetUncreated(ctx)
 	a.engine.backoffs.prune(a.ownerKey, contentHashes(a.components), a.engine.clock.Now())
 	return nil
 }
@@ -154,10 +170,11 @@ func (e *Engine) Remove(ctx context.Context, p Pass) (*Report, error) {
 	a := e.newExecutor(p)
 	policies := p.Owner.Policies()
 	a.retained = plan.RetainedIDs(&policies, p.Owner.Inventory())
-	if err := a.dropUnserved(ctx, a.retained); err != nil {
+	if err := a.dropImpossible(ctx, a.retained); err != nil {
 		return nil, err
 	}
 	a.setOwnerKinds(ctx)
+	a.forgetUncreated(ctx)
 	return a.run(ctx, plan.Removal)
 }
 
@@ -173,8 +190,10 @@ func (e *Engine) Forget(t *Target, key plan.OwnerKey) {
 func (e *Engine) forgetOwner(owner string) {
 	e.backoffs.resetAll(owner)
 	e.corrections.resetAll(owner)
+	e.recreations.resetAll(owner)
 	e.deletions.resetAll(owner)
 	e.terminating.resetAll(owner)
+	e.creates.resetAll(owner)
 }
 
 // run plans and executes until no action is possible now.
@@ -207,6 +226,9 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 	waitsForKind := a.resetUnservedBackoffs(&rep.Plan)
 	// At the time of the plan: a back-off that the plan respected may have expired since.
 	rep.RetryAt, rep.Errors = a.engine.backoffs.nextRetry(a.ownerKey, now)
+	if !a.settleAt.IsZero() && (rep.RetryAt.IsZero() || a.settleAt.Before(rep.RetryAt)) {
+		rep.RetryAt = a.settleAt
+	}
 	if rep.SyncError = a.syncError(ctx); rep.SyncError == nil {
 		rep.SyncError = planSyncError(&rep.Plan, a.owner.Inventory())
 	}
@@ -232,6 +254,10 @@ func (e *Engine) ResetBackoff(key plan.OwnerKey) {
 	e.backoffs.resetAll(key.String())
 	e.corrections.resetAll(key.String())
 }
+
+// ResetRecreations drops the history of the objects that an owner created and deleted repeatedly: a
+// user changed its desired state, or requests an immediate retry.
+func (e *Engine) ResetRecreations(key plan.OwnerKey) { e.recreations.resetAll(key.String()) }
 
 // resetUnservedBackoffs drops the back-offs of objects whose kind is no longer served: the cause of
 // the failure is gone with the kind, and the retry is triggered by the event of the kind's return.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,8 @@ type executor struct {
 	ownerKey string
 	retry    RetryPolicy
 	report   *Report
+	// mayReceive is Pass.MayReceive.
+	mayReceive func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error)
 	// components are the desired objects; nil where only the inventory counts.
 	components []plan.Component
 	// desired are the ids of their items.
@@ -40,6 +43,10 @@ type executor struct {
 	replanned map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
 	retained map[string]bool
+	// unsettled are the uncreated entries that may still get an object, with the reason; settleAt is
+	// the time of the next check.
+	unsettled map[string]string
+	settleAt  time.Time
 	// preview is true before anything was deleted: objects that will be deleted, too, then do not
 	// block the deletion of others.
 	preview bool
@@ -50,7 +57,7 @@ type executor struct {
 }
 
 func (e *Engine) newExecutor(p Pass) *executor {
-	return &executor{engine: e, target: p.Target, client: p.Client, owner: p.Owner, ownerKey: p.Owner.Key().String(),
+	return &executor{engine: e, mayReceive: p.MayReceive, target: p.Target, client: p.Client, owner: p.Owner, ownerKey: p.Owner.Key().String(),
 		retry: p.Retry, report: &Report{}, replanned: map[string]bool{}}
 }
 
@@ -81,8 +88,9 @@ func (a *executor) persistIntents(ctx context.Context, intents []appsv1.Inventor
 	if len(intents) == 0 {
 		return nil
 	}
-	for _, e := range intents {
-		a.owner.Inventory().Put(e)
+	for i := range intents {
+		a.owner.Inventory().Put(intents[i])
+		a.recordIntent(&intents[i])
 	}
 	return a.withWriteHook(ctx, WriteIntent, func() error { return a.owner.Persist(ctx) })
 }
@@ -150,6 +158,9 @@ func (a *executor) recordResult(act *plan.Action, r *actionResult) {
 	}
 	if r.change != nil {
 		a.report.Changes = append(a.report.Changes, *r.change)
+		if r.change.Verb == plan.VerbDelete && act.Entry.Hash != "" {
+			a.engine.recreations.recordDeletion(a.ownerKey, id, act.Entry.Hash, a.engine.clock.Now())
+		}
 	}
 	if r.err != nil {
 		a.backOff(act, r.err)

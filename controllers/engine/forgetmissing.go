@@ -15,11 +15,15 @@ import (
 // left, as when its namespace was deleted. The client only reads.
 func (e *Engine) ForgetMissing(ctx context.Context, t *Target, reader dynamic.Interface, o Owner) error {
 	a := e.newExecutor(Pass{Owner: o, Target: t})
-	if err := a.dropUnserved(ctx, nil); err != nil {
+	if err := a.dropImpossible(ctx, nil); err != nil {
 		return err
 	}
 	a.setOwnerKinds(ctx)
+	a.forgetUncreated(ctx)
 	for _, entry := range o.Inventory().Entries() {
+		if a.unsettled[entry.ID] != "" {
+			continue
+		}
 		ref, err := stacks.ParseID(entry.ID)
 		if err != nil {
 			o.Inventory().Remove(entry.ID)

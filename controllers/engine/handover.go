@@ -4,12 +4,27 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
+
+// handOverIfAllowed hands an object over if the new owner is allowed to change it.
+func (a *executor) handOverIfAllowed(ctx context.Context, act *plan.Action, ref stacks.Ref, m *meta.RESTMapping) actionResult {
+	if a.mayReceive != nil {
+		may, err := a.mayReceive(ctx, *act.HandoverTo, m.Resource, ref)
+		if err != nil {
+			return a.errorResult(act, err)
+		}
+		if !may {
+			return planAgain
+		}
+	}
+	return a.handOver(ctx, act, ref, a.client.Resource(m.Resource).Namespace(ref.Namespace))
+}
 
 // handOver replaces the owner's mark on an object by that of the new owner. The next reconcile of
 // the new owner adds the object to its inventory.

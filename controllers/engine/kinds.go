@@ -22,9 +22,9 @@ func (a *executor) setOwnerKinds(ctx context.Context) {
 	t, o := a.target, a.owner
 	// Keyed by version, too: managedFields record our fields in the version that was sent.
 	seen := map[schema.GroupVersionKind]*meta.RESTMapping{}
-	unwatched := map[string]bool{} // desired items without a mapping, or shared
+	unwatched := map[string]bool{} // desired items that cannot be sent, or are shared
 	for it := range items(a.components) {
-		if it.Mapping != nil && !it.Shared {
+		if it.ResolveErr == nil && !it.Shared {
 			seen[it.Mapping.GroupVersionKind] = it.Mapping
 		} else {
 			unwatched[it.ID] = true
@@ -113,22 +113,28 @@ func contentHashes(components []plan.Component) map[string]string {
 	return out
 }
 
-// dropUnserved removes the entries whose kind certainly no longer exists: their objects were
-// deleted with it. Entries in keep stay.
-func (a *executor) dropUnserved(ctx context.Context, keep map[string]bool) error {
+// dropImpossible removes the entries whose objects cannot exist. A kind that certainly is no longer
+// served took its objects with it; entries in keep stay nevertheless, because the kind may return.
+// An object with an impossible name, or of a kind without objects, never existed.
+func (a *executor) dropImpossible(ctx context.Context, keep map[string]bool) error {
 	t, o := a.target, a.owner
 	gone := map[schema.GroupKind]bool{} // one request for each kind: it discovers all that is served
 	for id, entry := range o.Inventory().All() {
-		if keep[id] {
+		uncreated := plan.Uncreated(&entry)
+		if keep[id] && !uncreated {
 			continue
 		}
 		ref, err := stacks.ParseID(id)
 		if err != nil {
+			continue // the plan drops it
+		}
+		m, err := t.Discovery.Resolve(ctx, ref.Group, entry.Version, ref.Kind)
+		if uncreated && (plan.CheckName(ref) != nil || err == nil && len(t.Discovery.MissingVerbs(ctx, m)) > 0) {
+			o.Inventory().Remove(id)
 			continue
 		}
-		_, err = t.Discovery.Resolve(ctx, ref.Group, entry.Version, ref.Kind)
 		var ns *plan.NotServedError
-		if !errors.As(err, &ns) {
+		if keep[id] || !errors.As(err, &ns) {
 			continue
 		}
 		absent, asked := gone[ref.GroupKind()]

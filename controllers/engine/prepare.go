@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -18,6 +19,10 @@ type Resolver interface {
 	// Resolve returns the mapping of a kind. The error is a *NotServedError when the cluster does
 	// not serve the kind. The mapping is shared: it must not be changed.
 	Resolve(ctx context.Context, group, version, kind string) (*meta.RESTMapping, error)
+	// MissingVerbs returns the verbs that the engine needs, and that the cluster does not serve for
+	// a resolved kind, such as SelfSubjectAccessReview, which can only be created. It returns none
+	// if that is not known.
+	MissingVerbs(ctx context.Context, m *meta.RESTMapping) []string
 }
 
 // Prepare converts rendered components for planning: it determines the step, the content hash and
@@ -46,11 +51,13 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p plan.Po
 func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, p plan.Policies, r Resolver) plan.Item {
 	it := plan.Item{Object: o, Component: rc.Name, Wave: int32(rc.Wave)}
 	it.Mapping, it.ResolveErr = r.Resolve(ctx, o.Group, o.Version, o.Kind)
-	if it.Mapping != nil && it.Mapping.Scope.Name() == meta.RESTScopeNameRoot && it.Namespace != "" {
-		if it.NamespaceDefaulted {
+	if it.Mapping != nil {
+		clusterScoped := it.Mapping.Scope.Name() == meta.RESTScopeNameRoot
+		if clusterScoped && it.NamespaceDefaulted {
 			it.Namespace = ""
-		} else {
-			it.ResolveErr = &plan.WrongScopeError{Ref: o.Ref}
+		}
+		if err := checkManifest(it.Ref, clusterScoped, r.MissingVerbs(ctx, it.Mapping)); err != nil {
+			it.ResolveErr = err
 		}
 	}
 	it.ID = it.Ref.ID()
@@ -61,6 +68,18 @@ func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedCompon
 	it.Ignore = ignoredPaths(p.Ignore, it.Ref)
 	it.ContentHash = hashContent(it.Hash, it.ReadyExpr, it.Ignore)
 	return it
+}
+
+// checkManifest returns an error for an object that the API server can never store. missingVerbs are
+// those of its kind.
+func checkManifest(ref stacks.Ref, clusterScoped bool, missingVerbs []string) *plan.InvalidObjectError {
+	switch {
+	case clusterScoped && ref.Namespace != "":
+		return plan.NewInvalidObjectError("%s is cluster-scoped: remove metadata.namespace %q", ref.Kind, ref.Namespace)
+	case len(missingVerbs) > 0:
+		return plan.NewInvalidObjectError("the cluster does not serve %s for %s: remove the object, which cannot be kept in the cluster", strings.Join(missingVerbs, ", "), ref.Kind)
+	}
+	return plan.CheckName(ref)
 }
 
 // hashContent returns the hash of everything that is sent: the hash of the manifest, and what the

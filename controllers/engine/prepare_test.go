@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
@@ -22,9 +23,19 @@ func renderedObject(kind, group, version, namespace string) stacks.Object {
 		Manifest: json.RawMessage(`{}`)}
 }
 
+// completeAPIServer returns the Discovery of an API server that serves all verbs of its kinds but Probe.
+func completeAPIServer() *ServerDiscovery {
+	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	return NewServerDiscovery(&apiServer{lists: []*metav1.APIResourceList{
+		resourceList("v1", resource("configmaps", "ConfigMap", true, all...)),
+		resourceList("g.io/v1", resource("widgets", "Widget", true, all...)),
+		resourceList("h.io/v1", resource("zones", "Zone", false, all...), resource("probes", "Probe", true, "create")),
+	}})
+}
+
 func prepareOne(t *testing.T, o stacks.Object, p plan.Policies, expr string) plan.Item {
 	t.Helper()
-	_, d := newAPIServer(widgets, resourceList("h.io/v1", resource("zones", "Zone", false, "get")))
+	d := completeAPIServer()
 	rc := rendered("c", o)
 	rc.ReadyExpr = expr
 	got := Prepare(t.Context(), []stacks.RenderedComponent{rc}, p, d)
@@ -44,8 +55,10 @@ func TestPrepareChecksScope(t *testing.T) {
 		"namespaced":                      {renderedObject("ConfigMap", "", "v1", "ns"), "ns_x__ConfigMap", nil},
 		"cluster-scoped":                  {renderedObject("Zone", "h.io", "v1", ""), "_x_h.io_Zone", nil},
 		"cluster-scoped, defaulted":       {defaulted(renderedObject("Zone", "h.io", "v1", "ns")), "_x_h.io_Zone", nil},
-		"cluster-scoped with a namespace": {renderedObject("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone", new(*plan.WrongScopeError)},
+		"cluster-scoped with a namespace": {renderedObject("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone", new(*plan.InvalidObjectError)},
 		"namespaced, defaulted":           {defaulted(renderedObject("Widget", "g.io", "v1", "ns")), "ns_x_g.io_Widget", nil},
+		"only created":                    {renderedObject("Probe", "h.io", "v1", "ns"), "ns_x_h.io_Probe", new(*plan.InvalidObjectError)},
+		"impossible namespace":            {renderedObject("ConfigMap", "", "v1", "n/s"), "n/s_x__ConfigMap", new(*plan.InvalidObjectError)},
 		"not served":                      {renderedObject("Gadget", "g.io", "v1", "ns"), "ns_x_g.io_Gadget", new(*plan.NotServedError)},
 		"version not served":              {renderedObject("Widget", "g.io", "v9", "ns"), "ns_x_g.io_Widget", new(*plan.NotServedError)},
 		"not served, defaulted":           {defaulted(renderedObject("Gadget", "g.io", "v1", "ns")), "ns_x_g.io_Gadget", new(*plan.NotServedError)},

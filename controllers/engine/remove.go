@@ -36,7 +36,7 @@ func (a *executor) executeRemoval(ctx context.Context, act *plan.Action) actionR
 	case act.Verb == plan.VerbRun:
 		return a.runPreRemoveJob(ctx, act, ref, r)
 	case act.Verb == plan.VerbHandOver:
-		return a.handOver(ctx, act, ref, r)
+		return a.handOverIfAllowed(ctx, act, ref, m)
 	case act.Entry.State == appsv1.EntryShared:
 		return a.unshareNamespace(ctx, act, ref, r)
 	case act.Live == nil, act.Reason == plan.ReasonUnconfirmed:

@@ -60,7 +60,7 @@ var _ = Describe("An object that was replaced by one with our mark and another u
 		p.reconcileUntilReady(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))})
 		successor := o.Key()
 		successor.Name = "successor"
-		o.policies.HandoverTo = func(string) (*plan.OwnerKey, string) { return &successor, "" }
+		o.policies.HandoverTo = func(string) plan.HandoverDecision { return plan.HandoverDecision{To: &successor} }
 		next := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, o.policies, p.target.Discovery)
 		Eventually(func() bool {
 			_, err := p.engine.Reconcile(ctx, p.pass(o), next)

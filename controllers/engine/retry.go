@@ -37,9 +37,10 @@ func retryDelay(err error, interval time.Duration) time.Duration {
 	short := min(shortRetry, interval)
 	var deleting *plan.BeingDeletedError
 	var owned *plan.OwnedByOtherError
+	var invalid *plan.InvalidObjectError
 	switch {
-	case errors.As(err, &owned):
-		return interval // no event tells when its owner releases it
+	case errors.As(err, &owned), errors.As(err, &invalid):
+		return interval // no event tells when its owner releases it, or when the API server accepts it
 	case errors.As(err, &deleting), errors.Is(err, errBusy), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return short
 	}

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,6 +65,9 @@ func installation(namespace string) string { return "test-" + namespace }
 
 func startProcess(namespace string, o engine.Options) *process {
 	GinkgoHelper()
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = 100 * time.Millisecond // a crashed process of these specs leaves no request behind
+	}
 	cfg := controlPlane.Config()
 	index, err := live.New(cfg, live.Options{OwnerID: installation(namespace)})
 	Expect(err).NotTo(HaveOccurred())
@@ -75,8 +79,9 @@ func startProcess(namespace string, o engine.Options) *process {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = index.Start(ctx) })
 	p := &process{
-		engine:        engine.New(o),
-		target:        &engine.Target{ClusterID: plan.LocalCluster, Discovery: engine.NewServerDiscovery(disco), Index: index},
+		engine: engine.New(o),
+		target: &engine.Target{ClusterID: plan.LocalCluster, Discovery: engine.NewServerDiscovery(disco), Index: index,
+			ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return dyn, nil }},
 		client:        dyn,
 		notifications: make(chan string, 1000),
 	}

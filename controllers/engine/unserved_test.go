@@ -33,11 +33,11 @@ func ownerOfWidgets(n int) *inventoryOwner {
 
 // The entries of a kind that is gone are removed. The server is asked once for each kind,
 // independent of the number of objects.
-func TestDropUnservedRemovesEntriesOfAbsentKinds(t *testing.T) {
+func TestDropImpossibleRemovesEntriesOfAbsentKinds(t *testing.T) {
 	s, d := newAPIServer()
 	h := ownerOfWidgets(1000)
 	wanted := map[string]bool{"ns_7_g.io_Widget": true}
-	if err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropUnserved(t.Context(), wanted); err != nil {
+	if err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropImpossible(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := h.inv.Get("ns_7_g.io_Widget"); !ok || h.inv.Len() != 2 {
@@ -48,7 +48,26 @@ func TestDropUnservedRemovesEntriesOfAbsentKinds(t *testing.T) {
 	}
 }
 
-func TestDropUnservedKeepsEntriesOfUncertainKinds(t *testing.T) {
+// Entries that earlier versions recorded for objects that cannot exist are removed, also while their
+// objects are desired.
+func TestDropImpossibleRemovesEntriesThatNeverHadAnObject(t *testing.T) {
+	d := completeAPIServer()
+	h := &inventoryOwner{inv: plan.NewInventory(nil, nil)}
+	probe := appsv1.InventoryEntry{ID: stacks.Ref{Group: "h.io", Kind: "Probe", Namespace: "ns", Name: "x"}.ID(), Version: "v1", State: appsv1.EntryIntended}
+	keep := map[string]bool{probe.ID: true}
+	for _, e := range []appsv1.InventoryEntry{probe, entry("a/b", appsv1.EntryIntended), entry("a", appsv1.EntryIntended), entry("b", appsv1.EntryApplied)} {
+		keep[e.ID] = true
+		h.inv.Put(e)
+	}
+	if err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropImpossible(t.Context(), keep); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.inv.Entries(); len(got) != 2 || got[0].ID != ref("a").ID() || got[1].ID != ref("b").ID() {
+		t.Errorf("entries are left: %+v", got)
+	}
+}
+
+func TestDropImpossibleKeepsEntriesOfUncertainKinds(t *testing.T) {
 	for name, change := range map[string]func(*apiServer){
 		"served": func(s *apiServer) { s.lists = append(s.lists, widgets) },
 		"served in another version": func(s *apiServer) {
@@ -63,7 +82,7 @@ func TestDropUnservedKeepsEntriesOfUncertainKinds(t *testing.T) {
 			s, d := newAPIServer()
 			change(s)
 			h := ownerOfWidgets(3)
-			err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropUnserved(t.Context(), nil)
+			err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropImpossible(t.Context(), nil)
 			if err != nil && s.down == nil {
 				t.Error(err)
 			}

@@ -160,8 +160,7 @@ func (s *Steps) removedWith(ctx context.Context, o *owner) func(id string) bool 
 		if !listed || e.State == appsv1.EntryIntended || p.Retains(&e) {
 			return false
 		}
-		newOwner, _ := p.HandoverTo(id)
-		return newOwner == nil && s.Engine.MayHaveObject(ctx, s.Targets.Local, o, id)
+		return p.HandoverTo(id).To == nil && s.Engine.MayHaveObject(ctx, s.Targets.Local, o, id)
 	}
 }
 

@@ -43,6 +43,9 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if err := s.updateRemovalRequests(ctx, o); err != nil { // KsctlRemoves decide which objects are kept
 		return reconcile.Retry{Err: err}
 	}
+	if err := s.updateLineage(ctx, o); err != nil {
+		return reconcile.Retry{Err: err}
+	}
 	if out := s.deferOnStalePlan(ctx, req.Object); out != nil {
 		return out
 	}
@@ -71,7 +74,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if out, lost := s.orClusterLost(o, nil, "", rep.Errors...); lost {
 		return out
 	}
-	return o.removalOutcome(rep, o.inv.Len(), s.Clock.Now())
+	return reconcile.RequeueBy(o.removalOutcome(rep, o.inv.Len(), s.Clock.Now()), o.handover.RetryAt)
 }
 
 // finalizeWithoutAccount completes a removal without its service account if no objects are left to

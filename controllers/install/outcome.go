@@ -58,6 +58,11 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	if mode := o.Policies().Drift; len(drifted) > 0 && mode == appsv1.DriftWarn {
 		message += "; drift is not corrected (spec.drift.mode: Warn): " + reconcile.JoinNames(drifted)
 	}
+	for _, left := range rep.Plan.Left {
+		if left.Message != "" {
+			message += "; " + left.Message
+		}
+	}
 	if !o.removalRequests.firstReinstall().IsZero() {
 		return o.unapprovedOutcome()
 	}
@@ -106,6 +111,9 @@ func (o *owner) failureOutcome(rep *engine.Report, revision string, now time.Tim
 func failureReason(rep *engine.Report) (reason string, terminal bool) {
 	if _, owned := errors.AsType[*plan.OwnedByOtherError](errors.Join(rep.Errors...)); owned {
 		return appsv1.OwnedByAnotherReason, false
+	}
+	if _, invalid := errors.AsType[*plan.InvalidObjectError](errors.Join(rep.Errors...)); invalid {
+		return appsv1.InvalidObjectReason, false
 	}
 	if onlyContested(rep.Errors) {
 		return appsv1.ContestedReason, false

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,6 +67,11 @@ type owner struct {
 	missingSince    map[string]time.Time
 	holdAll         bool
 
+	// lineage are the install itself, and the installs that brought it. released are those among its
+	// objects, with the reason.
+	lineage  map[types.NamespacedName]bool
+	released map[string]string
+
 	// publishRecorded is true if the status that was read has the Published condition. published is
 	// the state of the publication in this process.
 	publishRecorded bool
@@ -100,8 +106,9 @@ func (o *owner) Policies() plan.Policies {
 	p.Force = spec.Force
 	p.Adopt, p.Prune = cmp.Or(spec.Adopt, p.Adopt), ptr.Deref(spec.Prune, p.Prune)
 	if o.handover != nil {
-		p.HandoverTo = o.handover.NewOwner
+		p.HandoverTo = o.handover.Decide
 	}
+	p.Released = o.released
 	p.AdoptStraysSince = o.req.Object.CreationTimestamp.Time
 	p.RemovalRequest = o.removalRequests.policy(spec.Guard, o.holdAll)
 	p.Orphan = spec.DeletionPolicy == appsv1.DeletionOrphan

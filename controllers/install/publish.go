@@ -87,7 +87,7 @@ func (s *Steps) publishWhenReady(ctx context.Context, o *owner, input *applyInpu
 func (s *Steps) publishOnly(ctx context.Context, o *owner, input *applyInput) reconcile.Outcome {
 	in, revision := o.req.Object, input.revision
 	input.components = engine.Prepare(ctx, input.stack.components, o.Policies(), o.target.Discovery)
-	s.Plans.RecordPlan(in, input.digest, nil)
+	s.Plans.RecordPlan(in, input.digest, nil, false)
 	switch {
 	case o.inv.Len() > 0:
 		return reconcile.Stalled{Reason: appsv1.StillInstalledReason, Revision: revision, Err: fmt.Errorf("spec.publish.mode is Only, but %d objects are installed: "+

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -22,6 +23,8 @@ type renderedStack struct {
 	components   []stacks.RenderedComponent
 	// decrypted are the encrypted files that it was rendered from.
 	decrypted []string
+	// removes are the installs that its KsctlRemoves remove, by the id of the KsctlRemove.
+	removes map[string]types.NamespacedName
 }
 
 // maxWarnings is the maximum number of warnings in a status. If there are more, the last one has
@@ -85,9 +88,10 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a art
 		return nil, err
 	}
 	o.rerender = render
+	removes := removedInstalls(&res)
 	o.storeManifests(&res)
 	o.rendered = renderedStack{digest: digest, stackVersion: res.StackVersion, components: nilIfEmpty(res.Components),
-		warnings: boundWarnings(res.Warnings), decrypted: res.Decrypted}
+		warnings: boundWarnings(res.Warnings), decrypted: res.Decrypted, removes: removes}
 	return &o.rendered, nil
 }
 

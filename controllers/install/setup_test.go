@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -34,7 +35,7 @@ func TestDependencyIsEnqueuedWhenDependentDropsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[crreconcile.Request]())
 			defer q.ShutDown()
-			s := &Setup{Steps: &Steps{Plans: handover.NewPlans()}, Reconciler: &reconcile.Reconciler[*appsv1.KsctlInstall]{
+			s := &Setup{Steps: &Steps{Plans: handover.NewPlans(clock.RealClock{})}, Reconciler: &reconcile.Reconciler[*appsv1.KsctlInstall]{
 				Client: cacheOf(t), NewList: func() client.ObjectList { return &appsv1.KsctlInstallList{} }}}
 			s.relatedInstalls().Update(t.Context(), event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}, q)
 			enqueued := false

@@ -33,14 +33,18 @@ func (s *Steps) deferOnStalePlan(ctx context.Context, in *appsv1.KsctlInstall) r
 	return nil
 }
 
-// endPlanWaits ends the waits for the plans of other installs, unless an object still waits for
-// one.
+// endPlanWaits ends the waits for the plans and claims of other installs, unless an object still
+// waits for one.
 func (s *Steps) endPlanWaits(o *owner, rep *engine.Report) {
 	if o.holdAll {
 		return // the waits enqueue the install when another install claims one of the kept objects
 	}
+	if len(rep.Plan.Left) > 0 {
+		return
+	}
 	for _, w := range rep.Plan.Waits {
-		if w.Reason == plan.ReasonHandoverPending {
+		notSent := w.Reason == plan.ReasonBlocked && w.Item == nil // another install may claim the objects until then
+		if w.Reason == plan.ReasonHandoverPending || notSent {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -46,7 +47,7 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	other := install("other", "src2", nil, takesOverFrom("you"))
 	rig := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
 		c := cacheOf(t, successor.DeepCopy(), dependentInstall.DeepCopy(), other.DeepCopy())
-		s := &Steps{Client: c, Plans: handover.NewPlans(), Chunks: &engine.ChunkStore{Reader: c, APIReader: c},
+		s := &Steps{Client: c, Plans: handover.NewPlans(clock.RealClock{}), Chunks: &engine.ChunkStore{Reader: c, APIReader: c},
 			Engine: engine.New(engine.Options{}), Targets: &target.Resolver{Local: &engine.Target{ClusterID: plan.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
 		return s, &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"}, deleting)}
 	}
@@ -83,17 +84,16 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 func TestPlanWaitsEndWhenNoPlanIsNeeded(t *testing.T) {
 	for reason, waits := range map[plan.Reason]bool{plan.ReasonHandoverPending: true, plan.ReasonBackingOff: false} {
 		woken := false
-		s := &Steps{Plans: handover.NewPlans()}
+		s := &Steps{Plans: handover.NewPlans(clock.RealClock{})}
 		s.Plans.Subscribe(func(types.NamespacedName) { woken = true })
 		me, other := install("me", "src", []string{"ns"}), install("o", "src", []string{"ns"})
 		s.Plans.Update(other)
-		_, kept := s.Plans.NewHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster}, "b").NewOwner(idOf("ns", "x"))
-		if kept == "" {
+		if d := s.Plans.NewHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster}, "b").Decide(idOf("ns", "x")); d.Wait == "" {
 			t.Fatal("the install does not wait")
 		}
 		o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: me}}
 		s.endPlanWaits(o, &engine.Report{Plan: plan.Plan{Waits: []plan.Action{{Reason: reason}}}})
-		s.Plans.RecordPlan(other, "b", nil)
+		s.Plans.RecordPlan(other, "b", nil, false)
 		if woken != waits {
 			t.Errorf("after %s, the plan of the other install enqueues: %t, want %t", reason, woken, waits)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,8 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/internal/sources/publish"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/artifact"
 )
 
 // Steps reconciles a KsctlInstall for one cluster.
@@ -66,8 +69,12 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	defer o.endReconcile()
 	if req.Requested || req.Object.Generation != req.Object.Status.ObservedGeneration {
 		s.Engine.ResetBackoff(o.Key()) // a user requested a retry, or changed the spec since the failure
+		s.Engine.ResetRecreations(o.Key())
 	}
 	if err := s.updateRemovalRequests(ctx, o); err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	if err := s.updateLineage(ctx, o); err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if req.Object.Spec.Publish == nil {
@@ -130,34 +137,48 @@ func (s *Steps) prepare(ctx context.Context, o *owner) (*applyInput, reconcile.O
 	}
 	revision := selected.Revision
 	req.Object.Status.LastAttemptedRevision = revision
-	c, err := s.clientFor(ctx, req.Object)
+	o.unmetDependencies = nil
+	input, out := s.renderArtifact(ctx, o, selected)
+	blocked := len(o.unmetDependencies) > 0 && o.inv.Len() == 0
+	switch {
+	case out != nil:
+		s.Plans.RecordFailure(req.Object, selected.Digest, o.inv)
+		if blocked { // the dependencies may provide what the render needs
+			out = blockedOutcome(o.unmetDependencies, revision)
+		}
+		return nil, out
+	case publishesOnly(req.Object) && blocked:
+		return nil, blockedOutcome(o.unmetDependencies, revision)
+	case publishesOnly(req.Object):
+		return nil, s.publishOnly(ctx, o, input)
+	}
+	return input, nil
+}
+
+// renderArtifact finds the unmet dependencies, and renders the stack of an artifact. Rendering does
+// not wait for dependencies: other installs wait for the plan. It returns the outcome of an error.
+func (s *Steps) renderArtifact(ctx context.Context, o *owner, a artifact.Artifact) (*applyInput, reconcile.Outcome) {
+	in, revision := o.req.Object, a.Revision
+	c, err := s.clientFor(ctx, in)
 	if err != nil {
 		return nil, reconcile.OutcomeOf(err, revision)
 	}
 	if o.unmetDependencies, err = s.unmetDependencies(ctx, o, c); err != nil {
 		return nil, dependencyOutcome(err, revision)
 	}
-	if len(o.unmetDependencies) > 0 && o.inv.Len() == 0 {
-		// The dependencies may provide kinds that a chart needs for its render.
-		return nil, blockedOutcome(o.unmetDependencies, revision)
-	}
 	targetClient, err := s.resolveTarget(ctx, o, c)
 	if err != nil {
 		return nil, target.Outcome(err, revision)
 	}
-	stack, err := s.render(ctx, o, c, selected)
-	if out := o.artifactUnavailable(err, s.Clock.Now().Add(reconcile.RetryInterval(&spec.Schedule))); out != nil {
+	stack, err := s.render(ctx, o, c, a)
+	if out := o.artifactUnavailable(err, s.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))); out != nil {
 		return nil, out
 	}
 	if err != nil {
 		return nil, renderOutcome(err, revision, s.Clock.Now())
 	}
-	req.Object.Status.StackVersion, req.Object.Status.Warnings = stack.stackVersion, stack.warnings
-	input := &applyInput{stack: stack, client: targetClient, revision: revision, digest: selected.Digest}
-	if publishesOnly(req.Object) {
-		return nil, s.publishOnly(ctx, o, input)
-	}
-	return input, nil
+	in.Status.StackVersion, in.Status.Warnings = stack.stackVersion, stack.warnings
+	return &applyInput{stack: stack, client: targetClient, revision: revision, digest: a.Digest}, nil
 }
 
 // apply performs the next possible step to apply the rendered objects to the target cluster. planned
@@ -170,10 +191,16 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	}
 	req.Object.Status.Components = addRenderedComponents(req.Object.Status.Components, stack.components)
 	components := engine.Prepare(ctx, o.withoutRequested(stack.components), o.Policies(), o.target.Discovery)
+	o.refuseLineage(components)
 	for i := range components {
 		components[i].BlockedOn = o.unmetDependencies
 	}
-	s.Plans.RecordPlan(req.Object, input.digest, components)
+	// The dependencies may provide kinds that change what a chart renders.
+	provisional := len(o.unmetDependencies) > 0 && slices.ContainsFunc(stack.components, func(c stacks.RenderedComponent) bool { return c.ReadsCluster })
+	s.Plans.RecordPlan(req.Object, input.digest, components, provisional)
+	if len(o.unmetDependencies) > 0 && o.inv.Len() == 0 {
+		return blockedOutcome(o.unmetDependencies, revision), true
+	}
 	o.handover = s.Plans.NewHandover(o.req.Object, o.key, input.digest)
 	removable := o.removableObjects()
 	rep, err := s.Engine.Reconcile(ctx, s.pass(o, input.client), components)
@@ -188,7 +215,8 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 		return out, true
 	}
 	input.components = components
-	return s.publishWhenReady(ctx, o, input, o.outcome(rep, revision, s.Clock.Now())), true
+	out = reconcile.RequeueBy(o.outcome(rep, revision, s.Clock.Now()), o.handover.RetryAt)
+	return s.publishWhenReady(ctx, o, input, out), true
 }
 
 // recordPass records the result of a pass of the engine. rep can be nil if err is not. removable
@@ -260,6 +288,6 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 // pass returns a pass of the engine over the objects of an install.
 func (s *Steps) pass(o *owner, c *engine.Client) engine.Pass {
 	schedule := &o.req.Object.Spec.Schedule
-	return engine.Pass{Owner: o, Target: o.target, Client: c,
+	return engine.Pass{Owner: o, Target: o.target, Client: c, MayReceive: s.mayReceive(o),
 		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule), ContestedInterval: reconcile.Interval(schedule)}}
 }

@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/stacks"
 )
 
 // resolveTarget resolves the target cluster of an install, and returns a client of it. localClient
@@ -43,6 +48,41 @@ func (s *Steps) resolveTarget(ctx context.Context, o *owner, localClient *engine
 		return s.Targets.EnsureNotDeleting(ctx, in.Namespace, &in.Spec.TargetCluster)
 	}
 	return resolved.Client, nil
+}
+
+// mayReceive implements engine.Pass.MayReceive: the service account of the install that claims an
+// object must be allowed to patch it. In another cluster the permissions are those of the kubeconfig.
+func (s *Steps) mayReceive(o *owner) func(context.Context, plan.OwnerKey, schema.GroupVersionResource, stacks.Ref) (bool, error) {
+	return func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error) {
+		if o.key.Cluster != plan.LocalCluster {
+			return true, nil
+		}
+		claimant := types.NamespacedName{Namespace: to.Namespace, Name: to.Name}
+		may, err := s.mayPatch(ctx, o.req.Object, claimant, r, ref)
+		if err == nil && !may {
+			o.handover.Deny(ref.ID(), claimant)
+		}
+		return may, err
+	}
+}
+
+func (s *Steps) mayPatch(ctx context.Context, from *appsv1.KsctlInstall, claimant types.NamespacedName, r schema.GroupVersionResource, ref stacks.Ref) (bool, error) {
+	var in appsv1.KsctlInstall
+	if err := s.Client.Get(ctx, claimant, &in, client.UnsafeDisableDeepCopy); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if in.Namespace == from.Namespace && s.serviceAccountName(&in) == s.serviceAccountName(from) {
+		return true, nil
+	}
+	c, err := s.clientFor(ctx, &in)
+	var missing *reconcile.StepError
+	if errors.As(err, &missing) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return c.MayPatch(ctx, r, ref)
 }
 
 // orClusterLost returns out, or another outcome if the target cluster does not respond anymore;

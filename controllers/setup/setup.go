@@ -145,7 +145,7 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 	if err := c.mgr.Add(depends); err != nil {
 		return err
 	}
-	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, handover.NewPlans(), c.metrics.RecordDriftCorrections
+	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, handover.NewPlans(clock.RealClock{}), c.metrics.RecordDriftCorrections
 	dispatcher := &rollout.Dispatcher{Single: steps, Fleet: &rollout.FleetSteps{Client: c.mgr.GetClient(), Single: steps, FieldOwner: FieldOwner}}
 	setup := &install.Setup{
 		Reconciler: newReconciler[appsv1.KsctlInstall, appsv1.KsctlInstallList](c, appsv1.KsctlInstallKind, dispatcher),

@@ -3,6 +3,7 @@ package removal_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -133,11 +134,14 @@ var _ = Describe("A removal", func() {
 		awaitGone(ctx, a, aConfigMap(ns, "a"), jobObject(ns, "endless"), aConfigMap(ns, "b"))
 	})
 
-	It("does not delete the same objects of another install that starts meanwhile", func(ctx SpecContext) {
-		ns := namespaceFor(ctx)
-		docs := []string{configMap("a", "1"), configMap("b", "1"), configMap("c", "1")}
+	It("does not delete the same objects of another namespace's install that starts meanwhile", func(ctx SpecContext) {
+		ns, elsewhere := namespaceFor(ctx), namespaceFor(ctx)
+		var docs []string
+		for _, name := range []string{"a", "b", "c"} {
+			docs = append(docs, strings.Replace(configMap(name, "1"), "name: ", "namespace: "+ns+", name: ", 1))
+		}
 		publish(ctx, ns, "old", "r1", docs...)
-		publish(ctx, ns, "new", "r1", docs...)
+		publish(ctx, elsewhere, "new", "r1", docs...)
 		before := install(ctx, ns, "old")
 		becomesReady(ctx, before)
 		uids := map[types.UID]bool{}
@@ -150,7 +154,7 @@ var _ = Describe("A removal", func() {
 		finalized := aConfigMap(ns, "b")
 		Expect(get(ctx, finalized)).To(Succeed())
 		remove(ctx, before)
-		next := install(ctx, ns, "new", retryEvery(time.Second))
+		next := install(ctx, elsewhere, "new", retryEvery(time.Second))
 		reports(ctx, before, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since", "example.com/theirs")
 		made := func(name string) bool {
 			cm := aConfigMap(ns, name)

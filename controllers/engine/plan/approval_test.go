@@ -68,7 +68,7 @@ func TestDeletesAboveLimitsNeedApproval(t *testing.T) {
 // New objects that replace removed ones are in the inventory when the delete limits are checked.
 // They must not reduce the percentage of deletes.
 func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
-	handoverTo := func(string) (*OwnerKey, string) { return nil, "wait" }
+	handoverTo := func(string) HandoverDecision { return HandoverDecision{Wait: "wait"} }
 	for name, tc := range map[string]struct {
 		before, leaves, added int
 		policy                func(*Policies)
@@ -182,17 +182,17 @@ func TestApprovalCoversTheRemainingDeletes(t *testing.T) {
 
 func TestPlanHandover(t *testing.T) {
 	theirs := func(o *live.Object) { o.Mark.Owner = other.String() }
-	handoverTo := func(string) (*OwnerKey, string) { return &other, "" }
+	handoverTo := func(string) HandoverDecision { return HandoverDecision{To: &other} }
 	for name, tc := range map[string]struct {
 		world     fixture
-		successor func(string) (*OwnerKey, string)
+		successor func(string) HandoverDecision
 		verb      Verb
 		reason    Reason
 	}{
-		"not desired by others":    {appliedObjects(1), func(string) (*OwnerKey, string) { return nil, "" }, VerbDelete, ReasonRemoved},
+		"not desired by others":    {appliedObjects(1), func(string) HandoverDecision { return HandoverDecision{} }, VerbDelete, ReasonRemoved},
 		"handover disabled":        {appliedObjects(1), nil, VerbDelete, ReasonRemoved},
 		"desired by another owner": {appliedObjects(1), handoverTo, VerbHandOver, ReasonMoved},
-		"not known yet":            {appliedObjects(1), func(string) (*OwnerKey, string) { return nil, "wait" }, VerbWait, ReasonHandoverPending},
+		"not known yet":            {appliedObjects(1), func(string) HandoverDecision { return HandoverDecision{Wait: "wait"} }, VerbWait, ReasonHandoverPending},
 		"handed over already":      {fixture{entries: appliedObjects(1).entries, live: []live.Object{liveObject("o000", theirs)}}, handoverTo, VerbDrop, ReasonOwnedByOther},
 		"backing off":              {fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live, backoffs: map[string]string{ref("o000").ID(): "no"}}, handoverTo, VerbWait, ReasonBackingOff},
 		"shared namespace": {fixture{entries: []appsv1.InventoryEntry{{ID: stacks.Ref{Kind: "Namespace", Name: "x"}.ID(), Version: "v1",

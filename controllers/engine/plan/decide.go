@@ -82,8 +82,8 @@ func decideUnresolved(a Action) Action {
 	}
 	a.Verb, a.Reason, a.Err = VerbRefuse, ReasonInvalid, a.Item.ResolveErr
 	a.Message = a.Item.Ref.String() + ": " + a.Item.ResolveErr.Error()
-	var scope *WrongScopeError
-	if ns == nil && !errors.As(a.Item.ResolveErr, &scope) {
+	var invalid *InvalidObjectError
+	if ns == nil && !errors.As(a.Item.ResolveErr, &invalid) {
 		a.Reason = ReasonIndexNotSynced // the discovery request failed
 	}
 	return a

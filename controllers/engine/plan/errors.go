@@ -26,11 +26,18 @@ func (e *NotServedError) Error() string {
 	return fmt.Sprintf("kind %s of %s is not served yet: no CustomResourceDefinition or APIService provides it", e.GVK.Kind, e.GVK.GroupVersion())
 }
 
-// WrongScopeError is returned for a manifest of a cluster-scoped kind that sets a namespace.
-type WrongScopeError struct{ Ref stacks.Ref }
+// InvalidObjectError is returned for an object that is not applied until its manifest changes. The
+// inventory does not record it.
+type InvalidObjectError struct {
+	// Why is for users: what is wrong, and what to do.
+	Why string
+}
 
-func (e *WrongScopeError) Error() string {
-	return fmt.Sprintf("%s is cluster-scoped: remove metadata.namespace %q", e.Ref.Kind, e.Ref.Namespace)
+func (e *InvalidObjectError) Error() string { return e.Why }
+
+// NewInvalidObjectError returns an InvalidObjectError with a formatted reason.
+func NewInvalidObjectError(format string, args ...any) *InvalidObjectError {
+	return &InvalidObjectError{Why: fmt.Sprintf(format, args...)}
 }
 
 // OwnedByOtherError is returned for an existing object that another owner or tool manages.

@@ -1,12 +1,26 @@
 package plan
 
 import (
+	"cmp"
+
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
-	"github.com/ksctl/gitops/stacks"
 )
 
+// HandoverDecision is what happens to an object that its owner no longer desires. The zero value
+// means that no other owner desires it.
+type HandoverDecision struct {
+	// To is the owner that desires the object: the object is handed over to it, not deleted.
+	To *OwnerKey
+	// Wait is the reason why it is not known yet if another owner desires the object. The object
+	// stays until that is known.
+	Wait string
+	// Leave is the reason why that will possibly never be known. The object stays, but the owner
+	// does not wait.
+	Leave string
+}
+
 // planHandovers plans to hand over the objects that other owners desire, and returns the entries
-// that no other owner desires. Entries for which this is not known yet wait.
+// that no other owner desires. Entries for which this is not known yet wait, or are left.
 func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []appsv1.InventoryEntry {
 	if in.Policies.HandoverTo == nil {
 		return undesired
@@ -14,19 +28,27 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 	var remaining []appsv1.InventoryEntry
 	reported := map[string]bool{}
 	for _, e := range undesired {
-		newOwner, wait := in.Policies.HandoverTo(e.ID)
-		switch {
-		case wait != "":
+		if in.Unsettled[e.ID] != "" {
+			remaining = append(remaining, e)
+			continue
+		}
+		d := in.Policies.HandoverTo(e.ID)
+		switch why := cmp.Or(d.Wait, d.Leave); {
+		case why != "":
 			a := Action{Verb: VerbWait, Reason: ReasonHandoverPending, Entry: e}
-			if !reported[wait] {
-				reported[wait] = true
-				a.Message = wait // once for all entries with the same reason
+			if !reported[why] {
+				reported[why] = true
+				a.Message = why // once for all entries with the same reason
 			}
-			p.Waits = append(p.Waits, a)
-		case newOwner == nil || e.State == appsv1.EntryShared:
+			if d.Wait != "" {
+				p.Waits = append(p.Waits, a)
+			} else {
+				p.Left = append(p.Left, a)
+			}
+		case d.To == nil || e.State == appsv1.EntryShared:
 			remaining = append(remaining, e)
 		default:
-			planHandover(in, e, newOwner, p)
+			planHandover(in, e, d.To, p)
 		}
 	}
 	return remaining
@@ -35,7 +57,7 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 // planHandover plans the handover of one object. An object that has another owner already is
 // dropped.
 func planHandover(in *Snapshot, e appsv1.InventoryEntry, newOwner *OwnerKey, p *Plan) {
-	if _, err := stacks.ParseID(e.ID); err != nil {
+	if _, err := parseEntryID(e.ID); err != nil {
 		p.Removals = append(p.Removals, dropInvalid(e, err))
 		return
 	}

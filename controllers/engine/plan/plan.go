@@ -59,7 +59,6 @@ const (
 	ReasonOwnedByOther Reason = "Owned"
 	// ReasonBackingOff: an earlier write failed, and its retry is not due.
 	ReasonBackingOff Reason = "Held"
-	ReasonGone       Reason = "Gone"
 	// ReasonBlocked: an earlier step, a component or a dependency is not ready.
 	ReasonBlocked Reason = "Gated"
 	// ReasonBeingDeleted: the deletion of the object is in progress.
@@ -146,6 +145,8 @@ type Plan struct {
 	Removals []Action
 	// Waits are the actions that are not possible yet, with the reason.
 	Waits []Action
+	// Left are the objects that stay although they are not desired, see HandoverDecision.Leave.
+	Left []Action
 	// Components are the states of the components, in their order.
 	Components []ComponentState
 	// Settled is true when everything is applied, and no removal waits for an approval or a
@@ -175,7 +176,9 @@ func Reconcile(in *Snapshot) Plan {
 	for i := range in.Components {
 		c := &in.Components[i]
 		for j := range c.Items {
-			desired[c.Items[j].ID] = true
+			if id := c.Items[j].ID; in.Policies.Released[id] == "" {
+				desired[id] = true
+			}
 		}
 		unready := slices.DeleteFunc(slices.Clone(c.DependsOn), func(d string) bool { return ready[d] })
 		st := planComponent(in, c, unready, &p)
@@ -183,21 +186,25 @@ func Reconcile(in *Snapshot) Plan {
 		applied = applied && st.Applied
 		p.Components = append(p.Components, st)
 	}
-	requested, undesired := splitRequested(&in.Policies, undesiredEntries(in.Inventory, desired))
+	released, undesired := splitReleased(&in.Policies, undesiredEntries(in.Inventory, desired))
+	planRemovals(in, released, &p)
+	requested, undesired := splitRequested(&in.Policies, undesired)
 	q := planRequested(withoutHandoverWait(in), requested)
 	p.Removals, p.Waits = append(p.Removals, q.Removals...), append(p.Waits, q.Waits...)
+	// Objects are handed over at once: the components may wait for an object of the new owner.
+	remaining := planHandovers(in, undesired, &p)
 	switch {
 	case applied:
-		removable := approvedRemovals(in, planHandovers(in, undesired, &p), desired, &p)
+		removable := approvedRemovals(in, remaining, desired, &p)
 		p.Settled = len(removable) == len(undesired)
 		if in.Policies.Prune {
 			planRemovals(in, removable, &p)
 		} else {
 			planReleases(in, removable, "spec.prune is false", &p)
 		}
-	case len(undesired) > 0:
-		p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonBlocked, Entry: undesired[0],
-			Message: fmt.Sprintf("%d objects are removed after everything else is applied", len(undesired))})
+	case len(remaining) > 0:
+		p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonBlocked, Entry: remaining[0],
+			Message: fmt.Sprintf("%d objects are removed after everything else is applied", len(remaining))})
 	}
 	return p
 }

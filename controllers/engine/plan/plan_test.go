@@ -49,6 +49,7 @@ type fixture struct {
 	live             []live.Object
 	backoffs         map[string]string
 	pendingDeletions map[string]types.UID
+	unsettled        map[string]string
 	syncErr          error
 	// succeeded is the uid of a Job that was observed to succeed.
 	succeeded types.UID
@@ -63,6 +64,7 @@ func (w fixture) snapshot(components ...Component) *Snapshot {
 	}
 	in.Objects, in.Succeeded = map[string]*live.Object{}, map[string]bool{}
 	in.SyncErrors, in.Backoffs, in.PendingDeletions = map[schema.GroupKind]error{}, map[string]Backoff{}, w.pendingDeletions
+	in.Unsettled = w.unsettled
 	for i := range w.live {
 		in.Objects[w.live[i].Ref.ID()] = &w.live[i]
 	}
@@ -144,7 +146,7 @@ func TestDecideItem(t *testing.T) {
 		"unknown built-in kind": {change: func(it *Item) {
 			it.ResolveErr = &NotServedError{GVK: schema.GroupVersionKind{Group: "apps", Kind: "K"}, BuiltIn: true}
 		}, verb: VerbRefuse, reason: ReasonInvalid},
-		"wrong scope": {change: func(it *Item) { it.ResolveErr = &WrongScopeError{Ref: it.Ref} }, verb: VerbRefuse, reason: ReasonInvalid},
+		"invalid": {change: func(it *Item) { it.ResolveErr = &InvalidObjectError{Why: "no"} }, verb: VerbRefuse, reason: ReasonInvalid},
 		"moved to another wave": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a")}},
 			change: func(it *Item) { it.Wave = 3 }, verb: VerbRecord, reason: ReasonMoved, ready: true},
 	} {
@@ -183,6 +185,13 @@ func TestBackoffEndsWithNewContent(t *testing.T) {
 func TestDecideRemoval(t *testing.T) {
 	space := stacks.Ref{Kind: "Namespace", Name: "space"}
 	shared := appsv1.InventoryEntry{ID: space.ID(), Version: "v1", State: appsv1.EntryShared, Hash: "shared"}
+	definition := func(name string) (fixture, appsv1.InventoryEntry) {
+		r := stacks.Ref{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: name}
+		return fixture{live: []live.Object{{Ref: r, UID: "uid", Mark: live.Mark{Owner: me.String(), ID: r.ID()}}}, policy: func(p *Policies) { p.Adopt = appsv1.AdoptAlways }},
+			appsv1.InventoryEntry{ID: r.ID(), Version: "v1", UID: "uid", State: appsv1.EntryApplied}
+	}
+	own, ownEntry := definition("ksctlinstalls.apps.ksctl.com")
+	foreign, foreignEntry := definition("widgets.example.com")
 	for name, tc := range map[string]struct {
 		world  fixture
 		entry  appsv1.InventoryEntry
@@ -199,10 +208,14 @@ func TestDecideRemoval(t *testing.T) {
 		"deletion accepted":      {fixture{live: []live.Object{liveObject("a")}, pendingDeletions: map[string]types.UID{ref("a").ID(): "uid"}}, entry("a", appsv1.EntryApplied), VerbWait, ReasonBeingDeleted},
 		"being deleted, not watched": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) { o.Deleting, o.LabelLost = true, true })}},
 			entry("a", appsv1.EntryApplied), VerbDelete, ReasonUnconfirmed},
-		"shared namespace":    {fixture{}, shared, VerbDelete, ReasonRemoved},
-		"protected namespace": {fixture{policy: func(p *Policies) { p.ProtectKinds = []string{"Namespace"} }}, shared, VerbRelease, ReasonKept},
-		"index not synced":    {fixture{syncErr: errors.New("x")}, entry("a", appsv1.EntryApplied), VerbWait, ReasonIndexNotSynced},
-		"backing off":         {fixture{backoffs: map[string]string{ref("a").ID(): "no"}}, entry("a", appsv1.EntryApplied), VerbWait, ReasonBackingOff},
+		"shared namespace":                        {fixture{}, shared, VerbDelete, ReasonRemoved},
+		"protected namespace":                     {fixture{policy: func(p *Policies) { p.ProtectKinds = []string{"Namespace"} }}, shared, VerbRelease, ReasonKept},
+		"definition of a kind of this controller": {own, ownEntry, VerbRelease, ReasonKept},
+		"definition of another kind":              {foreign, foreignEntry, VerbDelete, ReasonRemoved},
+		"released":                                {fixture{live: []live.Object{liveObject("a")}, policy: func(p *Policies) { p.Released = map[string]string{ref("a").ID(): "no"} }}, entry("a", appsv1.EntryApplied), VerbRelease, ReasonKept},
+		"possibly created":                        {fixture{unsettled: map[string]string{ref("a").ID(): "perhaps"}}, entry("a", appsv1.EntryIntended), VerbWait, ReasonUnconfirmed},
+		"index not synced":                        {fixture{syncErr: errors.New("x")}, entry("a", appsv1.EntryApplied), VerbWait, ReasonIndexNotSynced},
+		"backing off":                             {fixture{backoffs: map[string]string{ref("a").ID(): "no"}}, entry("a", appsv1.EntryApplied), VerbWait, ReasonBackingOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			what, err := stacks.ParseID(tc.entry.ID)
@@ -240,6 +253,57 @@ func expectEqual(t *testing.T, what string, got []string, want ...string) {
 			t.Errorf("%s: got %v, want %v", what, got, want)
 			return
 		}
+	}
+}
+
+// What another owner desires is handed over at once: a component may wait for an object of that
+// owner. Deletes wait until everything is applied.
+func TestHandoverDoesNotWaitForComponents(t *testing.T) {
+	w := fixture{entries: []appsv1.InventoryEntry{entry("moved", appsv1.EntryApplied), entry("dropped", appsv1.EntryApplied)},
+		live: []live.Object{liveObject("moved"), liveObject("dropped"), liveObject("wanted", func(o *live.Object) { o.Mark.Owner = other.String() })},
+		policy: func(p *Policies) {
+			p.HandoverTo = func(id string) (d HandoverDecision) {
+				if id == ref("moved").ID() {
+					d.To = &other
+				}
+				return d
+			}
+		}}
+	p := Reconcile(w.snapshot(Component{Name: "c", Items: []Item{item("c", "wanted")}}))
+	expectEqual(t, "removals", verbs(p.Removals), "hand over "+ref("moved").ID())
+	if len(p.Waits) != 2 || p.Waits[1].Reason != ReasonBlocked || p.Waits[1].Message != "1 objects are removed after everything else is applied" {
+		t.Errorf("waits: %+v", p.Waits)
+	}
+	if p.Settled {
+		t.Error("the plan is settled")
+	}
+}
+
+// An object that may still be created is not handed over: there may never be one.
+func TestPossiblyCreatedObjectIsNotHandedOver(t *testing.T) {
+	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryIntended)}, unsettled: map[string]string{ref("a").ID(): "perhaps"},
+		policy: func(p *Policies) {
+			p.HandoverTo = func(string) HandoverDecision { return HandoverDecision{To: &other} }
+		}}
+	for name, makePlan := range map[string]func(*Snapshot) Plan{"reconcile": Reconcile, "teardown": Teardown} {
+		p := makePlan(w.snapshot())
+		if len(p.Removals) != 0 || len(p.Waits) != 1 || p.Waits[0].Message != "perhaps" {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// An invalid object of the inventory is released although its component never becomes ready.
+func TestReleasedObjectsDoNotWaitForComponents(t *testing.T) {
+	bad := item("c", "parent")
+	bad.ResolveErr = &InvalidObjectError{Why: "it applies this stack"}
+	w := fixture{entries: []appsv1.InventoryEntry{entry("parent", appsv1.EntryApplied)}, live: []live.Object{liveObject("parent")},
+		policy: func(p *Policies) { p.Released = map[string]string{ref("parent").ID(): "it applies this stack"} }}
+	p := Reconcile(w.snapshot(Component{Name: "c", Items: []Item{bad, item("c", "a")}}))
+	expectEqual(t, "removals", verbs(p.Removals), "release "+ref("parent").ID())
+	expectEqual(t, "actions", verbs(p.Actions), "create a")
+	if len(p.Intents) != 1 || p.Intents[0].ID != ref("a").ID() {
+		t.Errorf("intents: %+v", p.Intents)
 	}
 }
 

@@ -1,11 +1,15 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	storagev1alpha1 "github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -14,8 +18,11 @@ var DefaultPolicies = Policies{Drift: appsv1.DriftCorrect, Adopt: appsv1.AdoptUn
 	MaxDeletes: appsv1.DefaultMaxDeletes, MaxDeletePercent: appsv1.DefaultMaxDeletePercent, ProtectKinds: []string{"PersistentVolumeClaim"}}
 
 // KeepReason returns why an object is released where it would be deleted; empty when it is deleted.
-// An active removal request decides, else ProtectKinds.
+// After Released, an active removal request decides, else ProtectKinds.
 func (p *Policies) KeepReason(e *appsv1.InventoryEntry, ref stacks.Ref) string {
+	if why := cmp.Or(p.Released[e.ID], ownDefinitionReason(ref)); why != "" {
+		return why
+	}
 	if r := p.RequestFor(e); r != nil && !r.Suspended {
 		return r.KeepReason(ref)
 	}
@@ -25,17 +32,33 @@ func (p *Policies) KeepReason(e *appsv1.InventoryEntry, ref stacks.Ref) string {
 // Retains is true for an object that a removal leaves in the cluster according to inventory and
 // policies: it existed before, others share it, or it is kept.
 func (p *Policies) Retains(e *appsv1.InventoryEntry) bool {
-	ref, err := stacks.ParseID(e.ID)
+	ref, err := parseEntryID(e.ID)
 	return err != nil || p.Orphan || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared || p.KeepReason(e, ref) != ""
 }
 
 // ProtectReason returns why an object is never deleted without a removal request; empty when it may
 // be deleted.
 func (p *Policies) ProtectReason(ref stacks.Ref) string {
+	if why := ownDefinitionReason(ref); why != "" {
+		return why
+	}
 	if !slices.Contains(p.ProtectKinds, ref.Kind) {
 		return ""
 	}
 	return fmt.Sprintf("spec.guard.protectKinds has %s", ref.Kind)
+}
+
+// ownGroups are the API groups of this controller.
+var ownGroups = []string{appsv1.GroupVersion.Group, clusterv1.GroupVersion.Group, storagev1alpha1.GroupVersion.Group}
+
+// ownDefinitionReason returns why the definition of a kind of this controller is never deleted;
+// empty for other objects.
+func ownDefinitionReason(ref stacks.Ref) string {
+	_, group, _ := strings.Cut(ref.Name, ".")
+	if ref.Group != "apiextensions.k8s.io" || ref.Kind != "CustomResourceDefinition" || !slices.Contains(ownGroups, group) {
+		return ""
+	}
+	return "it defines a kind of this controller, and all objects of that kind would be deleted with it"
 }
 
 // Policies control how the engine reconciles an owner, independent of the desired objects.
@@ -52,13 +75,15 @@ type Policies struct {
 	// digest of these objects.
 	MaxDeletes, MaxDeletePercent int
 	ApprovedDigest               string
-	// HandoverTo returns the other owner that desires an object which this owner no longer desires:
-	// the object is handed over to it, not deleted. wait is the reason why that is not known yet;
-	// the object stays until it is. A nil function means that objects are never handed over.
-	HandoverTo func(id string) (successor *OwnerKey, wait string)
+	// HandoverTo decides what happens to an object which this owner no longer desires, and which
+	// another owner may desire. A nil function means that objects are never handed over.
+	HandoverTo func(id string) HandoverDecision
 	// AdoptStraysSince is the creation time of the owner. Objects that the engine created for the
 	// owner after it, and that are missing in the inventory, are adopted. Zero disables this.
 	AdoptStraysSince time.Time
+	// Released are objects that no longer belong to the owner, by id, with the reason. Their entries
+	// are not desired, and where they would be deleted, they are released at once.
+	Released map[string]string
 	// ProtectKinds are kinds whose objects are released where they would be deleted.
 	ProtectKinds []string
 	// RemovalRequest returns a user's request to remove an object; nil for an object without one.

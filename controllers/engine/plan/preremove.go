@@ -26,7 +26,7 @@ func planPreRemoveJobs(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) (
 		if i > 0 && pending && (jobs[i-1].Wave != e.Wave || jobs[i-1].PreRemove != e.PreRemove) {
 			break
 		}
-		ref, err := stacks.ParseID(e.ID)
+		ref, err := parseEntryID(e.ID)
 		if err != nil {
 			continue // planRemovals drops the entry
 		}

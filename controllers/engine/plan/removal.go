@@ -24,7 +24,7 @@ const (
 // planReleases plans to leave objects in the cluster, without our label and marks.
 func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *Plan) {
 	for _, e := range entries {
-		ref, err := stacks.ParseID(e.ID)
+		ref, err := parseEntryID(e.ID)
 		if err != nil {
 			p.Removals = append(p.Removals, dropInvalid(e, err))
 			continue
@@ -45,6 +45,7 @@ func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *
 func Teardown(in *Snapshot) Plan {
 	var p Plan
 	entries := planHandovers(in, in.Inventory.Entries(), &p)
+	p.Waits, p.Left = append(p.Waits, p.Left...), nil // nothing is left behind
 	switch {
 	case len(p.Removals) > 0 || len(p.Waits) > 0:
 		// Handovers come first: they must not wait for removals, nor removals for them.
@@ -104,7 +105,7 @@ func (s *orderedEntry) sameStep(other *orderedEntry) bool {
 // entries with an invalid id.
 func rankEntries(entries []appsv1.InventoryEntry) (slots []orderedEntry, invalid []Action) {
 	for _, e := range entries {
-		ref, err := stacks.ParseID(e.ID)
+		ref, err := parseEntryID(e.ID)
 		if err != nil {
 			invalid = append(invalid, dropInvalid(e, err))
 			continue
@@ -154,6 +155,10 @@ func rank(ref stacks.Ref, e appsv1.InventoryEntry) int {
 // in the inventory and have the owner's mark.
 func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action {
 	a := Action{Entry: e, Reason: ReasonRemoved}
+	if why := in.Unsettled[e.ID]; why != "" {
+		a.Verb, a.Reason, a.Message = VerbWait, ReasonUnconfirmed, why
+		return a
+	}
 	if in.waitsForRetry(&a, VerbWait) || (e.State != appsv1.EntryShared && in.waitsForIndex(&a, ref)) {
 		return a
 	}

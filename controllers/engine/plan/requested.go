@@ -33,6 +33,21 @@ func splitRequested(p *Policies, entries []appsv1.InventoryEntry) (requested, ot
 	return requested, others
 }
 
+// splitReleased splits entries into those of Policies.Released and the others.
+func splitReleased(p *Policies, entries []appsv1.InventoryEntry) (released, others []appsv1.InventoryEntry) {
+	if len(p.Released) == 0 {
+		return nil, entries
+	}
+	for _, e := range entries {
+		if p.Released[e.ID] != "" {
+			released = append(released, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	return released, others
+}
+
 // Removal plans the removal of the objects with a removal request. It waits neither for other
 // objects of the owner nor for an approval.
 func Removal(in *Snapshot) Plan {
@@ -48,10 +63,7 @@ func withoutHandoverWait(in *Snapshot) *Snapshot {
 		return in
 	}
 	out := *in
-	out.Policies.HandoverTo = func(id string) (*OwnerKey, string) {
-		to, _ := handoverTo(id)
-		return to, ""
-	}
+	out.Policies.HandoverTo = func(id string) HandoverDecision { return HandoverDecision{To: handoverTo(id).To} }
 	return &out
 }
 
@@ -93,7 +105,9 @@ func RetainedIDs(p *Policies, inv *Inventory) map[string]bool {
 
 func planRequested(in *Snapshot, entries []appsv1.InventoryEntry) Plan {
 	var p Plan
-	if entries = planHandovers(in, entries, &p); len(p.Removals) == 0 && len(p.Waits) == 0 {
+	entries = planHandovers(in, entries, &p)
+	p.Waits, p.Left = append(p.Waits, p.Left...), nil // a request names its objects
+	if len(p.Removals) == 0 && len(p.Waits) == 0 {
 		planRemovals(in, entries, &p)
 	}
 	return p

@@ -57,8 +57,12 @@ func TestPlanRequestedRemovals(t *testing.T) {
 		"kind in ProtectKinds":           {both(requestRemovalOf("x"), func(p *Policies) { p.ProtectKinds = []string{"ConfigMap"} }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
 		"kept objects are released":      {requestRemovalOf("x", func(r *RemovalRequest) { r.KeepReason = func(stacks.Ref) string { return "kept" } }), there, []Component{wanted}, []string{"release " + ref("x1").ID()}},
 		"desired by another component":   {requestRemovalOf("x"), there, []Component{{Name: "y", Items: []Item{item("y", "y"), item("y", "x0"), item("y", "x1")}}}, nil},
-		"handover not known yet":         {both(requestRemovalOf("x"), func(p *Policies) { p.HandoverTo = func(string) (*OwnerKey, string) { return nil, "wait" } }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"desired by another owner":       {both(requestRemovalOf("x"), func(p *Policies) { p.HandoverTo = func(string) (*OwnerKey, string) { return &other, "" } }), there, []Component{wanted}, []string{"hand over " + ref("x0").ID(), "hand over " + ref("x1").ID()}},
+		"handover not known yet": {both(requestRemovalOf("x"), func(p *Policies) {
+			p.HandoverTo = func(string) HandoverDecision { return HandoverDecision{Wait: "wait"} }
+		}), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"desired by another owner": {both(requestRemovalOf("x"), func(p *Policies) {
+			p.HandoverTo = func(string) HandoverDecision { return HandoverDecision{To: &other} }
+		}), there, []Component{wanted}, []string{"hand over " + ref("x0").ID(), "hand over " + ref("x1").ID()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := fixture{entries: entries, live: tc.live, policy: tc.policy}

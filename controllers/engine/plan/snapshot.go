@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -17,7 +18,7 @@ type Item struct {
 	// Mapping is the REST mapping of the kind; nil when ResolveErr is set because there is none.
 	Mapping *meta.RESTMapping
 	// ResolveErr is set when the object cannot be sent: its kind is not served or not known yet, or
-	// its scope is wrong.
+	// the object is invalid (*InvalidObjectError).
 	ResolveErr error
 	// ContentHash is the hash of everything that is sent: the manifest and what the engine adds.
 	ContentHash string
@@ -71,6 +72,15 @@ type Snapshot struct {
 	// PendingDeletions are the uids of objects whose deletion was accepted and that have not been
 	// observed to be gone.
 	PendingDeletions map[string]types.UID
+	// Unsettled are the uncreated entries of which it is not certain that they have no object, with
+	// the reason. The others of a removal have been forgotten.
+	Unsettled map[string]string
+}
+
+// Uncreated is true for an entry that was recorded before the create of its object, and whose
+// object was never observed.
+func Uncreated(e *appsv1.InventoryEntry) bool {
+	return e.State == appsv1.EntryIntended && e.UID == ""
 }
 
 // Backoff is why an object is not to be written now: it was refused, a write failed, or another

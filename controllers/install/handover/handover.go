@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,12 +17,24 @@ import (
 )
 
 // Handover decides about objects that are no longer part of an install. Before an object is
-// removed, each install of the same source must have planned the same artifact, and each install
-// that takes over from the install must have planned any artifact.
+// removed, each install of the same namespace and source must have planned the same artifact, and
+// each install that takes over from the install must have planned any artifact. Installs of the
+// namespace with another source get an object that they have planned, but nobody waits for their plans.
 type Handover struct {
 	plans     *Plans
 	key       plan.OwnerKey
 	releasing releasingInstall
+	// RetryAt is the time at which the first of the waits ends without an event; zero if there is none.
+	RetryAt time.Time
+
+	mu     sync.Mutex
+	denied map[deniedClaim]bool
+}
+
+// deniedClaim is an object that an install claims, and that it is not allowed to change.
+type deniedClaim struct {
+	id       string
+	claimant types.NamespacedName
 }
 
 // NewHandover returns the handover of an install for one reconcile, in which objects may no longer be
@@ -29,21 +43,40 @@ type Handover struct {
 func (p *Plans) NewHandover(in *appsv1.KsctlInstall, key plan.OwnerKey, artifact string) *Handover {
 	name := client.ObjectKeyFromObject(in)
 	p.ClearWaits(name)
-	return &Handover{plans: p, key: key, releasing: releasingInstall{name: name, planScope: planScope{cluster: key.Cluster, source: SourceKey(in)}, artifact: artifact}}
+	return &Handover{plans: p, key: key, denied: map[deniedClaim]bool{}, releasing: releasingInstall{name: name,
+		planScope: planScope{cluster: key.Cluster, namespace: name.Namespace, source: SourceKey(in)}, artifact: artifact}}
 }
 
-// NewOwner implements engine.Policies.HandoverTo.
-func (h *Handover) NewOwner(id string) (*plan.OwnerKey, string) {
-	claimant, pending := h.plans.findNewOwnerOrWait(h.releasing, id)
+// Deny ignores the claim of an install to an object, because the install is not allowed to change it.
+func (h *Handover) Deny(id string, claimant types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.denied[deniedClaim{id, claimant}] = true
+}
+
+func (h *Handover) isDenied(id string, claimant types.NamespacedName) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.denied[deniedClaim{id, claimant}]
+}
+
+// Decide implements engine.Policies.HandoverTo.
+func (h *Handover) Decide(id string) plan.HandoverDecision {
+	d := h.plans.decideAndWatch(h.releasing, id, h.isDenied)
 	switch {
-	case claimant != nil:
+	case d.newOwner != nil:
 		key := h.key
-		key.Namespace, key.Name = claimant.name.Namespace, claimant.name.Name
-		return &key, ""
-	case pending != nil:
-		return nil, fmt.Sprintf("objects removed from the stack are kept until KsctlInstall %s, which may claim them, has planned the same revision%s", pending.name, pending.notReady)
+		key.Namespace, key.Name = d.newOwner.name.Namespace, d.newOwner.name.Name
+		return plan.HandoverDecision{To: &key}
+	case d.pending == nil:
+		return plan.HandoverDecision{}
+	case d.left:
+		return plan.HandoverDecision{Leave: fmt.Sprintf("objects removed from the stack are left in place until KsctlInstall %s, which may claim them, can be planned", d.pending.name)}
 	}
-	return nil, ""
+	if !d.until.IsZero() && (h.RetryAt.IsZero() || d.until.Before(h.RetryAt)) {
+		h.RetryAt = d.until
+	}
+	return plan.HandoverDecision{Wait: fmt.Sprintf("objects removed from the stack are kept until KsctlInstall %s, which may claim them, has planned the same revision%s", d.pending.name, d.pending.notReady)}
 }
 
 // AwaitClaim enqueues the install when another install claims an object that is kept because of a

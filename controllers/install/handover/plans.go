@@ -5,12 +5,16 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
@@ -18,12 +22,15 @@ import (
 // which artifact. It answers whether an object that is no longer part of one install is part of
 // another install. A lookup does not visit each install.
 type Plans struct {
+	clock    clock.PassiveClock
 	mu       sync.Mutex
 	installs map[types.NamespacedName]*installPlan
 	// bySource has the installs of a scope, by the artifact that they planned.
 	bySource map[planScope]map[string]*planGroup
 	// successors has the installs that take over from an install.
 	successors map[types.NamespacedName]map[*installPlan]bool
+	// provisional has the installs of a scope whose plan is not final, see installPlan.provisional.
+	provisional map[planScope]map[*installPlan]bool
 	// byID has the installs that planned an object, by hashID.
 	byID  map[uint64][]*installPlan
 	waits planWaits
@@ -32,9 +39,9 @@ type Plans struct {
 	wake               func(types.NamespacedName)
 }
 
-// planScope is common to the installs that may claim the same object without takeOver: the cluster
-// with the objects, and the source of the stack.
-type planScope struct{ cluster, source string }
+// planScope is common to the installs whose plans decide together about an object that one of them
+// no longer has: the cluster with the objects, the namespace, and the source of the stack.
+type planScope struct{ cluster, namespace, source string }
 
 // unplanned is the artifact of an install that has no plan in this process.
 const unplanned = ""
@@ -51,11 +58,21 @@ type installPlan struct {
 	notReady string
 	// locations returns the locations of its objects, see objectLocations. It computes them once.
 	locations func() []string
+	// dependsOn are the installs that it depends on. timeout is its spec.timeout.
+	dependsOn []types.NamespacedName
+	timeout   time.Duration
 	// artifact is the digest of the artifact that it planned. ids are the hashes of the objects
 	// that it planned, sorted.
 	artifact   string
 	ids        []uint64
 	groupIndex int // index in its group
+	// provisional is true if its dependencies are not ready, and its objects may change with what
+	// these provide.
+	provisional bool
+	// failedArtifact is the digest of the artifact that it could not render, since failedSince. It then
+	// has the objects that it planned before, and those of its inventory.
+	failedArtifact string
+	failedSince    time.Time
 }
 
 // planGroup is an unordered set of installs. It is a slice, because iterating over a map takes as
@@ -75,8 +92,10 @@ func (g *planGroup) remove(m *installPlan) {
 }
 
 // NewPlans returns an empty index.
-func NewPlans() *Plans {
+func NewPlans(c clock.PassiveClock) *Plans {
 	return &Plans{
+		clock:              c,
+		provisional:        map[planScope]map[*installPlan]bool{},
 		installs:           map[types.NamespacedName]*installPlan{},
 		bySource:           map[planScope]map[string]*planGroup{},
 		successors:         map[types.NamespacedName]map[*installPlan]bool{},
@@ -123,6 +142,10 @@ func (p *Plans) Update(in *appsv1.KsctlInstall) {
 	p.unlockAndWake(woken)
 }
 
+func scopeOf(in *appsv1.KsctlInstall) planScope {
+	return planScope{cluster: target.InstallCluster(in), namespace: in.Namespace, source: SourceKey(in)}
+}
+
 // IsCurrent reports whether the index has an install as it is in the cache, as far as the installs
 // that it takes over from are concerned.
 func (p *Plans) IsCurrent(in *appsv1.KsctlInstall) bool {
@@ -136,12 +159,13 @@ func (p *Plans) IsCurrent(in *appsv1.KsctlInstall) bool {
 
 // setFrom sets the fields that depend only on the KsctlInstall.
 func (m *installPlan) setFrom(in *appsv1.KsctlInstall) {
-	m.cluster, m.source, m.takesOverFrom = target.InstallCluster(in), SourceKey(in), types.NamespacedName{}
+	m.planScope, m.takesOverFrom = scopeOf(in), types.NamespacedName{}
 	// An install for many clusters has no objects itself.
 	m.claimsNothing, m.notReady = in.DeletionTimestamp != nil || fullRemovalRequested(in) || IsFleet(in), notReadySuffix(in)
 	if t := in.Spec.TakeOver; t != nil {
 		m.takesOverFrom = types.NamespacedName{Namespace: in.Namespace, Name: t.Name}
 	}
+	m.dependsOn, m.timeout = dependency.Installs(in), reconcile.Timeout(&in.Spec.Schedule)
 	m.locations = sync.OnceValue(func() []string { return objectLocations(in) })
 }
 
@@ -158,8 +182,9 @@ func (p *Plans) Remove(install types.NamespacedName) {
 	p.unlockAndWake(p.reviewWaits(p.waits.blockedOn(install)))
 }
 
-// RecordPlan records the objects that an install planned from an artifact.
-func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components []plan.Component) {
+// RecordPlan records the objects that an install planned from an artifact. provisional is true if
+// the plan may change when the dependencies of the install are ready.
+func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components []plan.Component, provisional bool) {
 	var ids []uint64
 	cluster := target.InstallCluster(in)
 	for i := range components {
@@ -169,22 +194,47 @@ func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components 
 	}
 	slices.Sort(ids)
 	p.mu.Lock()
+	m := p.installFor(in)
+	if m.artifact == artifact && m.provisional == provisional && m.failedArtifact == "" && slices.Equal(m.ids, ids) {
+		p.mu.Unlock()
+		return
+	}
+	p.unindex(m)
+	m.artifact, m.provisional, m.failedArtifact = artifact, provisional, ""
+	p.index(m)
+	affected := p.setObjects(m, ids)
+	p.unlockAndWake(append(p.reviewWaits(p.waits.blockedOn(m.name)), p.reviewWaits(affected)...))
+}
+
+// RecordFailure records that an install could not plan an artifact. Until it can, it claims what it
+// planned last, and what its inventory has.
+func (p *Plans) RecordFailure(in *appsv1.KsctlInstall, artifact string, inventory *plan.Inventory) {
+	p.mu.Lock()
+	m := p.installFor(in)
+	if m.failedArtifact == artifact {
+		p.mu.Unlock()
+		return
+	}
+	m.failedArtifact, m.failedSince = artifact, p.clock.Now()
+	ids := slices.Clone(m.ids)
+	for id := range inventory.All() {
+		ids = append(ids, hashID(m.cluster, id))
+	}
+	slices.Sort(ids)
+	affected := p.setObjects(m, slices.Compact(ids))
+	p.unlockAndWake(append(p.reviewWaits(p.waits.blockedOn(m.name)), p.reviewWaits(affected)...))
+}
+
+// installFor returns the entry of an install, whose event may not have arrived yet.
+func (p *Plans) installFor(in *appsv1.KsctlInstall) *installPlan {
 	m := p.installs[client.ObjectKeyFromObject(in)]
-	if m == nil { // its event has not arrived yet
+	if m == nil {
 		m = &installPlan{name: client.ObjectKeyFromObject(in)}
 		m.setFrom(in.DeepCopy())
 		p.installs[m.name] = m
 		p.index(m)
 	}
-	if m.artifact == artifact && slices.Equal(m.ids, ids) {
-		p.mu.Unlock()
-		return
-	}
-	p.unindex(m)
-	m.artifact = artifact
-	p.index(m)
-	affected := p.setObjects(m, ids)
-	p.unlockAndWake(append(p.reviewWaits(p.waits.blockedOn(m.name)), p.reviewWaits(affected)...))
+	return m
 }
 
 // setObjects replaces the planned objects of an install, and returns the waits for these objects.
@@ -216,7 +266,7 @@ func (p *Plans) DropPlan(install types.NamespacedName) {
 	delete(p.awaitingDependents, install)
 	if m := p.installs[install]; m != nil {
 		p.unindex(m)
-		m.artifact = unplanned
+		m.artifact, m.provisional, m.failedArtifact = unplanned, false, ""
 		p.index(m)
 		p.setObjects(m, nil)
 	}
@@ -255,6 +305,9 @@ func (p *Plans) index(m *installPlan) {
 		groups[m.artifact] = &planGroup{}
 	}
 	groups[m.artifact].add(m)
+	if m.provisional {
+		addToSet(p.provisional, m.planScope, m)
+	}
 	if m.takesOverFrom.Name == "" {
 		return
 	}
@@ -273,6 +326,7 @@ func (p *Plans) unindex(m *installPlan) {
 		delete(p.bySource, m.planScope)
 	}
 	removeFromSet(p.successors, m.takesOverFrom, m)
+	removeFromSet(p.provisional, m.planScope, m)
 }
 
 // unlockAndWake unlocks, and then calls wake for installs: their reconciles take the same lock.

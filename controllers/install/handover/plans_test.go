@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"k8s.io/utils/clock"
+
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/stacks"
@@ -22,7 +24,7 @@ type rig struct {
 }
 
 func newRig() *rig {
-	r := &rig{Plans: NewPlans()}
+	r := &rig{Plans: NewPlans(clock.RealClock{})}
 	r.Subscribe(func(n types.NamespacedName) { r.enqueued = append(r.enqueued, n.Name) })
 	return r
 }
@@ -59,6 +61,10 @@ func deleting(in *appsv1.KsctlInstall) { in.DeletionTimestamp = &metav1.Time{} }
 
 func removedByRequest(in *appsv1.KsctlInstall) { in.Status.Removals = []appsv1.InstallRemoval{{}} }
 
+func elsewhere(in *appsv1.KsctlInstall) {
+	in.Namespace, in.Spec.SourceRef.Namespace = "elsewhere", "ns"
+}
+
 func chunked(in *appsv1.KsctlInstall) { in.Status.Inventory.Chunks = []string{"o-0"} }
 
 // componentsWith returns a component with ConfigMaps of namespace "ns".
@@ -75,7 +81,7 @@ func key(name string) types.NamespacedName { return types.NamespacedName{Namespa
 // releasing returns the install "me" of source "src", which releases an object after it has planned
 // an artifact.
 func releasing(artifact string) releasingInstall {
-	return releasingInstall{name: key("me"), planScope: planScope{cluster: plan.LocalCluster, source: SourceKey(install("me", "src", nil))}, artifact: artifact}
+	return releasingInstall{name: key("me"), planScope: scopeOf(install("me", "src", nil)), artifact: artifact}
 }
 
 func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
@@ -94,7 +100,10 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 		"an install planned another artifact":                  {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "b", "", "o"},
 		"an install has objects only in other namespaces":      {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
 		"the objects of an install are unknown":                {[]*appsv1.KsctlInstall{install("o", "src", nil)}, nil, nil, "b", "", "o"},
-		"an install of another source claims the object":       {[]*appsv1.KsctlInstall{install("o", "src2", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
+		"an install of another source claims the object":       {[]*appsv1.KsctlInstall{install("o", "src2", here)}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"an install of another source has no plan yet":         {[]*appsv1.KsctlInstall{install("o", "src2", here)}, nil, nil, "b", "", ""},
+		"an install of another namespace claims the object":    {[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
+		"an install of another namespace has no plan yet":      {[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, nil, nil, "b", "", ""},
 		"an install is being deleted":                          {[]*appsv1.KsctlInstall{install("o", "src", here, deleting)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
 		"a KsctlRemove removes a whole install":                {[]*appsv1.KsctlInstall{install("o", "src", here, removedByRequest)}, nil, nil, "b", "", ""},
 		"an install claims the object, another has no plan":    {[]*appsv1.KsctlInstall{install("o", "src", here), install("p", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
@@ -107,7 +116,7 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 		"a successor planned another artifact without it":      {[]*appsv1.KsctlInstall{install("o", "src", here, takesOverFrom("me"))}, map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
 		"a successor claims the object from another artifact":  {[]*appsv1.KsctlInstall{install("o", "src2", here, takesOverFrom("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
 		"the inventory of an install is in chunks":             {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "", "o"},
-		"the successor of another install claims the object":   {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("you"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "", ""},
+		"the successor of another install claims the object":   {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("you"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -116,12 +125,12 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 			for _, in := range c.others {
 				r.Update(in)
 				if a := c.planned[in.Name]; a != "" {
-					r.RecordPlan(in, a, componentsWith(c.wants[in.Name]...))
+					r.RecordPlan(in, a, componentsWith(c.wants[in.Name]...), false)
 				}
 			}
-			newOwner, pending := r.findNewOwnerOrWait(releasing(c.artifact), idOf("ns", "x"))
-			if nameOf(newOwner) != c.newOwner || nameOf(pending) != c.pending {
-				t.Errorf("new owner %q, waits for %q; want %q, %q", nameOf(newOwner), nameOf(pending), c.newOwner, c.pending)
+			d := r.decideAndWatch(releasing(c.artifact), idOf("ns", "x"), noneDenied)
+			if nameOf(d.newOwner) != c.newOwner || nameOf(d.pending) != c.pending || d.left {
+				t.Errorf("new owner %q, waits for %q, left %v; want %q, %q", nameOf(d.newOwner), nameOf(d.pending), d.left, c.newOwner, c.pending)
 			}
 		})
 	}
@@ -143,10 +152,10 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 		woken bool
 	}{
 		"no event":                    {func(*rig) {}, false},
-		"one of two installs plans":   {func(r *rig) { r.RecordPlan(o, "b", nil) }, false},
-		"both plan":                   {func(r *rig) { r.RecordPlan(o, "b", nil); r.RecordPlan(p, "b", nil) }, true},
-		"both plan an older artifact": {func(r *rig) { r.RecordPlan(o, "a", nil); r.RecordPlan(p, "a", nil) }, false},
-		"one claims the object":       {func(r *rig) { r.RecordPlan(o, "b", componentsWith("x")) }, true},
+		"one of two installs plans":   {func(r *rig) { r.RecordPlan(o, "b", nil, false) }, false},
+		"both plan":                   {func(r *rig) { r.RecordPlan(o, "b", nil, false); r.RecordPlan(p, "b", nil, false) }, true},
+		"both plan an older artifact": {func(r *rig) { r.RecordPlan(o, "a", nil, false); r.RecordPlan(p, "a", nil, false) }, false},
+		"one claims the object":       {func(r *rig) { r.RecordPlan(o, "b", componentsWith("x"), false) }, true},
 		"both no longer exist":        {func(r *rig) { r.Remove(key("o")); r.Remove(key("p")) }, true},
 		"the deletion of both starts": {func(r *rig) {
 			r.Update(install("o", "src", here, deleting))
@@ -160,9 +169,13 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 			r.Update(install("o", "src", here, suspended))
 			r.Update(install("p", "src", here, suspended))
 		}, true},
-		"their statuses change":                {func(r *rig) { r.Update(o.DeepCopy()); r.Update(p.DeepCopy()) }, false},
-		"the waits are cleared":                {func(r *rig) { r.ClearWaits(key("me")); r.RecordPlan(o, "b", nil); r.RecordPlan(p, "b", nil) }, false},
-		"the waiting install no longer exists": {func(r *rig) { r.Remove(key("me")); r.RecordPlan(o, "b", nil); r.RecordPlan(p, "b", nil) }, false},
+		"their statuses change": {func(r *rig) { r.Update(o.DeepCopy()); r.Update(p.DeepCopy()) }, false},
+		"the waits are cleared": {func(r *rig) {
+			r.ClearWaits(key("me"))
+			r.RecordPlan(o, "b", nil, false)
+			r.RecordPlan(p, "b", nil, false)
+		}, false},
+		"the waiting install no longer exists": {func(r *rig) { r.Remove(key("me")); r.RecordPlan(o, "b", nil, false); r.RecordPlan(p, "b", nil, false) }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +183,7 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 				r := newRig()
 				r.Update(o)
 				r.Update(p)
-				if _, pending := r.findNewOwnerOrWait(releasing("b"), idOf("ns", "x")); pending == nil {
+				if d := r.decideAndWatch(releasing("b"), idOf("ns", "x"), noneDenied); d.pending == nil {
 					t.Fatal("the install does not wait")
 				}
 				c.do(r)
@@ -194,10 +207,10 @@ func TestHandoverMessageNamesInstallThatStaysUnplanned(t *testing.T) {
 	h := &Handover{plans: r.Plans, releasing: releasing("b")}
 	message := ""
 	for again := true; again; {
-		_, message = h.NewOwner(idOf("ns", "x"))
+		message = h.Decide(idOf("ns", "x")).Wait
 		r.enqueued = nil
 		for i := range 20 {
-			r.RecordPlan(install(fmt.Sprint("o", i), "src", here), "b", nil)
+			r.RecordPlan(install(fmt.Sprint("o", i), "src", here), "b", nil, false)
 		}
 		again = len(r.enqueued) > 0
 	}
@@ -209,7 +222,7 @@ func TestHandoverMessageNamesInstallThatStaysUnplanned(t *testing.T) {
 // The data for the message about a blocking install is read while events change the install. The
 // race detector must not report this.
 func TestHandoverMessageDuringEventsHasNoRace(t *testing.T) {
-	p := NewPlans()
+	p := NewPlans(clock.RealClock{})
 	p.Update(install("other", "src", []string{"ns"}, suspended))
 	h := &Handover{plans: p, releasing: releasing("b")}
 	var wg sync.WaitGroup
@@ -219,8 +232,8 @@ func TestHandoverMessageDuringEventsHasNoRace(t *testing.T) {
 		}
 	})
 	for range 100 {
-		if _, message := h.NewOwner(idOf("ns", "x")); !strings.Contains(message, "suspended") {
-			t.Fatal(message)
+		if d := h.Decide(idOf("ns", "x")); !strings.Contains(d.Wait, "suspended") {
+			t.Fatal(d)
 		}
 	}
 	wg.Wait()
@@ -235,13 +248,16 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	for i := range all {
 		all[i] = install(fmt.Sprintf("i%05d", i), "src", []string{"ns"})
 		r.Update(all[i])
-		r.RecordPlan(all[i], "a", componentsWith(fmt.Sprint("keep", i), fmt.Sprint("drop", i)))
+		r.RecordPlan(all[i], "a", componentsWith(fmt.Sprint("keep", i), fmt.Sprint("drop", i)), false)
 	}
 	for i, in := range all {
-		r.RecordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)))
-		newOwner, pending := r.findNewOwnerOrWait(releasingInstall{name: key(in.Name), planScope: planScope{cluster: plan.LocalCluster, source: SourceKey(in)}, artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)))
-		if newOwner != nil || (pending == nil) != (i == n-1) {
-			t.Fatalf("%d: new owner %v, waits for %v", i, newOwner, pending)
+		r.RecordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)), false)
+		d := r.decideAndWatch(releasingInstall{name: key(in.Name), planScope: scopeOf(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)), noneDenied)
+		if d.newOwner != nil || (d.pending == nil) != (i == n-1) {
+			t.Fatalf("%d: new owner %v, waits for %v", i, d.newOwner, d.pending)
+		}
+		if d.pending == nil {
+			r.ClearWaits(key(in.Name)) // the object is removed
 		}
 	}
 	if len(r.enqueued) != n-1 {

@@ -4,12 +4,14 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // planWait is an object that is no longer part of an install, and the other install whose plan is
-// needed to decide whether another install claims the object.
+// needed to decide whether another install claims the object. blocker is empty if no plan is missing:
+// the wait ends when an install claims the object.
 type planWait struct {
 	releasing releasingInstall
 	objectID  string
@@ -86,19 +88,36 @@ func removeFromSet[K, V comparable](in map[K]map[V]bool, at K, v V) {
 	}
 }
 
-// findNewOwnerOrWait is like findNewOwner. In addition, it adds a wait if a plan is missing. The
-// releasing install is enqueued when the wait is over. Only the name of newOwner may be read: the
-// rest changes with events.
-func (p *Plans) findNewOwnerOrWait(r releasingInstall, id string) (newOwner, pending *installPlan) {
+// decision is what happens to an object that an install releases. The zero value means that no install
+// claims the object.
+type decision struct {
+	// newOwner claims the object.
+	newOwner *installPlan
+	// pending is the install whose plan is needed to decide.
+	pending *installPlan
+	// left is true if the object stays without a wait for pending: pending cannot plan for its own
+	// reasons, or waits for the releasing install itself.
+	left bool
+	// until is the time at which the wait for pending ends; zero if it has no end.
+	until time.Time
+}
+
+// decideAndWatch decides about an object. If there is no new owner, it adds a wait: the releasing
+// install is enqueued when the decision may have changed. Only the names of the installs may be read
+// from the result: the rest changes with events.
+func (p *Plans) decideAndWatch(r releasingInstall, id string, denied deniedFunc) decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	newOwner, pending = p.findNewOwner(r, id)
-	if pending != nil {
-		p.waits.put(&planWait{releasing: r, objectID: id, blocker: pending.name})
-		copied := *pending // the original changes with events
-		pending = &copied
+	d := p.decide(r, id, denied)
+	switch {
+	case d.pending != nil:
+		p.waits.put(&planWait{releasing: r, objectID: id, blocker: d.pending.name})
+		copied := *d.pending // the original changes with events
+		d.pending = &copied
+	case d.newOwner == nil:
+		p.waits.put(&planWait{releasing: r, objectID: id}) // it may be claimed before it is removed
 	}
-	return newOwner, pending
+	return d
 }
 
 // addWait adds a wait, which also ends when another install claims the object.
@@ -115,26 +134,57 @@ func (p *Plans) ClearWaits(install types.NamespacedName) {
 	p.waits.clear(install)
 }
 
-// findNewOwner returns the install that claims an object which another install releases, or the
-// install whose plan is needed to decide that. If both are nil, no install claims the object. The
-// caller holds the lock.
-func (p *Plans) findNewOwner(r releasingInstall, id string) (newOwner, pending *installPlan) {
+// deniedFunc reports whether the claim of an install to an object is ignored.
+type deniedFunc func(id string, claimant types.NamespacedName) bool
+
+// findClaimant returns the install that has planned an object which another install releases: one
+// that takes over from it, or else one of its source, or else one of its namespace. It returns nil
+// if there is none. The plan of an install of the same source counts if it is of the same artifact,
+// or if the install cannot render that artifact.
+func (p *Plans) findClaimant(r releasingInstall, id string, denied deniedFunc) (best *installPlan) {
+	bestRank := 0
 	for _, m := range p.byID[hashID(r.cluster, id)] {
-		isSuccessor := m.takesOverFrom == r.name
-		if m.name == r.name || m.claimsNothing || m.cluster != r.cluster || !isSuccessor && m.source != r.source {
-			continue
+		rank := 0
+		switch {
+		case m.name == r.name || m.claimsNothing || m.cluster != r.cluster || denied(id, m.name):
+		case m.takesOverFrom == r.name:
+			rank = 3
+		case m.name.Namespace != r.namespace:
+		case m.source != r.source:
+			rank = 1
+		case r.artifact == "" || m.artifact == r.artifact || m.failedArtifact == r.artifact:
+			rank = 2
 		}
-		if isSuccessor || r.artifact == "" || m.artifact == r.artifact {
-			return m, nil
+		if rank > bestRank {
+			best, bestRank = m, rank
 		}
+	}
+	return best
+}
+
+// decide returns what happens to an object that an install releases. The caller holds the lock.
+func (p *Plans) decide(r releasingInstall, id string, denied deniedFunc) (d decision) {
+	if m := p.findClaimant(r, id, denied); m != nil {
+		return decision{newOwner: m}
 	}
 	for m := range p.successors[r.name] {
 		if m.artifact == unplanned && m.name != r.name && m.cluster == r.cluster && m.couldClaim(id) {
-			return nil, m
+			if d = p.decidePending(m, m.failedArtifact != ""); d.pending != nil && !d.left {
+				return d
+			}
 		}
 	}
 	if r.artifact == "" { // a deleted install waits only for its successors
-		return nil, nil
+		return d
+	}
+	for m := range p.provisional[r.planScope] {
+		if m.artifact == r.artifact && m.name != r.name && m.couldClaim(id) {
+			if p.dependsOn(m, r.name) {
+				d = decision{pending: m, left: true}
+				continue
+			}
+			return decision{pending: m}
+		}
 	}
 	for artifact, g := range p.bySource[r.planScope] {
 		if artifact == r.artifact {
@@ -145,13 +195,52 @@ func (p *Plans) findNewOwner(r releasingInstall, id string) (newOwner, pending *
 			m := g.installs[(from+i)%len(g.installs)]
 			// For a successor any plan is sufficient.
 			known := m.takesOverFrom == r.name && m.artifact != unplanned
-			if m.name != r.name && !known && m.couldClaim(id) {
-				return nil, m
+			if m.name == r.name || known || !m.couldClaim(id) {
+				continue
+			}
+			pending := p.decidePending(m, m.failedArtifact == r.artifact)
+			if pending.pending != nil && !pending.left {
+				return pending
+			}
+			if pending.left {
+				d = pending
 			}
 		}
 	}
-	return nil, nil
+	return d
 }
+
+// decidePending returns the decision about an install without a plan of the artifact. An install that
+// cannot render the artifact claims nothing more than findClaimant knows; if that is nothing, because
+// it never had a plan or an object, it gets its timeout.
+func (p *Plans) decidePending(m *installPlan, failed bool) decision {
+	switch until := m.failedSince.Add(m.timeout); {
+	case !failed:
+		return decision{pending: m}
+	case len(m.ids) > 0:
+		return decision{}
+	case p.clock.Now().Before(until):
+		return decision{pending: m, until: until}
+	default:
+		return decision{pending: m, left: true}
+	}
+}
+
+// dependsOn reports whether an install depends on another one, directly or through further installs.
+func (p *Plans) dependsOn(m *installPlan, on types.NamespacedName) bool {
+	seen := map[*installPlan]bool{}
+	var walk func(*installPlan) bool
+	walk = func(at *installPlan) bool {
+		if at == nil || seen[at] {
+			return false
+		}
+		seen[at] = true
+		return slices.ContainsFunc(at.dependsOn, func(d types.NamespacedName) bool { return d == on || walk(p.installs[d]) })
+	}
+	return walk(m)
+}
+
+func noneDenied(string, types.NamespacedName) bool { return false }
 
 // couldClaim reports whether the install has objects in the same location as the object, or whether
 // its locations are unknown.
@@ -170,9 +259,9 @@ func (p *Plans) reviewWaits(affected []*planWait) []types.NamespacedName {
 		if p.waits.byReleasing[w.releasing.name][w.objectID] != w {
 			continue // removed in the meantime
 		}
-		_, pending := p.findNewOwner(w.releasing, w.objectID)
-		if pending != nil && pending.notReady == "" {
-			p.waits.put(&planWait{releasing: w.releasing, objectID: w.objectID, blocker: pending.name})
+		d := p.decide(w.releasing, w.objectID, noneDenied)
+		if d.pending != nil && d.pending.notReady == "" && !d.left && d.until.IsZero() {
+			p.waits.put(&planWait{releasing: w.releasing, objectID: w.objectID, blocker: d.pending.name})
 			continue
 		}
 		woken[w.releasing.name] = true

@@ -117,9 +117,9 @@ func (l *finder) findComponent(ctx context.Context, c *plan.Component, release *
 // get reads an object; nil if it does not exist.
 func (l *finder) get(ctx context.Context, it *plan.Item) (*unstructured.Unstructured, error) {
 	var unserved *plan.NotServedError
-	var scope *plan.WrongScopeError
+	var invalid *plan.InvalidObjectError
 	switch {
-	case errors.As(it.ResolveErr, &unserved), errors.As(it.ResolveErr, &scope):
+	case errors.As(it.ResolveErr, &unserved), errors.As(it.ResolveErr, &invalid):
 		return nil, nil // no such object can exist
 	case it.ResolveErr != nil:
 		return nil, it.ResolveErr

@@ -1,0 +1,277 @@
+package removal_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/cluster/artifacts"
+	"github.com/ksctl/gitops/e2e/harness"
+	"github.com/ksctl/gitops/e2e/suite"
+)
+
+func uidOf(ctx SpecContext, ns, name string) types.UID {
+	GinkgoHelper()
+	cm := aConfigMap(ns, name)
+	Expect(get(ctx, cm)).To(Succeed())
+	return cm.UID
+}
+
+var _ = Describe("Two installs that swap objects", suite.Safety, func() {
+	It("of one source hand both over", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		a, b := configMap("a", "1"), configMap("b", "1")
+		publishTwoStacks(ctx, ns, "r1", []string{a}, []string{b})
+		one, other := install(ctx, ns, "one", fromStack("one")), install(ctx, ns, "other", fromStack("other"))
+		becomesReady(ctx, one, other)
+		before := []types.UID{uidOf(ctx, ns, "a"), uidOf(ctx, ns, "b")}
+		publishTwoStacks(ctx, ns, "r2", []string{b}, []string{a})
+		reports(ctx, one, "True", "", "r2")
+		reports(ctx, other, "True", "", "r2")
+		Expect([]types.UID{uidOf(ctx, ns, "a"), uidOf(ctx, ns, "b")}).To(Equal(before))
+		remove(ctx, one, other)
+		awaitGone(ctx, one, other, aConfigMap(ns, "a"), aConfigMap(ns, "b"))
+	})
+
+	It("of two sources hand both over", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		a, b := configMap("a", "1"), configMap("b", "1")
+		publish(ctx, ns, "one", "r1", a)
+		publish(ctx, ns, "other", "r1", b)
+		one, other := install(ctx, ns, "one"), install(ctx, ns, "other")
+		becomesReady(ctx, one, other)
+		before := []types.UID{uidOf(ctx, ns, "a"), uidOf(ctx, ns, "b")}
+		publish(ctx, ns, "one", "r2", b)
+		reports(ctx, one, "False", appsv1.OwnedByAnotherReason, "KsctlInstall "+ns+"/other")
+		publish(ctx, ns, "other", "r2", a)
+		reports(ctx, one, "True", "", "r2")
+		reports(ctx, other, "True", "", "r2")
+		Expect([]types.UID{uidOf(ctx, ns, "a"), uidOf(ctx, ns, "b")}).To(Equal(before))
+		remove(ctx, one, other)
+		awaitGone(ctx, one, other, aConfigMap(ns, "a"), aConfigMap(ns, "b"))
+	})
+
+	It("hand over only what the account of the other one may change", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.Role{ObjectMeta: objectMeta(ns, "limited"),
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "create", "delete"}}}})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, "limited"),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "limited"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "limited"}}})).To(Succeed())
+		a, b := configMap("a", "1"), configMap("b", "1")
+		publish(ctx, ns, "one", "r1", a, b)
+		publish(ctx, ns, "limited", "r1", b)
+		one := install(ctx, ns, "one")
+		becomesReady(ctx, one)
+		limited := install(ctx, ns, "limited", func(in *appsv1.KsctlInstall) { in.Spec.ServiceAccountName = "limited" })
+		reports(ctx, limited, "False", "")
+		publish(ctx, ns, "one", "r2", a)
+		reports(ctx, one, "True", "", "r2")
+		awaitGone(ctx, aConfigMap(ns, "b"))
+		remove(ctx, one, limited)
+		awaitGone(ctx, one, limited)
+	})
+})
+
+var _ = Describe("An install that depends on one with a removed object", suite.Safety, func() {
+	It("does not block its removal", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		a, b, c := configMap("a", "1"), configMap("b", "1"), configMap("c", "1")
+		publishTwoStacks(ctx, ns, "r1", []string{a, b}, []string{c})
+		base := install(ctx, ns, "base", fromStack("one"))
+		becomesReady(ctx, base)
+		publishTwoStacks(ctx, ns, "r2", []string{"kind: broken"}, []string{c})
+		reports(ctx, base, "False", "InvalidStack")
+		app := install(ctx, ns, "app", fromStack("other"), dependingOn("base"))
+		reports(ctx, app, "Unknown", "DependencyNotReady", ns+"/base")
+		publishTwoStacks(ctx, ns, "r3", []string{a}, []string{c})
+		reports(ctx, base, "True", "", "r3")
+		reports(ctx, app, "True", "", "r3")
+		awaitGone(ctx, aConfigMap(ns, "b"))
+		remove(ctx, base, app)
+		awaitGone(ctx, base, app)
+	})
+
+	It("gets the object if its plan has it", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		a, b, c := configMap("a", "1"), configMap("b", "1"), configMap("c", "1")
+		publishTwoStacks(ctx, ns, "r1", []string{a, b}, []string{c})
+		base := install(ctx, ns, "base", fromStack("one"))
+		becomesReady(ctx, base)
+		before := uidOf(ctx, ns, "b")
+		publishTwoStacks(ctx, ns, "r2", []string{"kind: broken"}, []string{c, b})
+		reports(ctx, base, "False", "InvalidStack")
+		app := install(ctx, ns, "app", fromStack("other"), dependingOn("base"))
+		reports(ctx, app, "Unknown", "DependencyNotReady", ns+"/base")
+		publishTwoStacks(ctx, ns, "r3", []string{a}, []string{c, b})
+		reports(ctx, base, "True", "", "r3")
+		reports(ctx, app, "True", "", "r3")
+		Expect(uidOf(ctx, ns, "b")).To(Equal(before))
+		remove(ctx, base, app)
+		awaitGone(ctx, base, app, aConfigMap(ns, "b"))
+	})
+
+	It("and whose chart reads the kinds of the cluster keeps the object until it is planned", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		files := func(names ...string) map[string]string {
+			out := map[string]string{
+				"stacks/one/stack.yaml":               "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: one}\n" + harness.OneComponent,
+				"stacks/other/stack.yaml":             "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: other}\nspec:\n  version: 1.0.0\n  components:\n  - {name: main, helm: {chart: ./chart}}\n",
+				"stacks/other/chart/Chart.yaml":       "apiVersion: v2\nname: other\nversion: 1.0.0\n",
+				"stacks/other/chart/templates/c.yaml": configMap("c", "1") + "---\n{{ if .Capabilities.APIVersions.Has \"gone.example.com/v1\" }}\n" + configMap("b", "1") + "{{ end }}\n",
+			}
+			for _, n := range names {
+				out["stacks/one/main/"+n+".yaml"] = configMap(n, "1")
+			}
+			return out
+		}
+		Expect(h.PublishSource(ctx, ns, "src", "r1", artifacts.Files(files("a", "b")))).To(Succeed())
+		base := install(ctx, ns, "base", fromStack("one"))
+		becomesReady(ctx, base)
+		broken := files("a")
+		broken["stacks/one/main/a.yaml"] = "kind: broken"
+		Expect(h.PublishSource(ctx, ns, "src", "r2", artifacts.Files(broken))).To(Succeed())
+		reports(ctx, base, "False", "InvalidStack")
+		app := install(ctx, ns, "app", fromStack("other"), dependingOn("base"))
+		reports(ctx, app, "Unknown", "DependencyNotReady", ns+"/base")
+		Expect(h.PublishSource(ctx, ns, "src", "r3", artifacts.Files(files("a")))).To(Succeed())
+		reports(ctx, base, "True", "", "r3")
+		reports(ctx, app, "True", "", "r3")
+		awaitGone(ctx, aConfigMap(ns, "b"))
+		remove(ctx, base, app)
+		awaitGone(ctx, base, app)
+	})
+
+	It("and cannot be rendered keeps it for its timeout", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		a, b := configMap("a", "1"), configMap("b", "1")
+		publishTwoStacks(ctx, ns, "r1", []string{a, b}, []string{"kind: broken"})
+		base := install(ctx, ns, "base", fromStack("one"))
+		app := install(ctx, ns, "app", fromStack("other"), func(in *appsv1.KsctlInstall) { in.Spec.Timeout = &metav1.Duration{Duration: 10 * time.Second} })
+		becomesReady(ctx, base)
+		reports(ctx, app, "False", "InvalidStack")
+		publishTwoStacks(ctx, ns, "r2", []string{a}, []string{"kind: broken"})
+		reports(ctx, base, "Unknown", "", "KsctlInstall "+ns+"/app, which may claim them, has planned the same revision")
+		reports(ctx, base, "True", "", "r2", "left in place until KsctlInstall "+ns+"/app")
+		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeFalse())
+		publishTwoStacks(ctx, ns, "r3", []string{a}, []string{configMap("c", "1")})
+		reports(ctx, app, "True", "", "r3")
+		awaitGone(ctx, aConfigMap(ns, "b"))
+		remove(ctx, base, app)
+		awaitGone(ctx, base, app)
+	})
+})
+
+var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
+	installManifest := func(name, source string) string {
+		spec := harness.NewInstall("x", "x").Spec
+		return fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: KsctlInstall\nmetadata: {name: %s}\nspec: {sourceRef: {kind: %s, name: %s}, path: %q, stack: %s, serviceAccountName: %s}\n",
+			name, spec.SourceRef.Kind, source, spec.Path, spec.Stack, spec.ServiceAccountName)
+	}
+
+	It("with its own install is applied without it", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "self", "r1", configMap("a", "1"), installManifest("self", "self"))
+		self := install(ctx, ns, "self")
+		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlInstall "+ns+"/self: it applies this stack")
+		Expect(uidOf(ctx, ns, "a")).NotTo(BeEmpty())
+		Expect(self.Status.Inventory.Entries).To(HaveLen(1))
+		publish(ctx, ns, "self", "r2", configMap("a", "1"))
+		reports(ctx, self, "True", "", "r2")
+		remove(ctx, self)
+		awaitGone(ctx, self, aConfigMap(ns, "a"))
+	})
+
+	It("with the install that brought its own is applied without it, and both can be removed", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "parent", "r1", configMap("a", "1"), installManifest("child", "child"))
+		publish(ctx, ns, "child", "r1", configMap("b", "1"), installManifest("parent", "parent"))
+		parent, child := install(ctx, ns, "parent"), harness.NewInstall(ns, "child")
+		reports(ctx, child, "False", appsv1.InvalidObjectReason, "KsctlInstall "+ns+"/parent: it brought KsctlInstall "+ns+"/child")
+		Expect(uidOf(ctx, ns, "b")).NotTo(BeEmpty())
+		remove(ctx, parent)
+		awaitGone(ctx, parent, child, aConfigMap(ns, "a"), aConfigMap(ns, "b"))
+	})
+
+	It("and has recorded the install that brought its own releases it", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "parent", "r1", configMap("a", "1"), installManifest("child", "child"))
+		publish(ctx, ns, "child", "r1", configMap("b", "1"))
+		parent := install(ctx, ns, "parent")
+		becomesReady(ctx, parent)
+		child := harness.NewInstall(ns, "child")
+		becomesReady(ctx, child)
+
+		By("recording the parent as an object of the child, like an earlier version")
+		suspend(ctx, child)
+		Expect(get(ctx, parent)).To(Succeed())
+		cm := aConfigMap(ns, "b")
+		Expect(get(ctx, cm)).To(Succeed())
+		mark, err := live.ParseMark(cm.Annotations[live.MarkAnnotation])
+		Expect(err).NotTo(HaveOccurred())
+		mark.ID = ns + "_parent_apps.ksctl.com_KsctlInstall"
+		Expect(get(ctx, child)).To(Succeed())
+		child.Status.Inventory.Entries = append(child.Status.Inventory.Entries,
+			appsv1.InventoryEntry{ID: mark.ID, Version: "v1", UID: parent.UID, Component: "main", State: appsv1.EntryApplied, Hash: "x"})
+		Expect(h.ControlPlane.Client().Status().Update(ctx, child)).To(Succeed())
+		mergePatch(ctx, parent, fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":{%q:%q}}}`,
+			live.OwnerLabel, cm.Labels[live.OwnerLabel], live.MarkAnnotation, mark.String()))
+		mergePatch(ctx, child, `{"spec":{"suspend":false}}`)
+
+		By("removing both")
+		remove(ctx, parent)
+		awaitGone(ctx, parent)
+		remove(ctx, child)
+		awaitGone(ctx, child, aConfigMap(ns, "a"), aConfigMap(ns, "b"))
+	})
+
+	It("with a KsctlRemove of its own install is applied without it", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		removal := "apiVersion: apps.ksctl.com/v1\nkind: KsctlRemove\nmetadata: {name: undo}\nspec:\n  installRef: {name: self}\n  serviceAccountName: x\n"
+		publish(ctx, ns, "self", "r1", configMap("a", "1"), removal)
+		self := install(ctx, ns, "self")
+		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlRemove "+ns+"/undo: it would remove KsctlInstall "+ns+"/self")
+		Expect(uidOf(ctx, ns, "a")).NotTo(BeEmpty())
+		remove(ctx, self)
+		awaitGone(ctx, self, aConfigMap(ns, "a"))
+	})
+
+	It("with a definition of this controller's kinds never deletes it", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		name := "ksctlremoves.apps.ksctl.com"
+		crd, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "apps.ksctl.com_ksctlremoves.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		definition := &unstructured.Unstructured{}
+		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		definition.SetName(name)
+		Expect(get(ctx, definition)).To(Succeed())
+		before := definition.GetUID()
+		publish(ctx, ns, "crds", "r1", configMap("a", "1"), string(crd))
+		crds := install(ctx, ns, "crds", func(in *appsv1.KsctlInstall) { in.Spec.Adopt = appsv1.AdoptAlways })
+		becomesReady(ctx, crds)
+		publish(ctx, ns, "crds", "r2", configMap("a", "1"))
+		reports(ctx, crds, "True", "", "r2")
+		Expect(get(ctx, definition)).To(Succeed())
+		Expect(definition.GetAnnotations()).NotTo(HaveKey(live.MarkAnnotation), "it is released")
+		publish(ctx, ns, "crds", "r3", configMap("a", "1"), string(crd))
+		reports(ctx, crds, "True", "", "r3")
+		remove(ctx, crds)
+		awaitGone(ctx, crds)
+		Expect(get(ctx, definition)).To(Succeed())
+		Expect(definition.GetUID()).To(Equal(before))
+		Expect(definition.GetDeletionTimestamp()).To(BeNil())
+	})
+})
