@@ -35,7 +35,9 @@ var rejectedManifests = []manifest{
 	{"KsctlInstall", "a negative interval", installSpec + "interval: -1m", "spec.interval"},
 	{"KsctlInstall", "an interval of milliseconds", installSpec + "interval: 10ms", "interval must be between 1s and 720h"},
 	{"KsctlInstall", "an interval of years", installSpec + "interval: 100000h", "interval must be between 1s and 720h"},
-	{"KsctlInstall", "an interval that overflows", installSpec + "interval: 99999999999999999999h", "spec"},
+	{"KsctlInstall", "an interval that overflows", installSpec + "interval: 99999999999999999999h", "interval must be between 1s and 720h"},
+	{"KsctlInstall", "a timeout that overflows in minutes", installSpec + "timeout: 999999999999m", "timeout must be between 1s and 720h"},
+	{"KsctlInstall", "a retryInterval that overflows in seconds", installSpec + "retryInterval: 99999999999s", "retryInterval must be between 1s and 720h"},
 	{"KsctlInstall", "an interval without a unit", installSpec + "interval: \"10\"", "spec.interval"},
 	{"KsctlInstall", "an interval that is a number", installSpec + "interval: 10", "must be of type string"},
 	{"KsctlInstall", "a zero retryInterval", installSpec + "retryInterval: 0s", "retryInterval must be between 1s and 720h"},
@@ -83,6 +85,7 @@ var rejectedManifests = []manifest{
 	{"KsctlInstall", "two clusters", installSpec + "clusterRef: {name: a}\nkubeConfig: {secretRef: {name: b}}", "set at most one of clusterRef and kubeConfig"},
 	{"KsctlInstall", "an empty kubeConfig", installSpec + "kubeConfig: {}", "spec.kubeConfig.secretRef"},
 	{"KsctlInstall", "clusterRef and clusterSelector", installSpec + "clusterRef: {name: a}\nclusterSelector: {}", "clusterRef, kubeConfig, publish and takeOver are not allowed with clusterSelector"},
+	{"KsctlInstall", "a takeOver of itself", installSpec + "takeOver: {name: self}", "spec.takeOver must name another KsctlInstall"},
 	{"KsctlInstall", "maxConcurrent 0", installSpec + "clusterSelector: {maxConcurrent: 0}", "spec.clusterSelector.maxConcurrent"},
 	{"KsctlInstall", "Cluster values without a cluster", installSpec + "valuesFrom: [{kind: Cluster, component: web, set: [{path: a, expr: metadata.name}]}]", "valuesFrom kind Cluster requires clusterRef or clusterSelector"},
 	{"KsctlInstall", "Cluster values with a name", installSpec + "clusterSelector: {}\nvaluesFrom: [{kind: Cluster, name: x, component: web}]", "kinds ConfigMap and Secret require name and do not allow set; kind Cluster requires set and does not allow name and key"},
@@ -177,6 +180,8 @@ var rejectedManifests = []manifest{
 var acceptedManifests = []manifest{
 	{kind: "KsctlInstall", name: "only required fields", spec: installSpec},
 	{kind: "KsctlInstall", name: "durations of several units", spec: installSpec + "interval: 1h30m\nretryInterval: 1.5m\ntimeout: 720h"},
+	{kind: "KsctlInstall", name: "the longest durations in small units", spec: installSpec + "interval: 2592000000ms\nretryInterval: 2592000s\ntimeout: 43200m"},
+	{kind: "KsctlInstall", name: "a short duration in small units", spec: installSpec + "interval: 25920000ms\ntimeout: 100000.5s"},
 	{kind: "KsctlInstall", name: "any override and parameters", spec: installSpec + "parameters: {a: {b: [1]}}\ncomponents: [{name: web, enabled: false, override: {values: {x: null, y: 1}, own: true}}]"},
 	{kind: "KsctlInstall", name: "a cluster reference", spec: installSpec + "clusterRef: {name: prod.eu, namespace: clusters}"},
 	{kind: "KsctlInstall", name: "a cluster selector", spec: installSpec + "clusterSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}], maxConcurrent: 3, onFailure: Continue}\nvaluesFrom: [{kind: Cluster, component: web, set: [{path: a.b, expr: metadata.name}]}]"},
@@ -225,6 +230,9 @@ func (m manifest) object(t *testing.T) *unstructured.Unstructured {
 	u.SetKind(m.kind)
 	u.SetNamespace("default")
 	u.SetGenerateName("x-")
+	if strings.Contains(m.spec, "{name: self}") {
+		u.SetName("self")
+	}
 	return u
 }
 

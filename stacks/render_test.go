@@ -47,6 +47,30 @@ func asJSON(t testing.TB, v any) string {
 	return string(raw)
 }
 
+// A duplicate names the place of the first object, if that is another one.
+func TestRenderReportsDuplicates(t *testing.T) {
+	cm := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: ns}\n"
+	for name, tc := range map[string]struct {
+		components string
+		want       string
+	}{
+		"one file, listed twice": {components("- {name: app, manifests: [a.yaml, a.yaml]}"),
+			`a.yaml:1: component "app": ConfigMap "ns/x" is rendered twice from the same place: its file is listed twice, or its template repeats it`},
+		"two files": {components("- {name: app, manifests: [a.yaml, b.yaml]}"),
+			`b.yaml:1: component "app": ConfigMap "ns/x" is rendered twice; the first is in a.yaml:1`},
+		"two components": {components("- {name: app, manifests: [a.yaml]}", "- {name: other, manifests: [a.yaml]}"),
+			`a.yaml:1: component "other": ConfigMap "ns/x" is rendered twice; the first is in component "app", a.yaml:1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := writeTree(t, map[string]string{"stack.yaml": tc.components, "a.yaml": cm, "b.yaml": cm})
+			_, err := stacks.Render(t.Context(), stacks.Request{Root: root, Stack: "demo", Install: stacks.Identity{Namespace: "ns", Name: "demo"}, Capabilities: stacks.Capabilities{KubeVersion: "v1.36.0"}})
+			if err == nil || err.Error() != tc.want {
+				t.Errorf("got  %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+}
+
 func TestRenderIsDeterministic(t *testing.T) {
 	for _, name := range goodCases(t) {
 		req := caseRequest(t, name)

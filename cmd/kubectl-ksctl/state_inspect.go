@@ -118,6 +118,7 @@ printed with their JSON pointers. The exit code is 1 if there are any.`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			clusters, problems := 0, 0
+			seen := map[state.ID]seenCluster{}
 			report := func(format string, values ...any) {
 				problems++
 				_, _ = fmt.Fprintf(cmd.OutOrStdout(), format+"\n", values...)
@@ -132,6 +133,7 @@ printed with their JSON pointers. The exit code is 1 if there are any.`,
 				default:
 					clusters += len(l.file.Clusters)
 					l.check(allowPlaintext, report)
+					l.checkOthers(seen, report)
 				}
 			}
 			if problems > 0 {
@@ -158,6 +160,30 @@ func (l *stateFile) check(allowPlaintext bool, report func(format string, values
 	}
 	for _, at := range l.plaintext {
 		report("%s: %s: the secret is in plaintext; run kubectl ksctl state encrypt", l.name, at)
+	}
+}
+
+// seenCluster is the first state of a cluster among several files.
+type seenCluster struct {
+	file string
+	data []byte
+}
+
+// checkOthers reports the states that an import rejects because of the other states of the import, or
+// because ksctl has them elsewhere.
+func (l *stateFile) checkOthers(seen map[state.ID]seenCluster, report func(format string, values ...any)) {
+	for _, c := range l.file.Clusters {
+		if c.External {
+			report("%s: %s: exported from a MongoDB, which still contains the state: export it from another store", l.name, c.ID)
+		}
+		first, found := seen[c.ID]
+		if !found {
+			seen[c.ID] = seenCluster{l.name, c.JSON()}
+			continue
+		}
+		if !state.Equal(first.data, c.JSON()) {
+			report("%s: %s: %s has another state of the cluster: remove one of the two", l.name, c.ID, first.file)
+		}
 	}
 }
 

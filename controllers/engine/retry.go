@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,10 +48,43 @@ func retryDelay(err error, interval time.Duration) time.Duration {
 	if s, ok := apierrors.SuggestsClientDelay(err); ok {
 		return min(max(short, time.Duration(s)*time.Second), interval)
 	}
-	if isTransient(err) {
+	switch {
+	case isTransient(err):
 		return short
+	case isDenied(err):
+		return min(maxDeniedRetry, interval)
 	}
 	return interval
+}
+
+// maxDeniedRetry is the maximum delay before the retry of a request that lacked a permission or a
+// namespace: in other clusters, and with other authorizers, no event tells when it is there.
+const maxDeniedRetry = 30 * time.Second
+
+// isDenied is true for errors of a missing permission or namespace.
+func isDenied(err error) bool {
+	if apierrors.IsForbidden(err) {
+		return true
+	}
+	details := errorDetails(err)
+	return details != nil && details.Kind == "namespaces" && apierrors.IsNotFound(err)
+}
+
+// DeniedNamespaces returns the namespaces of the objects whose requests failed because a permission
+// or the namespace was missing, without duplicates. The namespace of a cluster-scoped object is empty.
+func DeniedNamespaces(errs []error) (namespaces []string) {
+	for _, err := range errs {
+		object, ok := errors.AsType[*ObjectError](err)
+		if ok && isDenied(err) && !slices.Contains(namespaces, object.Ref.Namespace) {
+			namespaces = append(namespaces, object.Ref.Namespace)
+		}
+	}
+	return namespaces
+}
+
+// RetryDenied drops the back-offs of an owner for a missing permission or namespace.
+func (e *Engine) RetryDenied(key plan.OwnerKey) {
+	e.backoffs.deleteFunc(key.String(), func(_ string, b backoff) bool { return isDenied(b.err) })
 }
 
 // isTransient is true for errors that say nothing about the request itself: a retry may succeed.

@@ -44,7 +44,11 @@ func (g *collector) add(name string, f *state.File) {
 			g.firstFile[id], g.credentials[c.Cloud] = name, c
 		case g.credentials[c.Cloud] == nil || !state.Equal(g.credentials[c.Cloud].JSON(), c.JSON()):
 			delete(g.credentials, c.Cloud)
-			g.problems = append(g.problems, problemOf(reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: %s has different credentials for %s: remove one of the two", name, first, c.Cloud)))
+			message := first + " has different credentials for " + c.Cloud + ": remove one of the two"
+			if first == name {
+				message = "the file has different credentials for " + c.Cloud + ": remove all but one"
+			}
+			g.problems = append(g.problems, problemOf(reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: %s", name, message)))
 		}
 	}
 }
@@ -65,7 +69,11 @@ func (g *collector) addCluster(name string, c *state.Cluster) {
 		g.firstFile[key], g.clusters[key] = name, c
 	case g.clusters[key] == nil || !state.Equal(g.clusters[key].JSON(), c.JSON()):
 		delete(g.clusters, key)
-		reject(fmt.Sprintf("%s and %s have different states of the cluster: remove one of the two", first, name))
+		if first == name {
+			reject(name + " has different states of the cluster: remove all but one")
+		} else {
+			reject(fmt.Sprintf("%s and %s have different states of the cluster: remove one of the two", first, name))
+		}
 	}
 }
 

@@ -73,7 +73,9 @@ func (p *importPlan) outcome(want desired, dest destination, revision string, dr
 	if len(want.invalid) > 0 {
 		var messages []string
 		for _, row := range want.invalid {
-			messages = append(messages, row.Key+": "+row.Message)
+			if m := row.Key + ": " + row.Message; !slices.Contains(messages, m) {
+				messages = append(messages, m)
+			}
 		}
 		return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: v1alpha1.InvalidStateReason, Revision: revision}
 	}
@@ -81,7 +83,8 @@ func (p *importPlan) outcome(want desired, dest destination, revision string, dr
 		action v1alpha1.StateAction
 		reason string
 	}{
-		{v1alpha1.StateFull, v1alpha1.StoreFullReason}, {v1alpha1.StateConflict, v1alpha1.StateConflictReason}, {v1alpha1.StateExternal, v1alpha1.ExternalStorageReason},
+		// A conflict can be overwritten, but not a store that ksctl does not use.
+		{v1alpha1.StateExternal, v1alpha1.ExternalStorageReason}, {v1alpha1.StateFull, v1alpha1.StoreFullReason}, {v1alpha1.StateConflict, v1alpha1.StateConflictReason},
 	} {
 		if messages := p.messagesOf(failure.action); len(messages) > 0 {
 			if failure.action == v1alpha1.StateFull {

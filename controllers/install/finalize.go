@@ -19,12 +19,13 @@ import (
 )
 
 // Finalize implements reconcile.Steps. It works without the source and the stack.
-func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) (out reconcile.Outcome) {
 	o, err := s.owner(ctx, req)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	defer o.endReconcile()
+	defer func() { s.endReconcile(o, out) }()
+	s.retryDenied(o)
 	abandoned := reconcile.Abandoned(req.Object)
 	if err := s.withdraw(ctx, o); err != nil && !abandoned { // otherwise it is garbage collected with the install
 		return reconcile.Retry{Err: err}

@@ -94,7 +94,11 @@ func componentFailed(rep *engine.Report) bool {
 
 // failureOutcome is the outcome of a reconcile in which components or requests failed.
 func (o *owner) failureOutcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
-	err := errors.New(failureMessage(rep))
+	message := failureMessage(rep)
+	if len(engine.DeniedNamespaces(rep.Errors)) > 0 {
+		message += "; retried when a role, a binding or a namespace changes, and at least every 30 s"
+	}
+	err := errors.New(message)
 	reason, terminal := failureReason(rep)
 	if terminal && rep.RetryAt.IsZero() {
 		return reconcile.Stalled{Err: err, Reason: reason, Revision: revision}

@@ -43,6 +43,8 @@ type owner struct {
 	// reconcile, by object.
 	rerender  func(ctx context.Context) (stacks.Result, error)
 	manifests map[string]json.RawMessage
+	// passErrors are the errors of the last pass of the engine in the running reconcile.
+	passErrors []error
 
 	// awaitedRevision is the revision that the rollout has not released to this install yet. It is
 	// empty if there is none.
@@ -157,9 +159,6 @@ func (o *owner) storeManifests(res *stacks.Result) {
 		}
 	}
 }
-
-// endReconcile drops the state that only a running reconcile needs.
-func (o *owner) endReconcile() { o.req, o.manifests = nil, nil }
 
 // manifestKey identifies an object of a render. It has no namespace, because the namespace of an
 // item may be removed once the scope of its kind is known.

@@ -56,17 +56,19 @@ type Steps struct {
 	RecordDriftCorrections func(install types.NamespacedName, objects int)
 
 	owners reconcile.ObjectCache[*owner]
+	denied deniedInstalls
 }
 
 var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Steps)(nil)
 
 // Reconcile implements reconcile.Steps: observe → plan → act → outcome.
-func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) (out reconcile.Outcome) {
 	o, err := s.owner(ctx, req)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	defer o.endReconcile()
+	defer func() { s.endReconcile(o, out) }()
+	s.retryDenied(o)
 	if req.Requested || req.Object.Generation != req.Object.Status.ObservedGeneration {
 		s.Engine.ResetBackoff(o.Key()) // a user requested a retry, or changed the spec since the failure
 		s.Engine.ResetRecreations(o.Key())
@@ -224,6 +226,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 // error, or nil.
 func (s *Steps) recordPass(ctx context.Context, o *owner, rep *engine.Report, err error, removable map[string]string, revision string) reconcile.Outcome {
 	if rep != nil {
+		o.passErrors = rep.Errors
 		s.reportChanges(o, rep)
 		o.recordKept(removable, rep)
 	}
@@ -255,8 +258,15 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 	return orLost
 }
 
+// endReconcile records what an install lacked, and drops the state that only a running reconcile needs.
+func (s *Steps) endReconcile(o *owner, out reconcile.Outcome) {
+	s.recordDenied(o, out)
+	o.req, o.manifests, o.passErrors = nil, nil, nil
+}
+
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
+	s.denied.record(key, nil)
 	if o, kept := s.owners.Drop(key); kept {
 		s.forgetOwner(o)
 	}

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -117,6 +119,9 @@ func RequestsFor(ctx context.Context, reader client.Reader, list client.ObjectLi
 			}
 			return nil
 		})
+	}
+	if _, starting := errors.AsType[*cache.ErrCacheNotStarted](err); starting {
+		return nil // all objects are enqueued when the cache has started
 	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "unable to list objects to enqueue", "list", fmt.Sprintf("%T", list))

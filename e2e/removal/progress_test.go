@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -172,6 +173,78 @@ var _ = Describe("An install that depends on one with a removed object", suite.S
 		awaitGone(ctx, aConfigMap(ns, "b"))
 		remove(ctx, base, app)
 		awaitGone(ctx, base, app)
+	})
+})
+
+var _ = Describe("An install that lacks something", func() {
+	const atOnce = 10 * time.Second // without an event, the next retry is after 30 s
+	becomesReadyAtOnce := func(ctx SpecContext, in *appsv1.KsctlInstall) {
+		GinkgoHelper()
+		Eventually(ctx, func() string {
+			Expect(get(ctx, in)).To(Succeed())
+			return string(harness.ReadyCondition(in).Status) + ": " + harness.ReadyCondition(in).Message
+		}, atOnce, 20*time.Millisecond).Should(HavePrefix("True"))
+	}
+	limited := func(ctx SpecContext, ns string) *appsv1.KsctlInstall {
+		GinkgoHelper()
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())
+		publish(ctx, ns, "app", "r1", configMap("a", "1"))
+		in := install(ctx, ns, "app", func(in *appsv1.KsctlInstall) { in.Spec.ServiceAccountName = "limited" })
+		reports(ctx, in, "False", "", "is forbidden")
+		return in
+	}
+	subject := func(ns string) []rbacv1.Subject {
+		return []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "limited"}}
+	}
+
+	It("continues when a role is bound in its namespace", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		in := limited(ctx, ns)
+		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, "edit"), Subjects: subject(ns),
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}})).To(Succeed())
+		becomesReadyAtOnce(ctx, in)
+		remove(ctx, in)
+		awaitGone(ctx, in)
+	})
+
+	It("continues when a bound role gets a rule", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		role := &rbacv1.ClusterRole{ObjectMeta: objectMeta("", ns)}
+		Expect(h.ControlPlane.Client().Create(ctx, role)).To(Succeed())
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: objectMeta("", ns), Subjects: subject(ns), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns}}
+		Expect(h.ControlPlane.Client().Create(ctx, binding)).To(Succeed())
+		in := limited(ctx, ns)
+		mergePatch(ctx, role, `{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`)
+		becomesReadyAtOnce(ctx, in)
+		remove(ctx, in)
+		awaitGone(ctx, in)
+		remove(ctx, binding, role)
+	})
+
+	It("continues when the namespace of an object is created", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "app", "r1", strings.Replace(configMap("a", "1"), "name: ", "namespace: "+ns+"-late, name: ", 1))
+		in := install(ctx, ns, "app")
+		reports(ctx, in, "False", "", "namespaces \""+ns+"-late\" not found")
+		late := &corev1.Namespace{ObjectMeta: objectMeta("", ns+"-late")}
+		Expect(h.ControlPlane.Client().Create(ctx, late)).To(Succeed())
+		becomesReadyAtOnce(ctx, in)
+		remove(ctx, in)
+		awaitGone(ctx, in)
+		remove(ctx, late)
+	})
+
+	It("continues when its account is created", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "app", "r1", configMap("a", "1"))
+		in := install(ctx, ns, "app", func(in *appsv1.KsctlInstall) { in.Spec.ServiceAccountName = "limited" })
+		reports(ctx, in, "False", "ServiceAccountNotFound")
+		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, "edit"), Subjects: subject(ns),
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())
+		becomesReadyAtOnce(ctx, in)
+		remove(ctx, in)
+		awaitGone(ctx, in)
 	})
 })
 

@@ -26,8 +26,13 @@ func (id ID) Key() string {
 	return strings.Join([]string{id.Cloud, id.Type, id.Name, id.Region}, ".")
 }
 
-// String returns the key.
-func (id ID) String() string { return id.Key() }
+// String returns the key, for messages.
+func (id ID) String() string {
+	if id == (ID{}) {
+		return "a cluster without name, cloud, type and region"
+	}
+	return id.Key()
+}
 
 // ParseKey parses a key of the Kubernetes store of ksctl. It returns false for any other text.
 func ParseKey(key string) (ID, bool) {

@@ -42,6 +42,9 @@ func (c *Cluster) Validate() []*problem.Error {
 	}
 	checkSupported("cloud_provider", c.ID.Cloud, Clouds)
 	checkSupported("cluster_type", c.ID.Type, clusterTypes)
+	if c.ID.Cloud == "local" && slices.Contains(clusterTypes, c.ID.Type) && c.ID.Type != Managed {
+		problems = append(problems, pointerError("/cluster_type", "%s; the cloud local has only managed clusters", describeValue(c.ID.Type)))
+	}
 	if infra := lookup(c.tree(), "cloud_infrastructure_state"); infra != nil && lookup(infra, c.ID.Cloud) == nil && slices.Contains(Clouds, c.ID.Cloud) {
 		problems = append(problems, pointerError("/cloud_infrastructure_state", "no entry for %s, the cloud_provider of the cluster", c.ID.Cloud))
 	}

@@ -30,9 +30,9 @@ const Finalizer = "ksctl.com/teardown"
 // Schedule specifies when an object is reconciled. Durations are Go durations. They are stored as
 // they are written.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.interval) || (duration(self.interval) >= duration('1s') && duration(self.interval) <= duration('720h'))",message="interval must be between 1s and 720h"
-// +kubebuilder:validation:XValidation:rule="!has(self.retryInterval) || (duration(self.retryInterval) >= duration('1s') && duration(self.retryInterval) <= duration('720h'))",message="retryInterval must be between 1s and 720h"
-// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || (duration(self.timeout) >= duration('1s') && duration(self.timeout) <= duration('720h'))",message="timeout must be between 1s and 720h"
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || (!self.interval.matches('[0-9]{6}(h|m$|m[0-9])|[0-9]{8}s|[0-9]{11}') && duration(self.interval) >= duration('1s') && duration(self.interval) <= duration('720h'))",message="interval must be between 1s and 720h"
+// +kubebuilder:validation:XValidation:rule="!has(self.retryInterval) || (!self.retryInterval.matches('[0-9]{6}(h|m$|m[0-9])|[0-9]{8}s|[0-9]{11}') && duration(self.retryInterval) >= duration('1s') && duration(self.retryInterval) <= duration('720h'))",message="retryInterval must be between 1s and 720h"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || (!self.timeout.matches('[0-9]{6}(h|m$|m[0-9])|[0-9]{8}s|[0-9]{11}') && duration(self.timeout) >= duration('1s') && duration(self.timeout) <= duration('720h'))",message="timeout must be between 1s and 720h"
 type Schedule struct {
 	// Interval is the maximum time until everything is verified against the source and the cluster
 	// again. Changes are detected immediately; the interval is only a safety net. Defaults to 10m.

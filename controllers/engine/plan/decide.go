@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
@@ -137,7 +138,10 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 		return a, true
 	}
 	a.Message = fmt.Sprintf("%s is %s", a.Item.Ref, l.Readiness)
-	if l.Message != "" {
+	switch {
+	case strings.HasPrefix(l.Message, a.Message): // the status of an install of an install may begin so
+		a.Message = l.Message
+	case l.Message != "":
 		a.Message += ": " + l.Message
 	}
 	return a, false

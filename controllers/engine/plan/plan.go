@@ -238,7 +238,7 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 		planHookDeletions(in, c, p)
 	}
 	if st.Blocked {
-		message.addWait("waits for " + strings.Join(c.BlockedOn, ", "))
+		message.addWait(strings.Join(c.BlockedOn, ", "))
 	}
 	st.Message = message.String()
 	return st

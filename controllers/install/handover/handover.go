@@ -76,26 +76,17 @@ func (h *Handover) Decide(id string) plan.HandoverDecision {
 	if !d.until.IsZero() && (h.RetryAt.IsZero() || d.until.Before(h.RetryAt)) {
 		h.RetryAt = d.until
 	}
-	return plan.HandoverDecision{Wait: fmt.Sprintf("objects removed from the stack are kept until KsctlInstall %s, which may claim them, has planned the same revision%s", d.pending.name, d.pending.notReady)}
+	wait := fmt.Sprintf("objects removed from the stack are kept until KsctlInstall %s, which may claim them, has planned the same revision", d.pending.name)
+	if d.pending.suspended {
+		wait += "; it is suspended: resume it"
+	}
+	return plan.HandoverDecision{Wait: wait}
 }
 
 // AwaitClaim enqueues the install when another install claims an object that is kept because of a
 // dependent. blocker is the dependent.
 func (h *Handover) AwaitClaim(id string, blocker types.NamespacedName) {
 	h.plans.addWait(&planWait{releasing: h.releasing, objectID: id, blocker: blocker})
-}
-
-// notReadySuffix returns a suffix for messages about an install that will possibly not make a plan
-// soon. It is empty for an install that is ready and not suspended.
-func notReadySuffix(in *appsv1.KsctlInstall) string {
-	switch {
-	case in.Spec.Suspend:
-		return " (suspended)"
-	case !IsReady(in):
-		return " (not ready)"
-	default:
-		return ""
-	}
 }
 
 // objectLocations returns the locations of the objects of an install, see objectLocation. It

@@ -54,8 +54,8 @@ type installPlan struct {
 	takesOverFrom types.NamespacedName
 	// claimsNothing is true for an install that is being removed, or that is for many clusters.
 	claimsNothing bool
-	// notReady is set if the install will possibly not make a plan soon, see notReadySuffix.
-	notReady string
+	// suspended is true if the install makes no plan until somebody resumes it.
+	suspended bool
 	// locations returns the locations of its objects, see objectLocations. It computes them once.
 	locations func() []string
 	// dependsOn are the installs that it depends on. timeout is its spec.timeout.
@@ -136,7 +136,7 @@ func (p *Plans) Update(in *appsv1.KsctlInstall) {
 	m.setFrom(in)
 	p.index(m)
 	var woken []types.NamespacedName
-	if before.planScope != m.planScope || before.takesOverFrom != m.takesOverFrom || before.claimsNothing != m.claimsNothing || before.notReady != m.notReady {
+	if before.planScope != m.planScope || before.takesOverFrom != m.takesOverFrom || before.claimsNothing != m.claimsNothing || before.suspended != m.suspended {
 		woken = p.reviewWaits(p.waits.blockedOn(m.name))
 	}
 	p.unlockAndWake(woken)
@@ -161,7 +161,7 @@ func (p *Plans) IsCurrent(in *appsv1.KsctlInstall) bool {
 func (m *installPlan) setFrom(in *appsv1.KsctlInstall) {
 	m.planScope, m.takesOverFrom = scopeOf(in), types.NamespacedName{}
 	// An install for many clusters has no objects itself.
-	m.claimsNothing, m.notReady = in.DeletionTimestamp != nil || fullRemovalRequested(in) || IsFleet(in), notReadySuffix(in)
+	m.claimsNothing, m.suspended = in.DeletionTimestamp != nil || fullRemovalRequested(in) || IsFleet(in), in.Spec.Suspend
 	if t := in.Spec.TakeOver; t != nil {
 		m.takesOverFrom = types.NamespacedName{Namespace: in.Namespace, Name: t.Name}
 	}

@@ -260,7 +260,7 @@ func (p *Plans) reviewWaits(affected []*planWait) []types.NamespacedName {
 			continue // removed in the meantime
 		}
 		d := p.decide(w.releasing, w.objectID, noneDenied)
-		if d.pending != nil && d.pending.notReady == "" && !d.left && d.until.IsZero() {
+		if d.pending != nil && !d.pending.suspended && !d.left && d.until.IsZero() {
 			p.waits.put(&planWait{releasing: w.releasing, objectID: w.objectID, blocker: d.pending.name})
 			continue
 		}

@@ -104,13 +104,16 @@ func FindDuplicates(all []*Object) problem.Errors {
 			first[o.ID()] = o
 			continue
 		}
-		where := before.Location()
-		if before.Component != o.Component {
-			where = fmt.Sprintf("component %q, %s", before.Component, where)
+		where := "; the first is in " + before.Location()
+		switch {
+		case before.Component != o.Component:
+			where = fmt.Sprintf("; the first is in component %q, %s", before.Component, before.Location())
+		case before.Location() == o.Location():
+			where = " from the same place: its file is listed twice, or its template repeats it"
 		}
 		errs = append(errs, &problem.Error{
 			File: o.File, Line: o.Line, Component: o.Component,
-			Message: fmt.Sprintf("%s is rendered twice; the first is in %s", o, where),
+			Message: fmt.Sprintf("%s is rendered twice%s", o, where),
 		})
 	}
 	return errs
