@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/scaling/pki"
@@ -159,7 +160,7 @@ func (p *Certificates) ServingError() error {
 	case p.err != nil && p.authority == nil:
 		return reconcile.NewTransientError(clusterv1.NotServingReason, "the node group server has no certificate: %w", p.err)
 	case p.authority == nil:
-		return reconcile.NewWaitingError(clusterv1.NotServingReason, "the certificates of the node group server are being created")
+		return reconcile.NewWaitingError(clusterv1.NotServingReason, appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: "Certificate", Name: "node-group-server"}, "the certificates of the node group server are being created")
 	}
 	return nil
 }

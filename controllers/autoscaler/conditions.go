@@ -12,6 +12,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -44,7 +45,7 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 	case seen.agentErr != nil:
 		return reconcile.RequeueBy(target.Outcome(agentError(obj, seen.agentErr), ""), until)
 	case len(messages) > 0:
-		return reconcile.Waiting{TimedOut: true, Reason: clusterv1.BackoffReason, On: degraded.Message, RequeueAt: until}
+		return reconcile.Waiting{TimedOut: true, Reason: clusterv1.BackoffReason, On: degraded.Message, For: []appsv1.WaitReference{waitForCluster(obj)}, RequeueAt: until}
 	}
 	if err := cmp.Or(r.servingErr, r.installErr, r.healthErr); err != nil {
 		return reconcile.RequeueBy(target.Outcome(err, ""), until)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -62,9 +63,9 @@ func (s *Steps) checkHealth(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 	}
 	switch status := health.Status; {
 	case !at.IsZero() && now.Sub(at.Time) > inactivityTimeout:
-		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, "Cluster Autoscaler has not updated its status since %s: see its log", at.UTC().Format(time.RFC3339))
+		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, waitForAutoscaler(obj), "Cluster Autoscaler has not updated its status since %s: see its log", at.UTC().Format(time.RFC3339))
 	case status != "" && status != "Healthy":
-		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, "Cluster Autoscaler reports the health of the cluster as %s: see ConfigMap %s/%s of the cluster", truncate(status), settings.Namespace, settings.StatusConfigMap)
+		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, waitForAutoscaler(obj), "Cluster Autoscaler reports the health of the cluster as %s: see ConfigMap %s/%s of the cluster", truncate(status), settings.Namespace, settings.StatusConfigMap)
 	}
 	return nil
 }
@@ -97,7 +98,7 @@ func (s *Steps) checkPolling(obj *clusterv1.KsctlAutoScaler, r *autoscalerHealth
 	if !managed {
 		hint = fmt.Sprintf("spec.autoscaler.install is false: check that your Cluster Autoscaler runs with status.autoscaler.flags and can reach %s (--nodegroup-adv-addr)", s.Certificates.Address)
 	}
-	r.healthErr = reconcile.NewWaitingError(clusterv1.AutoscalerNotPollingReason, "Cluster Autoscaler has not sent a request since %s; %s", since.UTC().Format(time.RFC3339), hint)
+	r.healthErr = reconcile.NewWaitingError(clusterv1.AutoscalerNotPollingReason, waitForAutoscaler(obj), "Cluster Autoscaler has not sent a request since %s; %s", since.UTC().Format(time.RFC3339), hint)
 }
 
 // expectedSince returns the time from which Cluster Autoscaler is expected to poll; zero if it is
@@ -122,4 +123,9 @@ func parseStatus(text string) *autoscalerStatus {
 		return nil
 	}
 	return &p
+}
+
+// waitForAutoscaler returns the wait for a response of Cluster Autoscaler.
+func waitForAutoscaler(obj *clusterv1.KsctlAutoScaler) appsv1.WaitReference {
+	return appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: "ClusterAutoscaler", Namespace: obj.Namespace, Name: obj.Name}
 }

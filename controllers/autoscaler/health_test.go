@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/autoscaler/session"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -166,7 +167,7 @@ func TestPollingIsNotExpectedInModeOff(t *testing.T) {
 func TestPollDeadlineStartsWhenInstalled(t *testing.T) {
 	var e entry
 	now := time.Unix(1_800_000_000, 0)
-	notReady := reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, "not reconciled yet")
+	notReady := reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, appsv1.WaitReference{}, "not reconciled yet")
 	for i, x := range []struct {
 		r     autoscalerHealth
 		ours  bool

@@ -214,7 +214,7 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	if ready != nil {
 		message = ready.Message
 	}
-	return reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
+	return reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: appsv1.KsctlInstallKind, Namespace: want.Namespace, Name: want.Name}, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
 }
 
 // maxQuotedBytes bounds the messages of other components that are quoted in the status.

@@ -67,7 +67,7 @@ func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clus
 	case err != nil:
 		return nil, err
 	case !synced:
-		return nil, reconcile.NewWaitingError(clusterv1.ProbingReason, "KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
+		return nil, reconcile.NewWaitingError(clusterv1.ProbingReason, waitForCluster(obj), "KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
 	}
 	seen.nodes = nodes
 	return seen, nil
@@ -144,6 +144,11 @@ func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	return cfg, nil
 }
 
+// waitForCluster returns the wait for a response of the cluster.
+func waitForCluster(obj *clusterv1.KsctlAutoScaler) appsv1.WaitReference {
+	return appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: clusterv1.KsctlClusterKind, Namespace: obj.Namespace, Name: obj.Spec.ClusterRef.Name}
+}
+
 // agentError returns the error of a step that needs a report of the agent. err is the error of the
 // last call; nil if the agent has not responded yet.
 func agentError(obj *clusterv1.KsctlAutoScaler, err error) error {
@@ -153,7 +158,7 @@ func agentError(obj *clusterv1.KsctlAutoScaler, err error) error {
 	)
 	switch {
 	case err == nil:
-		return reconcile.NewWaitingError(clusterv1.ProbingReason, "agent %s: waiting for its first response", obj.Spec.Agent.Address)
+		return reconcile.NewWaitingError(clusterv1.ProbingReason, appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: "Agent", Name: obj.Spec.Agent.Address}, "agent %s: waiting for its first response", obj.Spec.Agent.Address)
 	case errors.As(err, &secret) && obj.Spec.Agent.SecretRef != nil:
 		return reconcile.NewTerminalError(clusterv1.AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
 	case errors.As(err, &address):

@@ -231,7 +231,11 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		return reconcile.Retry{Err: err}
 	}
 	if len(remaining) > 0 {
-		return reconcile.Waiting{On: "waiting for the deletion of " + strings.Join(remaining, ", "), RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
+		var waits []appsv1.WaitReference
+		for _, name := range remaining {
+			waits = append(waits, appsv1.WaitReference{Type: appsv1.WaitDeletion, Kind: appsv1.KsctlInstallKind, Namespace: obj.Namespace, Name: name})
+		}
+		return reconcile.Waiting{On: "waiting for the deletion of " + strings.Join(remaining, ", "), For: waits, RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
 	}
 	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Local, s.account(obj))
 	if err != nil {

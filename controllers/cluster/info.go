@@ -102,7 +102,7 @@ func (s *Steps) fromImport(ctx context.Context, obj *clusterv1.KsctlCluster, c d
 		return clusterInfo{}, reconcile.NewTerminalError(clusterv1.ClusterNotImportedReason, "ImportState %s sends states to an agent, whose store is not readable: set spec.kubeConfigRef instead of spec.importRef", ref.Name)
 	default:
 		if store = imp.Status.Store; store == "" {
-			return clusterInfo{}, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "ImportState %s has not imported a cluster yet", ref.Name)
+			return clusterInfo{}, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, waitForImport(imp), "ImportState %s has not imported a cluster yet", ref.Name)
 		}
 		if key, err = selectKey(ref, imp); err != nil {
 			return clusterInfo{}, err
@@ -122,7 +122,7 @@ func (s *Steps) fromStore(ctx context.Context, obj *clusterv1.KsctlCluster, c dy
 	}
 	data := states[key]
 	if data == nil {
-		return clusterInfo{}, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "the ksctl store in namespace %s does not contain the state of %s", store, key)
+		return clusterInfo{}, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, waitForStore(store), "the ksctl store in namespace %s does not contain the state of %s", store, key)
 	}
 	file, err := state.Parse(key, data)
 	if err != nil || len(file.Clusters) != 1 {
@@ -134,7 +134,7 @@ func (s *Steps) fromStore(ctx context.Context, obj *clusterv1.KsctlCluster, c dy
 	}
 	config := doc.KubeConfig()
 	if config == "" {
-		return clusterInfo{}, reconcile.NewWaitingError(clusterv1.KubeConfigNotFoundReason, "the state of %s has no kubeconfig: ksctl has not finished creating the cluster", key)
+		return clusterInfo{}, reconcile.NewWaitingError(clusterv1.KubeConfigNotFoundReason, waitForStore(store), "the state of %s has no kubeconfig: ksctl has not finished creating the cluster", key)
 	}
 	access, err := s.readKubeConfig([]byte(config), doc.Context)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Steps) fromStore(ctx context.Context, obj *clusterv1.KsctlCluster, c dy
 func selectKey(ref *clusterv1.ClusterImport, imp *v1alpha1.ImportState) (string, error) {
 	clusters := imp.Status.Clusters
 	if len(clusters) == 0 {
-		return "", reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "ImportState %s has not imported a cluster yet", ref.Name)
+		return "", reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, waitForImport(imp), "ImportState %s has not imported a cluster yet", ref.Name)
 	}
 	if ref.Key == "" && len(clusters) > 1 {
 		return "", reconcile.NewTerminalError(clusterv1.ClusterNotImportedReason, "spec.importRef: ImportState %s has %d clusters: set key to one of their keys, such as %s", ref.Name, len(clusters), clusters[0].Key)
@@ -158,7 +158,7 @@ func selectKey(ref *clusterv1.ClusterImport, imp *v1alpha1.ImportState) (string,
 			return want, nil
 		}
 	}
-	return "", reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "ImportState %s has no cluster %s", ref.Name, want)
+	return "", reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, waitForImport(imp), "ImportState %s has no cluster %s", ref.Name, want)
 }
 
 // states returns the states of a store. It reads them with the permissions of the cluster's service
@@ -172,7 +172,7 @@ func (s *Steps) states(ctx context.Context, obj *clusterv1.KsctlCluster, c dynam
 			return nil, fmt.Errorf("reading the ksctl store: %w", err)
 		}
 		if !found {
-			return nil, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, "namespace %s has no ksctl store", namespace)
+			return nil, reconcile.NewWaitingError(clusterv1.ClusterNotImportedReason, waitForStore(namespace), "namespace %s has no ksctl store", namespace)
 		}
 		return store.BinaryData, nil
 	})
@@ -182,3 +182,13 @@ var (
 	configMapGVR = corev1.SchemeGroupVersion.WithResource("configmaps")
 	secretGVR    = corev1.SchemeGroupVersion.WithResource("secrets")
 )
+
+// waitForImport returns the wait for an ImportState.
+func waitForImport(imp *v1alpha1.ImportState) appsv1.WaitReference {
+	return appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: v1alpha1.ImportStateKind, Namespace: imp.Namespace, Name: imp.Name}
+}
+
+// waitForStore returns the wait for a ksctl store.
+func waitForStore(namespace string) appsv1.WaitReference {
+	return appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: "ConfigMap", Namespace: namespace, Name: state.StoreConfigMap}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,20 +50,20 @@ func indexCluster(o client.Object) []string {
 }
 
 // cachedUsers returns the users of a cluster from the cache.
-func (s *Steps) cachedUsers(ctx context.Context, obj *clusterv1.KsctlCluster) ([]string, error) {
+func (s *Steps) cachedUsers(ctx context.Context, obj *clusterv1.KsctlCluster) ([]appsv1.WaitReference, error) {
 	return listUsers(ctx, s.Client, obj, client.MatchingFields{clusterIndex: target.ClusterID(obj.Namespace, obj.Name)}, client.UnsafeDisableDeepCopy)
 }
 
 // listUsers lists the users of a cluster: the installs, removes and autoscalers that have objects
 // on it.
-func listUsers(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluster, opts ...client.ListOption) ([]string, error) {
-	var out []string
+func listUsers(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluster, opts ...client.ListOption) ([]appsv1.WaitReference, error) {
+	var out []appsv1.WaitReference
 	for kind, list := range map[string]client.ObjectList{"KsctlInstall": &appsv1.KsctlInstallList{}, "KsctlRemove": &appsv1.KsctlRemoveList{}, "KsctlAutoScaler": &clusterv1.KsctlAutoScalerList{}} {
 		err := reader.List(ctx, list, opts...)
 		if err == nil {
 			err = apimeta.EachListItem(list, func(item runtime.Object) error {
 				if o := item.(client.Object); clusterOf(o) == target.ClusterID(obj.Namespace, obj.Name) {
-					out = append(out, kind+" "+o.GetNamespace()+"/"+o.GetName())
+					out = append(out, appsv1.WaitReference{Type: appsv1.WaitInUse, Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
 				}
 				return nil
 			})
@@ -71,18 +72,27 @@ func listUsers(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCl
 			return nil, fmt.Errorf("listing the users of the cluster: %w", err)
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, func(a, b appsv1.WaitReference) int { return strings.Compare(a.String(), b.String()) })
 	return out, nil
 }
 
+// joinUsers joins the names of users for a message.
+func joinUsers(users []appsv1.WaitReference) string {
+	var names []string
+	for _, u := range users {
+		names = append(names, u.String())
+	}
+	return reconcile.JoinNames(names)
+}
+
 // reportUsers sets or removes the condition InUse.
-func (s *Steps) reportUsers(obj *clusterv1.KsctlCluster, users []string) {
+func (s *Steps) reportUsers(obj *clusterv1.KsctlCluster, users []appsv1.WaitReference) {
 	if len(users) == 0 {
 		apimeta.RemoveStatusCondition(&obj.Status.Conditions, clusterv1.InUseCondition)
 		return
 	}
 	apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Reason: clusterv1.InUseReason,
-		Message: reconcile.JoinNames(users), ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+		Message: joinUsers(users), ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 }
 
 // clusterRequests returns the request for the cluster that an install, a remove or an autoscaler

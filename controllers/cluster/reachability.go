@@ -60,7 +60,7 @@ func (s *Steps) reportReachability(obj *clusterv1.KsctlCluster, k clusterInfo, r
 	case !ok:
 		obj.Status.KubernetesVersion, obj.Status.Nodes = "", nil
 		set(metav1.ConditionUnknown, clusterv1.ProbingReason, "probing "+server)
-		return reconcile.Waiting{On: "asking " + server, Reason: clusterv1.ProbingReason}
+		return reconcile.Waiting{On: "asking " + server, For: []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: "APIServer", Name: server}}, Reason: clusterv1.ProbingReason}
 	case result.err != nil:
 		message := fmt.Errorf("probing API server %s: %w", server, result.err)
 		set(metav1.ConditionFalse, clusterv1.UnreachableReason, message.Error())

@@ -162,7 +162,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		// The users need an up-to-date kubeconfig until they are deleted. The outcome of its
 		// reconcile is ignored: the condition Ready reports the users.
 		_, _ = s.reconcileCluster(ctx, req, obj.Status.DeepCopy())
-		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig to remove their objects from the cluster", reconcile.JoinNames(users)), Reason: clusterv1.InUseReason,
+		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig to remove their objects from the cluster", joinUsers(users)), For: users, Reason: clusterv1.InUseReason,
 			RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))} // users in other shards cause no event
 	}
 	c, err := reconcile.AccountClient(ctx, s.Client, s.Target, s.accountOf(obj))

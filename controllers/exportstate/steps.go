@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/api/storage/v1alpha1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -75,7 +76,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	case store.External:
 		return failureOutcome(reconcile.NewTerminalError(v1alpha1.ExternalStorageReason, "ksctl stores its states in a MongoDB, not in namespace %s: export them with ksctl", namespace))
 	case !store.HasStates:
-		return reconcile.Waiting{On: "namespace " + namespace + " has no ksctl store", Reason: v1alpha1.StoreNotFoundReason}
+		return reconcile.Waiting{On: "namespace " + namespace + " has no ksctl store", For: []appsv1.WaitReference{{Type: appsv1.WaitReadiness, Kind: "ConfigMap", Namespace: namespace, Name: state.StoreConfigMap}}, Reason: v1alpha1.StoreNotFoundReason}
 	}
 	want, err := s.readDesired(&obj.Spec, store.Contents)
 	if err != nil {

@@ -187,6 +187,7 @@ func (s *Steps) waitForClusters(obj *v1alpha1.ImportState, remaining []clusterv1
 	var names []string
 	for i := range remaining {
 		name := remaining[i].Name
+		out.For = append(out.For, appsv1.WaitReference{Type: appsv1.WaitDeletion, Kind: clusterv1.KsctlClusterKind, Namespace: remaining[i].Namespace, Name: name})
 		if condition := apimeta.FindStatusCondition(remaining[i].Status.Conditions, clusterv1.InUseCondition); condition != nil {
 			name += " (in use by " + condition.Message + ")"
 			out.Reason, out.RequeueAt = v1alpha1.InUseReason, s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))

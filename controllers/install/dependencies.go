@@ -52,8 +52,30 @@ type readinessResult struct {
 	notReady string
 }
 
+// wait is something that an install waits for, with the reason.
+type wait struct {
+	message string
+	on      appsv1.WaitReference
+}
+
+// messagesOf returns the reasons of waits.
+func messagesOf(waits []wait) (out []string) {
+	for _, w := range waits {
+		out = append(out, w.message)
+	}
+	return out
+}
+
+// referencesOf returns what waits are for.
+func referencesOf(waits []wait) (out []appsv1.WaitReference) {
+	for _, w := range waits {
+		out = append(out, w.on)
+	}
+	return out
+}
+
 // unmetDependencies returns the dependencies that are not ready, each with the reason.
-func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Client) ([]string, error) {
+func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Client) ([]wait, error) {
 	in := o.req.Object
 	key := client.ObjectKeyFromObject(in)
 	path, err := s.dependencyPath(ctx, in, key, dependency.Installs)
@@ -63,7 +85,7 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 	if path != nil {
 		return nil, reconcile.NewTerminalError(appsv1.DependencyCycleReason, "spec.dependsOn has a cycle: %s", strings.Join(path, " → "))
 	}
-	var unmet []string
+	var unmet []wait
 	results := map[readinessCheck]readinessResult{}
 	for i := range in.Spec.DependsOn {
 		d := &in.Spec.DependsOn[i]
@@ -82,7 +104,11 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 			return nil, fmt.Errorf("spec.dependsOn[%d]: %w", i, err)
 		}
 		if reason != "" {
-			unmet = append(unmet, reason)
+			kind := d.Kind
+			if d.OfInstall() {
+				kind = appsv1.KsctlInstallKind
+			}
+			unmet = append(unmet, wait{message: reason, on: appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: kind, Namespace: name.Namespace, Name: name.Name}})
 		}
 	}
 	o.readiness = results
@@ -200,8 +226,8 @@ func dependencyOutcome(err error, revision string) reconcile.Outcome {
 
 // blockedOutcome is the outcome of an install whose dependencies are not ready. It never times out:
 // the dependencies have timeouts of their own.
-func blockedOutcome(on []string, revision string) reconcile.Outcome {
-	return reconcile.Waiting{On: "dependencies are not ready: " + reconcile.JoinNames(on), Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
+func blockedOutcome(on []wait, revision string) reconcile.Outcome {
+	return reconcile.Waiting{On: "dependencies are not ready: " + reconcile.JoinNames(messagesOf(on)), For: referencesOf(on), Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
 }
 
 // anyBlocked reports whether an object is not applied because a dependency is not ready.

@@ -56,7 +56,7 @@ func TestDependenciesOnSameObjectAreReadOncePerVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return notReady
+		return messagesOf(notReady)
 	}
 	for range 3 {
 		if notReady := unmet(); len(notReady) != 1 || !strings.Contains(notReady[0], "ConfigMap") {

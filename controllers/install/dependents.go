@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +24,7 @@ import (
 // with it. Two kinds of dependents do not block the removal: installs that the install depends on
 // itself, since neither could ever be removed, and installs that it created, since these are
 // removed with it.
-func (s *Steps) blockingDependents(ctx context.Context, o *owner) ([]string, error) {
+func (s *Steps) blockingDependents(ctx context.Context, o *owner) ([]wait, error) {
 	in := o.req.Object
 	key := client.ObjectKeyFromObject(in)
 	// Set before the lookup, so that a dependent that is removed from now on enqueues the install.
@@ -57,24 +58,25 @@ func (s *Steps) AwaitDependents(ctx context.Context, in *appsv1.KsctlInstall) re
 }
 
 // describeBlocking describes the dependents that must be removed before an install, sorted by name.
-func (s *Steps) describeBlocking(ctx context.Context, in *appsv1.KsctlInstall, dependents map[types.NamespacedName]*dependent, dependenciesOf dependencyFunc) ([]string, error) {
-	var out []string
+func (s *Steps) describeBlocking(ctx context.Context, in *appsv1.KsctlInstall, dependents map[types.NamespacedName]*dependent, dependenciesOf dependencyFunc) ([]wait, error) {
+	var out []wait
 	for _, d := range dependents {
 		blocks, err := s.blocksRemoval(ctx, in, d.install, dependenciesOf)
 		if err != nil {
 			return nil, err
 		}
 		if blocks {
-			out = append(out, d.describe(in.Name))
+			name := client.ObjectKeyFromObject(d.install)
+			out = append(out, wait{d.describe(in.Name), appsv1.WaitReference{Type: appsv1.WaitDependents, Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}})
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, func(a, b wait) int { return strings.Compare(a.message, b.message) })
 	return out, nil
 }
 
 // dependentsOutcome is the outcome while dependents block the removal of an install.
-func dependentsOutcome(dependents []string) reconcile.Outcome {
-	return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(dependents), Reason: appsv1.DependentsExistReason}
+func dependentsOutcome(dependents []wait) reconcile.Outcome {
+	return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(messagesOf(dependents)), For: referencesOf(dependents), Reason: appsv1.DependentsExistReason}
 }
 
 // dependent is an install that depends on an install that is being removed, or on one of its

@@ -24,7 +24,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	defer func() { s.endReconcile(o, out) }()
+	defer func() { out = s.endReconcile(ctx, o, out) }()
 	s.retryDenied(o)
 	abandoned := reconcile.Abandoned(req.Object)
 	if err := s.withdraw(ctx, o); err != nil && !abandoned { // otherwise it is garbage collected with the install
@@ -153,7 +153,7 @@ func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reco
 	if len(blockers) > 0 {
 		message += ": " + reconcile.JoinNames(blockers)
 	}
-	out := reconcile.Waiting{On: message, Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt}
+	out := reconcile.Waiting{On: message, For: engine.WaitReferences(o.key, rep), Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt}
 	switch {
 	case preRemoveFailed(rep):
 		out.TimedOut, out.Reason = true, appsv1.PreRemoveFailedReason

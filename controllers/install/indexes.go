@@ -21,6 +21,8 @@ const (
 	// the installs that depend on other objects.
 	dependsOnIndex   = ".spec.dependsOn"
 	dependsOnObjects = "objects"
+	// waitsForIndex finds the installs that wait for an install.
+	waitsForIndex = ".status.waitsFor"
 	// takeOverIndex finds the installs that take over from an install of the same namespace.
 	takeOverIndex = ".spec.takeOver"
 	// clusterRefIndex finds the installs with a KsctlCluster as target.
@@ -52,6 +54,7 @@ func installIndexes(defaultAccount string) map[string]func(*appsv1.KsctlInstall)
 		},
 		dependsOnIndex: dependsOnValues,
 		takeOverIndex:  takeOverKeys,
+		waitsForIndex:  waitsForValues,
 		clusterSelectorIndex: func(in *appsv1.KsctlInstall) []string {
 			if in.Spec.ClusterSelector == nil {
 				return nil

@@ -59,8 +59,10 @@ func artifactStatus(a artifact.Artifact) *appsv1.TakenArtifact {
 // awaitingRollout is the outcome of a member install that awaits the rollout, if the artifact that
 // was released before is not available.
 func (o *owner) awaitingRollout(why string) reconcile.Waiting {
+	in := o.req.Object
 	return reconcile.Waiting{Reason: appsv1.AwaitingRolloutReason,
-		On: fmt.Sprintf("awaiting the rollout of revision %s; until then nothing is changed and drift is not corrected: %s", o.awaitedRevision, why)}
+		For: []appsv1.WaitReference{{Type: appsv1.WaitRollout, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: handover.FleetName(in)}},
+		On:  fmt.Sprintf("awaiting the rollout of revision %s; until then nothing is changed and drift is not corrected: %s", o.awaitedRevision, why)}
 }
 
 // artifactUnavailable is the outcome of an error if the artifact that was released before cannot be

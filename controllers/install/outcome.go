@@ -28,7 +28,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	case rep.SyncError != nil && o.withinSyncGrace(now):
 		return reconcile.Deferred{RequeueAt: o.unsyncedSince.Add(syncGracePeriod)}
 	case rep.SyncError != nil:
-		return reconcile.Waiting{On: rep.SyncError.Error(), Reason: appsv1.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
+		return reconcile.Waiting{On: rep.SyncError.Error(), For: engine.WaitReferences(o.key, rep), Reason: appsv1.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
 	case o.countRequested() > 0 && len(removable) == 0 && settledExcept(rep, blocked):
 		return o.unapprovedOutcome()
 	case len(removable) > 0 && !componentFailed(rep):
@@ -160,7 +160,7 @@ func failureMessage(rep *engine.Report) string {
 func (o *owner) waitingOutcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
 	wave, on := pendingComponents(rep)
 	deadline := o.waitDeadline(wave, rep, now)
-	out := reconcile.Waiting{On: on, Revision: revision}
+	out := reconcile.Waiting{On: on, For: engine.WaitReferences(o.key, rep), Revision: revision}
 	switch {
 	case preRemoveFailed(rep):
 		out.TimedOut, out.Reason = true, appsv1.PreRemoveFailedReason

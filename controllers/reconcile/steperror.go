@@ -3,6 +3,8 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
 // StepError is an error of a step. Its class determines the outcome of the reconcile; see OutcomeOf.
@@ -10,6 +12,8 @@ type StepError struct {
 	// Reason is the reason of the conditions.
 	Reason string
 	Class  ErrorClass
+	// For is what an error of WaitingClass waits for.
+	For appsv1.WaitReference
 	// Err is the cause.
 	Err error
 }
@@ -37,9 +41,9 @@ func NewTransientError(reason, format string, args ...any) error {
 	return &StepError{Reason: reason, Class: TransientClass, Err: fmt.Errorf(format, args...)}
 }
 
-// NewWaitingError returns a StepError that an event will end.
-func NewWaitingError(reason, format string, args ...any) error {
-	return &StepError{Reason: reason, Class: WaitingClass, Err: fmt.Errorf(format, args...)}
+// NewWaitingError returns a StepError that an event will end: one of the object that is waited for.
+func NewWaitingError(reason string, on appsv1.WaitReference, format string, args ...any) error {
+	return &StepError{Reason: reason, Class: WaitingClass, For: on, Err: fmt.Errorf(format, args...)}
 }
 
 // Error implements error.
@@ -64,7 +68,7 @@ func OutcomeOf(err error, revision string) Outcome {
 		return Retry{Err: err, Revision: revision}
 	}
 	if step.Class == WaitingClass {
-		return Waiting{On: err.Error(), Reason: step.Reason, Revision: revision}
+		return Waiting{On: err.Error(), For: []appsv1.WaitReference{step.For}, Reason: step.Reason, Revision: revision}
 	}
 	return FailureOutcome(err, step.Reason, step.Class == TerminalClass, revision)
 }

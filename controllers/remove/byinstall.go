@@ -163,7 +163,7 @@ func waitForInstall(in *appsv1.KsctlInstall, message string) reconcile.Outcome {
 	} else if installErr := installMessage(in); installErr != "" {
 		message += ". " + installErr
 	}
-	return reconcile.Waiting{On: message, Reason: fluxmeta.ProgressingReason}
+	return reconcile.Waiting{On: message, For: waitForRemoval(in), Reason: fluxmeta.ProgressingReason}
 }
 
 // installComponents returns the components of an install: those of its stack, those that its spec
@@ -256,7 +256,7 @@ func (b *ByInstall) installNotFound(rm *appsv1.KsctlRemove) reconcile.Outcome {
 
 // waitingOutcome returns the outcome of a removal in progress, and whether it exceeds the timeout.
 func (b *ByInstall) waitingOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, message string) reconcile.Outcome {
-	out := reconcile.Waiting{On: message, Reason: appsv1.RemovingReason}
+	out := reconcile.Waiting{On: message, For: waitForRemoval(in), Reason: appsv1.RemovingReason}
 	if in.Spec.Suspend && in.DeletionTimestamp == nil {
 		out.On = fmt.Sprintf("KsctlInstall %s is suspended: resume it to continue; %s", in.Name, message)
 	}
@@ -268,4 +268,9 @@ func (b *ByInstall) waitingOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInsta
 		out.On = fmt.Sprintf("not removed within %s, still in progress: %s", timeout.Round(time.Second), out.On)
 	}
 	return out
+}
+
+// waitForRemoval returns the wait for an install that removes its objects.
+func waitForRemoval(in *appsv1.KsctlInstall) []appsv1.WaitReference {
+	return []appsv1.WaitReference{{Type: appsv1.WaitRemoval, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}}
 }

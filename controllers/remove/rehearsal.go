@@ -52,7 +52,7 @@ func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *ap
 			return reconcile.Retry{Err: err}
 		}
 		if r.SyncError != nil { // an event follows when the index is synced
-			return reconcile.Waiting{On: r.SyncError.Error(), Reason: appsv1.IndexStaleReason}
+			return reconcile.Waiting{On: r.SyncError.Error(), For: []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: "Watch", Namespace: in.Namespace, Name: in.Name}}, Reason: appsv1.IndexStaleReason}
 		}
 		removed := isRemoved(r)
 		if a.key.Cluster != plan.LocalCluster {

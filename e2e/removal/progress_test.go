@@ -18,6 +18,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/suite"
@@ -173,6 +174,42 @@ var _ = Describe("An install that depends on one with a removed object", suite.S
 		awaitGone(ctx, aConfigMap(ns, "b"))
 		remove(ctx, base, app)
 		awaitGone(ctx, base, app)
+	})
+})
+
+var _ = Describe("Installs that wait for each other", func() {
+	It("report the whole cycle, and go on when it ends", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		base, app := installConfigMap(ctx, ns, "base"), installConfigMap(ctx, ns, "app", dependingOn("base"))
+		becomesReady(ctx, base, app)
+		remove(ctx, base)
+		reports(ctx, base, "Unknown", appsv1.DependentsExistReason, "KsctlInstall "+ns+"/app")
+		Expect(base.Status.WaitsFor).To(Equal([]appsv1.WaitReference{{Type: appsv1.WaitDependents, Kind: "KsctlInstall", Namespace: ns, Name: "app"}}))
+		publish(ctx, ns, "app", "r2", configMap("app", "2"))
+		cycle := fmt.Sprintf("wait cycle: KsctlInstall %[1]s/app waits for KsctlInstall %[1]s/base (DependsOn), KsctlInstall %[1]s/base waits for KsctlInstall %[1]s/app (Dependents)", ns)
+		reports(ctx, app, "False", appsv1.WaitCycleReason, cycle, "is being removed")
+		reports(ctx, base, "False", appsv1.WaitCycleReason, cycle, "remove base from its spec.dependsOn")
+		Expect(app.Status.WaitsFor).To(Equal([]appsv1.WaitReference{{Type: appsv1.WaitDependsOn, Kind: "KsctlInstall", Namespace: ns, Name: "base"}}))
+		mergePatch(ctx, app, `{"spec":{"dependsOn":null}}`)
+		awaitGone(ctx, base)
+		reports(ctx, app, "True", "", "r2")
+		Expect(app.Status.WaitsFor).To(BeEmpty())
+		remove(ctx, app)
+		awaitGone(ctx, app)
+	})
+
+	It("name what a component waits for", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: one, manifests: [one/]}\n  - {name: two, manifests: [two/], dependsOn: [one]}\n",
+			map[string]string{"one/j.yaml": jobManifest("endless", cluster.FateNeverEnds, ""), "one/w.yaml": "apiVersion: absent.example.com/v1\nkind: Widget\nmetadata: {name: w}\n", "two/b.yaml": configMap("b", "1")}))).To(Succeed())
+		a := install(ctx, ns, "a")
+		reports(ctx, a, "Unknown", "Progressing", "Job "+ns+"/endless")
+		Expect(a.Status.WaitsFor).To(ContainElements(
+			appsv1.WaitReference{Type: appsv1.WaitKindNotServed, Kind: "CustomResourceDefinition", Name: "Widget.absent.example.com", Object: "Widget " + ns + "/w"},
+			appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: "Job", Namespace: ns, Name: "endless"},
+			appsv1.WaitReference{Type: appsv1.WaitOrder, Kind: "ConfigMap", Namespace: ns, Name: "b"}))
+		remove(ctx, a)
+		awaitGone(ctx, a)
 	})
 })
 

@@ -60,6 +60,64 @@ type Schedule struct {
 	Suspend bool `json:"suspend,omitempty"`
 }
 
+// WaitType is the reason why an object waits for another one.
+type WaitType string
+
+// Types of waits.
+const (
+	// WaitDependsOn: spec.dependsOn names the object, and it is not ready.
+	WaitDependsOn WaitType = "DependsOn"
+	// WaitPruning: objects that left the stack are kept until the install has planned, because it may
+	// claim them.
+	WaitPruning WaitType = "Pruning"
+	// WaitNotApplied: objects that left the stack are kept until everything else is applied.
+	WaitNotApplied WaitType = "NotApplied"
+	// WaitKindNotServed: the cluster does not serve the kind.
+	WaitKindNotServed WaitType = "KindNotServed"
+	// WaitDependents: an install that depends on this object must be removed first.
+	WaitDependents WaitType = "Dependents"
+	// WaitRemoval: an install removes the objects of a KsctlRemove.
+	WaitRemoval WaitType = "Removal"
+	// WaitApproval: somebody has to approve, resume or correct something, such as a KsctlRemove.
+	WaitApproval WaitType = "Approval"
+	// WaitRollout: the rollout to other clusters comes first.
+	WaitRollout WaitType = "Rollout"
+	// WaitInUse: an object uses this one.
+	WaitInUse WaitType = "InUse"
+	// WaitDeletion: the deletion of the object is in progress.
+	WaitDeletion WaitType = "Deletion"
+	// WaitOrder: an earlier component or hook comes first.
+	WaitOrder WaitType = "Order"
+	// WaitReadiness: the object is applied, and not ready.
+	WaitReadiness WaitType = "Readiness"
+	// WaitResponse: a watch, a server or a controller has not answered yet.
+	WaitResponse WaitType = "Response"
+)
+
+// WaitReference is something that an object waits for.
+type WaitReference struct {
+	// Type of the wait.
+	Type WaitType `json:"type"`
+	// Kind of the object that is waited for.
+	Kind string `json:"kind"`
+	// Namespace of that object; empty for a cluster-scoped one.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Name of that object.
+	Name string `json:"name"`
+	// Object of the stack that the wait is about, if that is another one.
+	// +optional
+	Object string `json:"object,omitempty"`
+}
+
+// String returns the kind, namespace and name of the object, such as "KsctlInstall ns/name".
+func (w WaitReference) String() string {
+	if w.Namespace == "" {
+		return w.Kind + " " + w.Name
+	}
+	return w.Kind + " " + w.Namespace + "/" + w.Name
+}
+
 // CommonStatus is the part of the status that every reconciled kind has.
 type CommonStatus struct {
 	// ObservedGeneration is the generation of the spec that this status describes.
@@ -71,6 +129,12 @@ type CommonStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// WaitsFor are the objects that this object waits for, at most ten of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	WaitsFor []WaitReference `json:"waitsFor,omitempty"`
 
 	// LastHandledReconcileAt is the last handled value of the annotation
 	// reconcile.fluxcd.io/requestedAt.

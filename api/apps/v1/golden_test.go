@@ -100,6 +100,7 @@ func goldenTarget() TargetCluster {
 
 func goldenStatus() CommonStatus {
 	return CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z",
+		WaitsFor: []WaitReference{{Type: WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web", Object: "ConfigMap team/a"}},
 		Conditions: []metav1.Condition{{Type: ReadyCondition, Status: metav1.ConditionTrue, ObservedGeneration: 7,
 			LastTransitionTime: goldenTime,
 			Reason:             "ReconciliationSucceeded", Message: "Applied revision main@sha1:5f0c"}}}

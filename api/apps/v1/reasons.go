@@ -7,6 +7,8 @@ const (
 	IndexStaleReason = "IndexStale"
 	// TimeoutReason means that the reconcile takes longer than spec.timeout.
 	TimeoutReason = "Timeout"
+	// WaitCycleReason means that the object waits for objects that wait for it.
+	WaitCycleReason = "WaitCycle"
 	// ServiceAccountNotFoundReason means that the service account does not exist.
 	ServiceAccountNotFoundReason = "ServiceAccountNotFound"
 	// RemovingReason means that the teardown of the object is in progress.

@@ -130,6 +130,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.TargetClusterApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ValuesReference"):
 		return &appsv1.ValuesReferenceApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("WaitReference"):
+		return &appsv1.WaitReferenceApplyConfiguration{}
 
 		// Group=cluster.ksctl.com, Version=v1
 	case clusterv1.SchemeGroupVersion.WithKind("ArgoCDCluster"):

@@ -14,6 +14,8 @@ type HandoverDecision struct {
 	// Wait is the reason why it is not known yet if another owner desires the object. The object
 	// stays until that is known.
 	Wait string
+	// On is the owner that Wait or Leave is about.
+	On *OwnerKey
 	// Leave is the reason why that will possibly never be known. The object stays, but the owner
 	// does not wait.
 	Leave string
@@ -35,7 +37,7 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 		d := in.Policies.HandoverTo(e.ID)
 		switch why := cmp.Or(d.Wait, d.Leave); {
 		case why != "":
-			a := Action{Verb: VerbWait, Reason: ReasonHandoverPending, Entry: e}
+			a := Action{Verb: VerbWait, Reason: ReasonHandoverPending, Entry: e, HandoverTo: d.On}
 			if !reported[why] {
 				reported[why] = true
 				a.Message = why // once for all entries with the same reason

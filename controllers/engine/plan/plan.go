@@ -99,7 +99,8 @@ type Action struct {
 	Message string
 	// Err is the typed reason of a wait or a refusal.
 	Err error
-	// HandoverTo is the new owner of an object that is handed over.
+	// HandoverTo is the new owner of an object that is handed over, or the possible one of an object
+	// that waits for it.
 	HandoverTo *OwnerKey
 }
 
@@ -131,6 +132,8 @@ type ComponentState struct {
 	// Unhealthy is true when the status of an applied object reports a failure.
 	Unhealthy bool
 	Message   string
+	// NotReady are the first objects that are applied and not ready.
+	NotReady []stacks.Ref
 	// Drifted are objects that have drifted and that the drift mode does not correct.
 	Drifted []string
 }
@@ -273,6 +276,9 @@ func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Act
 		}
 		if !ready {
 			message.addWait(a.Message)
+			if len(st.NotReady) < maxNotReady {
+				st.NotReady = append(st.NotReady, a.Item.Ref)
+			}
 		}
 	case VerbRecord, VerbCreate, VerbUpdate:
 		p.Actions = append(p.Actions, a)
@@ -295,6 +301,9 @@ func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Act
 		st.Unhealthy = true
 	}
 }
+
+// maxNotReady is the maximum number of objects in ComponentState.NotReady.
+const maxNotReady = 10
 
 // componentMessage collects the message of a component: failures first, then waits.
 type componentMessage struct {

@@ -65,13 +65,11 @@ func (h *Handover) Decide(id string) plan.HandoverDecision {
 	d := h.plans.decideAndWatch(h.releasing, id, h.isDenied)
 	switch {
 	case d.newOwner != nil:
-		key := h.key
-		key.Namespace, key.Name = d.newOwner.name.Namespace, d.newOwner.name.Name
-		return plan.HandoverDecision{To: &key}
+		return plan.HandoverDecision{To: h.keyOf(d.newOwner)}
 	case d.pending == nil:
 		return plan.HandoverDecision{}
 	case d.left:
-		return plan.HandoverDecision{Leave: fmt.Sprintf("objects removed from the stack are left in place until KsctlInstall %s, which may claim them, can be planned", d.pending.name)}
+		return plan.HandoverDecision{On: h.keyOf(d.pending), Leave: fmt.Sprintf("objects removed from the stack are left in place until KsctlInstall %s, which may claim them, can be planned", d.pending.name)}
 	}
 	if !d.until.IsZero() && (h.RetryAt.IsZero() || d.until.Before(h.RetryAt)) {
 		h.RetryAt = d.until
@@ -80,7 +78,14 @@ func (h *Handover) Decide(id string) plan.HandoverDecision {
 	if d.pending.suspended {
 		wait += "; it is suspended: resume it"
 	}
-	return plan.HandoverDecision{Wait: wait}
+	return plan.HandoverDecision{On: h.keyOf(d.pending), Wait: wait}
+}
+
+// keyOf returns the key of an install of the same installation and cluster.
+func (h *Handover) keyOf(m *installPlan) *plan.OwnerKey {
+	key := h.key
+	key.Namespace, key.Name = m.name.Namespace, m.name.Name
+	return &key
 }
 
 // AwaitClaim enqueues the install when another install claims an object that is kept because of a

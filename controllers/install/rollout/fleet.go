@@ -231,15 +231,15 @@ func (f *FleetSteps) outcome(in *appsv1.KsctlInstall, r *rollout, revision strin
 			"spec.clusterSelector excludes more than half of the clusters with the stack: nothing is removed; to approve the removal, annotate the KsctlInstall with %s: %s (%s)",
 			appsv1.ApproveAnnotation, r.approvalDigest, summary)}
 	case len(r.clusters) == 0:
-		return reconcile.Waiting{Reason: appsv1.NoClustersReason, Revision: revision,
+		return reconcile.Waiting{Reason: appsv1.NoClustersReason, Revision: revision, For: r.waits(in),
 			On: fmt.Sprintf("spec.clusterSelector selects no KsctlCluster in namespace %s", in.Namespace)}
 	case r.counts[appsv1.ClusterFailed] > 0:
-		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClustersFailedReason, On: summary + r.firstMessage(appsv1.ClusterFailed), Revision: revision}
+		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClustersFailedReason, On: summary + r.firstMessage(appsv1.ClusterFailed), For: r.waits(in), Revision: revision}
 	case r.counts[appsv1.ClusterUnreachable] > 0 && r.counts[appsv1.ClusterUpdating]+r.counts[appsv1.ClusterWaiting] == 0:
-		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClusterUnreachableReason, On: summary + r.firstMessage(appsv1.ClusterUnreachable), Revision: revision}
+		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClusterUnreachableReason, On: summary + r.firstMessage(appsv1.ClusterUnreachable), For: r.waits(in), Revision: revision}
 	case r.counts[appsv1.ClusterReady] < len(r.clusters):
 		// Members that wait for something else may cause no further events, so check again later.
-		return reconcile.Waiting{On: summary, Revision: revision, RequeueAt: f.Single.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))}
+		return reconcile.Waiting{On: summary, For: r.waits(in), Revision: revision, RequeueAt: f.Single.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))}
 	}
 	in.Status.LastAppliedRevision = revision
 	return reconcile.Done{Message: fmt.Sprintf("Applied revision %s: %s", revision, summary), Revision: revision}
@@ -276,7 +276,7 @@ func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv
 		}
 	}
 	if in.Status.Clusters = r.clusters; len(r.clusters) > 0 {
-		return reconcile.Waiting{On: fmt.Sprintf("the stack is being removed from %d clusters: %s%s", len(r.clusters), r.clustersIn(appsv1.ClusterRemoving), r.firstMessage(appsv1.ClusterRemoving)), Reason: appsv1.RemovingReason}
+		return reconcile.Waiting{On: fmt.Sprintf("the stack is being removed from %d clusters: %s%s", len(r.clusters), r.clustersIn(appsv1.ClusterRemoving), r.firstMessage(appsv1.ClusterRemoving)), For: r.waits(in), Reason: appsv1.RemovingReason}
 	}
 	return reconcile.Done{Message: "the stack was removed from all clusters"}
 }

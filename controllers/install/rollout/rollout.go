@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/install/handover"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
@@ -40,6 +41,20 @@ type rollout struct {
 	// approvalDigest is the digest that approves the pending removals. It is empty if no removal
 	// needs an approval.
 	approvalDigest string
+}
+
+// waits returns the clusters that are not ready; without any, the selector waits for clusters.
+func (r *rollout) waits(in *appsv1.KsctlInstall) []appsv1.WaitReference {
+	var out []appsv1.WaitReference
+	for _, c := range r.clusters {
+		if c.State != appsv1.ClusterReady {
+			out = append(out, appsv1.WaitReference{Type: appsv1.WaitRollout, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: c.Install, Object: c.Name})
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: clusterv1.KsctlClusterKind, Namespace: in.Namespace, Name: "*"})
+	}
+	return out
 }
 
 // planRollout plans the next step. It is a pure function. members are sorted by cluster name.

@@ -51,7 +51,7 @@ func doneOutcome(rm *appsv1.KsctlRemove) reconcile.Outcome {
 // waitingOutcome returns the outcome of a removal in progress, and whether it exceeds the timeout.
 func (s *Steps) waitingOutcome(o *owner, rep *engine.Report) reconcile.Outcome {
 	rm := o.req.Object
-	out := reconcile.Waiting{Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt, Revision: rm.Status.LastAttemptedRevision,
+	out := reconcile.Waiting{Reason: appsv1.RemovingReason, For: engine.WaitReferences(o.key, rep), RequeueAt: rep.RetryAt, Revision: rm.Status.LastAttemptedRevision,
 		On: fmt.Sprintf("%d of %d objects are left to remove", o.inv.Len(), rm.Status.Removal.Count)}
 	if message := waitMessage(rep); message != "" {
 		out.On += ": " + message

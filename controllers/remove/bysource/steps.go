@@ -158,7 +158,7 @@ func (s *Steps) release(ctx context.Context, o *owner, c *engine.Client) reconci
 	case err != nil:
 		return s.retryOutcome(o, err)
 	case o.inv.Len() > 0:
-		return s.orUnreachable(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), waitMessage(rep)), Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt})
+		return s.orUnreachable(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), waitMessage(rep)), For: engine.WaitReferences(o.key, rep), Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt})
 	}
 	return nil
 }

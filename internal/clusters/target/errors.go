@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
@@ -30,8 +33,9 @@ func notFoundError(format string, args ...any) error {
 }
 
 // notReadyError returns an error that an event will end.
-func notReadyError(format string, args ...any) error {
-	return &Error{Err: reconcile.NewWaitingError(appsv1.ClusterNotReadyReason, format, args...)}
+func notReadyError(cluster types.NamespacedName, format string, args ...any) error {
+	on := appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: clusterv1.KsctlClusterKind, Namespace: cluster.Namespace, Name: cluster.Name}
+	return &Error{Err: reconcile.NewWaitingError(appsv1.ClusterNotReadyReason, on, format, args...)}
 }
 
 // ClusterMismatchError reports that the kubeconfig leads to another cluster than the one with the

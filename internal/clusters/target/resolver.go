@@ -149,7 +149,7 @@ func (t *Resolver) EnsureNotDeleting(ctx context.Context, namespace string, spec
 	var c clusterv1.KsctlCluster
 	err := t.Direct.Get(ctx, name, &c)
 	if apierrors.IsNotFound(err) || err == nil && c.DeletionTimestamp != nil {
-		return notReadyError("KsctlCluster %s is being deleted", name)
+		return notReadyError(name, "KsctlCluster %s is being deleted", name)
 	}
 	return err
 }
@@ -219,9 +219,9 @@ func (t *Resolver) locateKubeconfig(ctx context.Context, u User) (kubeconfigRef,
 	case err != nil:
 		return kubeconfigRef{}, err
 	case c.DeletionTimestamp != nil && u.Empty:
-		return kubeconfigRef{}, notReadyError("KsctlCluster %s is being deleted", name)
+		return kubeconfigRef{}, notReadyError(name, "KsctlCluster %s is being deleted", name)
 	case c.Status.KubeConfigSecret == "":
-		return kubeconfigRef{}, notReadyError("KsctlCluster %s has no kubeconfig yet%s", name, readyMessage(&c))
+		return kubeconfigRef{}, notReadyError(name, "KsctlCluster %s has no kubeconfig yet%s", name, readyMessage(&c))
 	}
 	location := kubeconfigRef{secret: types.NamespacedName{Namespace: name.Namespace, Name: c.Status.KubeConfigSecret}, key: c.Status.KubeConfigKey}
 	if ref := c.Spec.KubeConfigRef; ref != nil { // never mix fields of the status and the spec

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	fakedynamic "k8s.io/client-go/dynamic/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -203,7 +204,7 @@ func TestOutcome(t *testing.T) {
 	if out, ok := Outcome(&UnreachableError{Cluster: "team.prod", Err: errors.New("down")}, "").(reconcile.Retry); !ok || out.Reason != appsv1.ClusterUnreachableReason {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := Outcome(notReadyError("x"), "").(reconcile.Waiting); !ok || out.Reason != appsv1.ClusterNotReadyReason {
+	if out, ok := Outcome(notReadyError(types.NamespacedName{Name: "c"}, "x"), "").(reconcile.Waiting); !ok || out.Reason != appsv1.ClusterNotReadyReason {
 		t.Errorf("%+v", out)
 	}
 	if out, ok := Outcome(newError(appsv1.ClusterChangedReason, "x"), "").(reconcile.Stalled); !ok || out.Reason != appsv1.ClusterChangedReason {

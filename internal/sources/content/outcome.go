@@ -37,7 +37,7 @@ func SourceOutcome(err error) reconcile.Outcome {
 	case !errors.As(err, &sourceErr):
 		return reconcile.Retry{Err: err}
 	case sourceErr.Reason == sourceref.NotReady:
-		return reconcile.Waiting{On: err.Error(), Reason: string(sourceErr.Reason)}
+		return reconcile.Waiting{On: err.Error(), For: []appsv1.WaitReference{sourceErr.On}, Reason: string(sourceErr.Reason)}
 	}
 	return reconcile.FailureOutcome(err, string(sourceErr.Reason), sourceErr.Terminal(), "")
 }

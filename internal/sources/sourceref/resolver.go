@@ -115,7 +115,9 @@ func offeredArtifact(obj Object, kind string, key types.NamespacedName) (artifac
 		if ready := apimeta.FindStatusCondition(conditions(obj), fluxmeta.ReadyCondition); ready != nil {
 			why = ready.Message
 		}
-		return artifact.Artifact{}, newError(NotReady, "%s %s has no artifact yet: %s", kind, key, why)
+		err := newError(NotReady, "%s %s has no artifact yet: %s", kind, key, why)
+		err.On = appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: kind, Namespace: key.Namespace, Name: key.Name}
+		return artifact.Artifact{}, err
 	}
 	return artifact.Artifact{URL: a.URL, Revision: a.Revision, Digest: a.Digest}, nil
 }
@@ -154,6 +156,8 @@ const (
 type Error struct {
 	Reason  Reason
 	Message string
+	// On is the source of an error with the reason NotReady.
+	On appsv1.WaitReference
 }
 
 // Error implements error.

@@ -15,6 +15,8 @@ type CommonStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// Conditions of the object: Ready, and Reconciling or Stalled while they are true.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
+	// WaitsFor are the objects that this object waits for, at most ten of them.
+	WaitsFor []WaitReferenceApplyConfiguration `json:"waitsFor,omitempty"`
 	// LastHandledReconcileAt is the last handled value of the annotation
 	// reconcile.fluxcd.io/requestedAt.
 	LastHandledReconcileAt *string `json:"lastHandledReconcileAt,omitempty"`
@@ -43,6 +45,19 @@ func (b *CommonStatusApplyConfiguration) WithConditions(values ...*metav1.Condit
 			panic("nil value passed to WithConditions")
 		}
 		b.Conditions = append(b.Conditions, *values[i])
+	}
+	return b
+}
+
+// WithWaitsFor adds the given value to the WaitsFor field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the WaitsFor field.
+func (b *CommonStatusApplyConfiguration) WithWaitsFor(values ...*WaitReferenceApplyConfiguration) *CommonStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithWaitsFor")
+		}
+		b.WaitsFor = append(b.WaitsFor, *values[i])
 	}
 	return b
 }

@@ -66,6 +66,19 @@ func (b *KsctlClusterStatusApplyConfiguration) WithConditions(values ...*applyco
 	return b
 }
 
+// WithWaitsFor adds the given value to the WaitsFor field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the WaitsFor field.
+func (b *KsctlClusterStatusApplyConfiguration) WithWaitsFor(values ...*appsv1.WaitReferenceApplyConfiguration) *KsctlClusterStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithWaitsFor")
+		}
+		b.CommonStatusApplyConfiguration.WaitsFor = append(b.CommonStatusApplyConfiguration.WaitsFor, *values[i])
+	}
+	return b
+}
+
 // WithLastHandledReconcileAt sets the LastHandledReconcileAt field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the LastHandledReconcileAt field is set to the value of the last call.

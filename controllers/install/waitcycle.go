@@ -1,0 +1,84 @@
+package install
+
+import (
+	"context"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
+	"github.com/ksctl/gitops/controllers/install/handover"
+	"github.com/ksctl/gitops/controllers/reconcile"
+)
+
+// endlessWaits are the types of waits that last until the other object goes on. The others end by
+// themselves, or when somebody acts.
+var endlessWaits = []appsv1.WaitType{appsv1.WaitDependsOn, appsv1.WaitPruning, appsv1.WaitDependents, appsv1.WaitRemoval, appsv1.WaitInUse}
+
+// reportWaitCycle changes the outcome of an install that waits for objects that wait for it. The
+// statuses in the cache decide, so that each install of the cycle reports the same one.
+func (s *Steps) reportWaitCycle(ctx context.Context, in *appsv1.KsctlInstall, out reconcile.Outcome) reconcile.Outcome {
+	waiting, ok := out.(reconcile.Waiting)
+	if !ok {
+		return out
+	}
+	self := reconcile.WaitNode{Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
+	cycle := reconcile.FindWaitCycle(self, func(n reconcile.WaitNode) []appsv1.WaitReference {
+		if n == self {
+			return endless(in, waiting.For)
+		}
+		return s.waitsOf(ctx, n)
+	})
+	if len(cycle) == 0 {
+		return out
+	}
+	waiting.Reason, waiting.TimedOut = appsv1.WaitCycleReason, true
+	waiting.On = "wait cycle: " + reconcile.DescribeWaitCycle(cycle) + "; " + waiting.On
+	return waiting
+}
+
+// waitsOf returns the endless waits of an object according to its status.
+func (s *Steps) waitsOf(ctx context.Context, n reconcile.WaitNode) []appsv1.WaitReference {
+	var o reconcile.Object
+	switch n.Kind {
+	case appsv1.KsctlInstallKind:
+		o = &appsv1.KsctlInstall{}
+	case appsv1.KsctlRemoveKind:
+		o = &appsv1.KsctlRemove{}
+	case clusterv1.KsctlClusterKind:
+		o = &clusterv1.KsctlCluster{}
+	default:
+		return nil
+	}
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: n.Namespace, Name: n.Name}, o, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // it does not exist, or its waits are found later
+	}
+	return endless(o, o.CommonStatus().WaitsFor)
+}
+
+// endless returns the endless waits of an object. An object that is being deleted no longer waits for
+// its dependencies, although its status may not show that yet.
+func endless(o client.Object, waits []appsv1.WaitReference) []appsv1.WaitReference {
+	return slices.DeleteFunc(slices.Clone(waits), func(w appsv1.WaitReference) bool {
+		return !slices.Contains(endlessWaits, w.Type) || w.Type == appsv1.WaitDependsOn && o.GetDeletionTimestamp() != nil
+	})
+}
+
+// affectsWaitCycle reports whether a change of an install may begin or end a cycle of waits.
+func affectsWaitCycle(before, after *appsv1.KsctlInstall) bool {
+	inCycle := func(in *appsv1.KsctlInstall) bool {
+		return handover.ReadyCondition(in).Reason == appsv1.WaitCycleReason
+	}
+	return !slices.Equal(before.Status.WaitsFor, after.Status.WaitsFor) || inCycle(before) != inCycle(after)
+}
+
+// waitsForValues returns the installs that an install waits for.
+func waitsForValues(in *appsv1.KsctlInstall) (out []string) {
+	for _, w := range in.Status.WaitsFor {
+		if w.Kind == appsv1.KsctlInstallKind && slices.Contains(endlessWaits, w.Type) {
+			out = append(out, reconcile.IndexValue(w.Kind, w.Namespace, w.Name))
+		}
+	}
+	return out
+}
