@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -147,7 +148,7 @@ func (s *ChunkStore) saveChunk(ctx context.Context, key plan.OwnerKey, hash stri
 	s.mu.Unlock()
 	obj := &appsv1.KsctlInventory{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, ResourceVersion: version,
-			Labels: map[string]string{InventoryOfLabel: hash}},
+			Labels: map[string]string{InventoryOfLabel: hash}, Finalizers: []string{appsv1.Finalizer}},
 		Owner:   appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: key.Kind, Name: key.Name},
 		Entries: c.Entries,
 	}
@@ -156,7 +157,7 @@ func (s *ChunkStore) saveChunk(ctx context.Context, key plan.OwnerKey, hash stri
 	case len(c.Entries) == 0 && !exists:
 		return nil
 	case len(c.Entries) == 0:
-		err = client.IgnoreNotFound(s.Client.Delete(ctx, obj, client.Preconditions{ResourceVersion: &version}))
+		err = s.deleteChunk(ctx, obj)
 	case exists:
 		if err = s.Client.Update(ctx, obj); !apierrors.IsNotFound(err) {
 			break
@@ -177,6 +178,16 @@ func (s *ChunkStore) saveChunk(ctx context.Context, key plan.OwnerKey, hash stri
 		s.rememberVersion(obj)
 	}
 	return err
+}
+
+// deleteChunk deletes a chunk, and then removes its finalizer: while objects are left, the chunk stays
+// even when its namespace is deleted.
+func (s *ChunkStore) deleteChunk(ctx context.Context, obj *appsv1.KsctlInventory) error {
+	err := s.Client.Delete(ctx, obj, client.Preconditions{ResourceVersion: &obj.ResourceVersion})
+	if err == nil {
+		err = s.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // rememberVersion records the resourceVersion of a chunk. The caller holds the lock.

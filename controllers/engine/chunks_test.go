@@ -264,13 +264,45 @@ func TestChunkConflictOnDelete(t *testing.T) {
 	}
 }
 
-func TestDeletedChunksAreRecreated(t *testing.T) {
+// When the namespace of an owner is deleted, its chunks stay until all of its objects are gone.
+func TestDeletedChunksStayWithTheirEntries(t *testing.T) {
 	r := newChunkRig(t)
 	inv := r.load(nil)
 	putNumbered(inv, 0, 1500)
 	r.save(inv, "create 0", "create 1")
 	for _, c := range r.stored() {
 		if err := r.server.Delete(t.Context(), &c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(r.stored()); n != 2 {
+		t.Fatalf("%d chunks are left", n)
+	}
+	inv = r.load(inv.Status())
+	if inv.Len() != 1500 {
+		t.Errorf("%d entries", inv.Len())
+	}
+	for i := range 1000 {
+		inv.Remove(numbered(i).ID)
+	}
+	r.save(inv, "delete 0")
+	for i := range 500 {
+		inv.Remove(numbered(1000 + i).ID)
+	}
+	r.save(inv, "delete 1")
+	if n := len(r.stored()); n != 0 {
+		t.Errorf("%d chunks are left", n)
+	}
+}
+
+func TestDeletedChunksAreRecreated(t *testing.T) {
+	r := newChunkRig(t)
+	inv := r.load(nil)
+	putNumbered(inv, 0, 1500)
+	r.save(inv, "create 0", "create 1")
+	for _, c := range r.stored() {
+		c.Finalizers = nil // somebody forces the deletion
+		if err := errors.Join(r.server.Update(t.Context(), &c), r.server.Delete(t.Context(), &c)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,9 +47,9 @@ func (d *deniedInstalls) record(install types.NamespacedName, namespaces []strin
 	d.namespaces[install] = namespaces
 }
 
-// takeChange reports whether a permission or a namespace of an install changed since its last
+// consumeChange reports whether a permission or a namespace of an install changed since its last
 // reconcile.
-func (d *deniedInstalls) takeChange(install types.NamespacedName) bool {
+func (d *deniedInstalls) consumeChange(install types.NamespacedName) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	changed := d.changed[install]
@@ -88,13 +88,13 @@ func (s *Steps) recordDenied(o *owner, out reconcile.Outcome) {
 
 // retryDenied retries the requests of an install whose permissions or namespaces changed.
 func (s *Steps) retryDenied(o *owner) {
-	if s.denied.takeChange(client.ObjectKeyFromObject(o.req.Object)) {
+	if s.denied.consumeChange(client.ObjectKeyFromObject(o.req.Object)) {
 		s.Engine.RetryDenied(o.key)
 	}
 }
 
 // permissionChanged enqueues the installs that a new namespace, or a change of a role or a binding of
-// that kind, may concern. Which account a binding is for is not known: its metadata does not have it.
+// that kind, may concern, and those of a namespace that is being deleted. Which account a binding is for is not known: its metadata does not have it.
 func (s *Setup) permissionChanged(kind string) handler.EventHandler {
 	enqueue := func(o client.Object, q queue) {
 		namespace := o.GetNamespace()
@@ -111,9 +111,14 @@ func (s *Setup) permissionChanged(kind string) handler.EventHandler {
 				enqueue(e.Object, q)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
 				enqueue(e.ObjectNew, q)
+			}
+			if kind == "Namespace" && e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil {
+				for _, r := range s.Reconciler.Requests(ctx, client.InNamespace(e.ObjectNew.GetName())) {
+					q.Add(r)
+				}
 			}
 		},
 	}

@@ -37,7 +37,7 @@ func TestPermissionChangeEnqueuesDeniedInstalls(t *testing.T) {
 				if delay, ok := got[install]; !ok || delay != 0 {
 					t.Errorf("%s is enqueued after %s: %v", install, delay, ok)
 				}
-				if !d.takeChange(install) || d.takeChange(install) {
+				if !d.consumeChange(install) || d.consumeChange(install) {
 					t.Errorf("%s does not retry exactly once", install)
 				}
 			}
@@ -58,7 +58,7 @@ func TestPermissionChangesEnqueueOnceASecond(t *testing.T) {
 		}
 		if !due.IsZero() && !now.Before(due) {
 			reconciles, due = reconciles+1, time.Time{}
-			d.takeChange(a)
+			d.consumeChange(a)
 			d.record(a, []string{"ns"}) // still denied
 		}
 	}

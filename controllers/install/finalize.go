@@ -30,6 +30,10 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if err := s.withdraw(ctx, o); err != nil && !abandoned { // otherwise it is garbage collected with the install
 		return reconcile.Retry{Err: err}
 	}
+	terminating := s.isTerminating(ctx, req.Object.Namespace)
+	if terminating {
+		o.forgetNamespace(req.Object.Namespace)
+	}
 	if o.inv.Len() == 0 {
 		if err := o.flush(ctx); err != nil {
 			return s.interruptedOutcome(o, err, "")
@@ -59,6 +63,9 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		return dependentsOutcome(dependents)
 	}
 	c, err := s.clientFor(ctx, req.Object)
+	if err != nil && terminating {
+		c, err = s.clientOfDeletedAccount(req.Object)
+	}
 	if err != nil {
 		return s.finalizeWithoutAccount(ctx, o, err)
 	}
@@ -75,7 +82,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if out, lost := s.orClusterLost(o, nil, "", rep.Errors...); lost {
 		return out
 	}
-	return reconcile.RequeueBy(o.removalOutcome(rep, o.inv.Len(), s.Clock.Now()), o.handover.RetryAt)
+	out = withTerminatingHint(req.Object, o.removalOutcome(rep, o.inv.Len(), s.Clock.Now()), terminating && len(engine.DeniedNamespaces(rep.Errors)) > 0)
+	return reconcile.RequeueBy(out, o.handover.RetryAt)
 }
 
 // finalizeWithoutAccount completes a removal without its service account if no objects are left to

@@ -74,6 +74,9 @@ type owner struct {
 	lineage  map[types.NamespacedName]bool
 	released map[string]string
 
+	// account is the service account of the last reconcile that rendered.
+	account *appsv1.AccountReference
+
 	// publishRecorded is true if the status that was read has the Published condition. published is
 	// the state of the publication in this process.
 	publishRecorded bool
@@ -169,6 +172,9 @@ func manifestKey(component string, obj *stacks.Object) string {
 // Persist implements engine.Owner.
 func (o *owner) Persist(ctx context.Context) error {
 	first := o.req.Object.Status.Cluster == ""
+	if o.account != nil { // with this write: it needs none of its own
+		o.req.Object.Status.ServiceAccount = o.account
+	}
 	if err := o.flush(ctx); err != nil {
 		return err
 	}

@@ -165,6 +165,7 @@ func (s *Steps) renderArtifact(ctx context.Context, o *owner, a artifact.Artifac
 	if err != nil {
 		return nil, reconcile.OutcomeOf(err, revision)
 	}
+	s.recordAccount(ctx, o)
 	if o.unmetDependencies, err = s.unmetDependencies(ctx, o, c); err != nil {
 		return nil, dependencyOutcome(err, revision)
 	}

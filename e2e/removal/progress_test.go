@@ -285,6 +285,57 @@ var _ = Describe("An install that lacks something", func() {
 	})
 })
 
+var _ = Describe("A namespace with an install that is deleted", suite.Safety, func() {
+	inNamespace := func(ns, name string) string {
+		return strings.Replace(configMap(name, "1"), "name: ", "namespace: "+ns+", name: ", 1)
+	}
+	namespace := func(name string) *corev1.Namespace { return &corev1.Namespace{ObjectMeta: objectMeta("", name)} }
+
+	It("goes with the objects of the install elsewhere", func(ctx SpecContext) {
+		ns, elsewhere := namespaceFor(ctx), namespaceFor(ctx)
+		role := "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + ns + "-made}\nrules: []\n"
+		publish(ctx, ns, "app", "r1", configMap("a", "1"), inNamespace(elsewhere, "b"), role)
+		app := install(ctx, ns, "app")
+		becomesReady(ctx, app)
+		Expect(app.Status.ServiceAccount).NotTo(BeNil())
+		remove(ctx, namespace(ns))
+		awaitGone(ctx, app, namespace(ns), aConfigMap(elsewhere, "b"), &rbacv1.ClusterRole{ObjectMeta: objectMeta("", ns+"-made")})
+	})
+
+	It("keeps an inventory in chunks until its objects are gone", func(ctx SpecContext) {
+		ns, elsewhere := namespaceFor(ctx), namespaceFor(ctx)
+		var docs []string
+		for i := range 1100 {
+			docs = append(docs, inNamespace(elsewhere, fmt.Sprintf("c%04d", i)))
+		}
+		publish(ctx, ns, "app", "r1", strings.Join(docs, "---\n"))
+		app := install(ctx, ns, "app")
+		becomesReady(ctx, app)
+		remove(ctx, namespace(ns))
+		awaitGone(ctx, app, namespace(ns))
+		Expect(countConfigMaps(ctx, elsewhere)).To(BeZero())
+	})
+
+	It("names what the remaining permissions do not allow, and how to end it", func(ctx SpecContext) {
+		ns, elsewhere := namespaceFor(ctx), namespaceFor(ctx)
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())
+		binding := &rbacv1.RoleBinding{ObjectMeta: objectMeta(elsewhere, "edit"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "limited"}}}
+		Expect(h.ControlPlane.Client().Create(ctx, binding)).To(Succeed())
+		publish(ctx, ns, "app", "r1", inNamespace(elsewhere, "b"))
+		app := install(ctx, ns, "app", func(in *appsv1.KsctlInstall) { in.Spec.ServiceAccountName = "limited" })
+		becomesReady(ctx, app)
+		remove(ctx, binding)
+		remove(ctx, namespace(ns))
+		command := fmt.Sprintf("kubectl annotate ksctlinstall app --namespace %s %s=%s", ns, appsv1.AbandonAnnotation, app.UID)
+		reports(ctx, app, "Unknown", "Removing", "ConfigMap "+elsewhere+"/b", "forbidden", command)
+		Expect(absent(ctx, aConfigMap(elsewhere, "b"))).To(BeFalse())
+		mergePatch(ctx, app, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.AbandonAnnotation, app.UID))
+		awaitGone(ctx, app, namespace(ns))
+		Expect(absent(ctx, aConfigMap(elsewhere, "b"))).To(BeFalse())
+	})
+})
+
 var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 	installManifest := func(name, source string) string {
 		spec := harness.NewInstall("x", "x").Spec

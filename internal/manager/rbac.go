@@ -14,7 +14,7 @@ package manager
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls;ksctlsources;ksctlremoves,verbs=patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls,verbs=create;update;delete
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls/status;ksctlsources/status;ksctlremoves/status,verbs=patch
-// +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinventories,verbs=create;update;delete
+// +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinventories,verbs=create;update;patch;delete
 // +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates;exportstates,verbs=patch
 // +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates/status;exportstates/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.ksctl.com,resources=ksctlclusters;ksctlautoscalers,verbs=patch

@@ -186,7 +186,7 @@ func goldenInstall() *KsctlInstall {
 			LastAppliedRevision: "main@sha1:5f0c",
 			Artifact: &TakenArtifact{Revision: "main@sha1:5f0c", Digest: "sha256:cc",
 				URL: "http://source/stacks.tar.gz"},
-			StackVersion: "1.0.0",
+			StackVersion: "1.0.0", ServiceAccount: &AccountReference{Name: "deployer", UID: "5e8f"},
 			Components: []ComponentStatus{{Name: "app", Version: "1.2.3", DependsOn: []string{"db"}, Ready: true,
 				Objects: 4, Message: "waits for a pod",
 				Chart: &chart, ChartDependencies: []ChartStatus{chart}}},

@@ -3,6 +3,7 @@ package v1
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // CatalogKind is the source kind of the stacks that are shipped with the controller.
@@ -197,6 +198,14 @@ type KsctlInstallSpec struct {
 	Force bool `json:"force,omitempty"`
 }
 
+// AccountReference identifies a ServiceAccount of the object's namespace.
+type AccountReference struct {
+	// Name of the ServiceAccount.
+	Name string `json:"name"`
+	// UID of the ServiceAccount.
+	UID types.UID `json:"uid"`
+}
+
 // KsctlInstallStatus is the observed state of an install.
 type KsctlInstallStatus struct {
 	CommonStatus `json:",inline"`
@@ -224,6 +233,10 @@ type KsctlInstallStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Components []ComponentStatus `json:"components,omitempty"`
+
+	// ServiceAccount is the account that created the objects of the inventory.
+	// +optional
+	ServiceAccount *AccountReference `json:"serviceAccount,omitempty"`
 
 	// Inventory lists the objects that the install owns.
 	// +optional

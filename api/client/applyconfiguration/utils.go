@@ -20,6 +20,8 @@ import (
 func ForKind(kind schema.GroupVersionKind) interface{} {
 	switch kind {
 	// Group=apps.ksctl.com, Version=v1
+	case v1.SchemeGroupVersion.WithKind("AccountReference"):
+		return &appsv1.AccountReferenceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("AgentEndpoint"):
 		return &appsv1.AgentEndpointApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ChartRepository"):
