@@ -81,8 +81,12 @@ test: tools $(GOTESTSUM) ## Run what a pull request must pass (PKG= and ARGS= na
 	$(if $(WHOLE),$(GO) -C $(LIBRARY) test -vet=off -p 2 -timeout $(TIMEOUT) ./...)
 	KSCTL_E2E_NODE=$(NODE) $(GO) run ./internal/testrun -gotestsum $(GOTESTSUM) -p $(PARALLEL) $(RACE) $(if $(filter 1,$(LOAD)),-load) -timeout $(TIMEOUT) $(PKG) -- $(ARGS)
 
+.PHONY: chaos
+chaos: tools ## Run the controller while commits, people and failures change everything at random: SEED=, MINUTES=10, INSTALLS=30, LOG=file.
+	$(GO) run ./e2e/chaos $(if $(SEED),-seed $(SEED)) -minutes $(or $(MINUTES),10) -installs $(or $(INSTALLS),30) $(if $(LOG),-log '$(LOG)')
+
 .PHONY: test-long
-test-long: soak mutate ## Run what takes hours: kills, long fuzzing, mutations, a loaded machine, benchmarks.
+test-long: soak chaos mutate ## Run what takes hours: kills, long fuzzing, mutations, a loaded machine, benchmarks.
 	KSCTL_TEST_LONG=1 $(GO) test -v -count=1 -timeout 2h ./e2e/removal -ginkgo.label-filter=repeat
 	$(MAKE) fuzz FUZZTIME=5m
 	$(MAKE) test LOAD=1

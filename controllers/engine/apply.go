@@ -144,6 +144,7 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 		return a.errorResult(act, err)
 	}
 	u, err = a.apply(ctx, WriteUpdate, it, precondition{uid: uid, resourceVersion: u.GetResourceVersion()}, state == appsv1.EntryAdopted, kept)
+	a.recordCreate(act.Entry.ID, err) // the entry still has no uid
 	if err != nil {
 		return a.handleUpdateError(ctx, act, uid, state, err)
 	}
@@ -209,6 +210,7 @@ func (a *executor) recordApplied(act *plan.Action, u *unstructured.Unstructured,
 		return a.errorResult(act, err)
 	}
 	a.engine.deletions.reset(a.ownerKey, act.Entry.ID)
+	a.engine.creates.reset(a.ownerKey, act.Entry.ID)
 	it := act.Item
 	if isCorrection(act) {
 		a.engine.corrections.add(a.ownerKey, it.ID, a.engine.clock.Now())

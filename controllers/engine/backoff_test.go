@@ -105,6 +105,7 @@ func TestRecreationsForgetOldDeletions(t *testing.T) {
 		r.recordDeletion("me", string(rune('a'+i)), "v1", noon)
 	}
 	r.recordDeletion("me", "z", "v1", noon.Add(recreationWindow))
+	r.prune("me", noon.Add(recreationWindow))
 	if n := len(r.all("me")); n != 1 {
 		t.Errorf("%d objects are kept", n)
 	}

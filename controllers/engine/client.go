@@ -82,10 +82,13 @@ func (c *Client) MayPatch(ctx context.Context, r schema.GroupVersionResource, re
 	u.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
 	u, err = c.Resource(authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")).Create(ctx, u, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("asking for the permission to patch %s: %w", ref, err)
+		return false, fmt.Errorf("checking if the account may patch %s: %w", ref, err)
 	}
-	allowed, _, err := unstructured.NestedBool(u.Object, "status", "allowed")
-	return allowed, err
+	allowed, _, _ := unstructured.NestedBool(u.Object, "status", "allowed")
+	if failure, _, _ := unstructured.NestedString(u.Object, "status", "evaluationError"); !allowed && failure != "" {
+		return false, fmt.Errorf("checking if the account may patch %s: %s", ref, failure)
+	}
+	return allowed, nil
 }
 
 // Delete deletes an object that has the uid, and the resourceVersion unless it is empty; else the

@@ -167,7 +167,8 @@ func (d *ServerDiscovery) MissingVerbs(ctx context.Context, m *meta.RESTMapping)
 }
 
 // missingVerbs returns the resources without a verb that the engine needs, with the missing verbs.
-// Subresources are left out.
+// Subresources are left out. A resource without patch is not among them: a kind whose definition is
+// being deleted has none, and the API server rejects the patches of others.
 func missingVerbs(lists []*metav1.APIResourceList) map[schema.GroupVersionResource][]string {
 	out := map[schema.GroupVersionResource][]string{}
 	for _, l := range lists {
@@ -177,7 +178,7 @@ func missingVerbs(lists []*metav1.APIResourceList) map[schema.GroupVersionResour
 		}
 		for i := range l.APIResources {
 			r := &l.APIResources[i]
-			for _, verb := range []string{"get", "list", "watch", "patch", "delete"} {
+			for _, verb := range []string{"get", "list", "watch", "delete"} {
 				if !slices.Contains(r.Verbs, verb) && !strings.Contains(r.Name, "/") {
 					out[gv.WithResource(r.Name)] = append(out[gv.WithResource(r.Name)], verb)
 				}

@@ -38,8 +38,8 @@ func recent(corrections []time.Time, now time.Time) []time.Time {
 }
 
 // An object whose content was created maxRecreations times within recreationWindow, and deleted by
-// us in between, is not created again before the interval of its owner: two wishes of the user
-// contradict each other.
+// us in between, is not created again before the interval of its owner: two parts of
+// the desired state contradict each other.
 const (
 	maxRecreations   = 5
 	recreationWindow = 10 * time.Minute
@@ -63,7 +63,6 @@ type recreations struct{ ownerMap[recreation] }
 
 // recordDeletion records that we deleted an object with this content.
 func (r *recreations) recordDeletion(owner, id, contentHash string, now time.Time) {
-	r.deleteFunc(owner, func(_ string, x recreation) bool { return !x.looping && now.Sub(x.deletedAt) >= recreationWindow })
 	x := r.get(owner, id)
 	livedLong := len(x.created) > 0 && now.Sub(x.created[len(x.created)-1]) >= recreationWindow
 	if x.contentHash != contentHash || livedLong {
@@ -71,6 +70,11 @@ func (r *recreations) recordDeletion(owner, id, contentHash string, now time.Tim
 	}
 	x.deletedAt = now
 	r.record(owner, id, x)
+}
+
+// prune drops the history of objects that were not deleted recently.
+func (r *recreations) prune(owner string, now time.Time) {
+	r.deleteFunc(owner, func(_ string, x recreation) bool { return !x.looping && now.Sub(x.deletedAt) >= recreationWindow })
 }
 
 // recordCreation records that an object was created with this content. Objects that we never deleted
@@ -114,7 +118,7 @@ type ContestedError struct {
 func (e *ContestedError) Error() string {
 	if e.Recreated {
 		return fmt.Sprintf("%s was created and deleted %d times in 10 minutes with the same content, and is created again at %s: find the install or the KsctlRemove that contradicts its stack",
-			e.Ref, maxRecreations, e.RetryAt.UTC().Format(time.TimeOnly))
+			e.Ref, maxRecreations, e.RetryAt.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s; to accept these changes, list the fields in spec.drift.ignore",
 		e.Ref, cmp.Or(e.By, "another writer"), maxCorrections, e.RetryAt.UTC().Format(time.TimeOnly))

@@ -160,6 +160,7 @@ func (a *executor) start(ctx context.Context) error {
 	}
 	a.setOwnerKinds(ctx)
 	a.forgetUncreated(ctx)
+	a.engine.recreations.prune(a.ownerKey, a.engine.clock.Now())
 	a.engine.backoffs.prune(a.ownerKey, contentHashes(a.components), a.engine.clock.Now())
 	return nil
 }

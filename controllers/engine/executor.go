@@ -69,6 +69,8 @@ type actionResult struct {
 	// replan is true when the state of the object differs from the plan: the next round plans it
 	// again.
 	replan bool
+	// denied is true for a handover that the new owner may not receive: the next round plans again.
+	denied bool
 	// lostNamespace is the id of the entry of a shared namespace that has to be created again.
 	lostNamespace string
 	change        *Change

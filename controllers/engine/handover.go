@@ -20,7 +20,7 @@ func (a *executor) handOverIfAllowed(ctx context.Context, act *plan.Action, ref 
 			return a.errorResult(act, err)
 		}
 		if !may {
-			return planAgain
+			return actionResult{denied: true}
 		}
 	}
 	return a.handOver(ctx, act, ref, a.client.Resource(m.Resource).Namespace(ref.Namespace))

@@ -77,7 +77,7 @@ func checkManifest(ref stacks.Ref, clusterScoped bool, missingVerbs []string) *p
 	case clusterScoped && ref.Namespace != "":
 		return plan.NewInvalidObjectError("%s is cluster-scoped: remove metadata.namespace %q", ref.Kind, ref.Namespace)
 	case len(missingVerbs) > 0:
-		return plan.NewInvalidObjectError("the cluster does not serve %s for %s: remove the object, which cannot be kept in the cluster", strings.Join(missingVerbs, ", "), ref.Kind)
+		return plan.NewInvalidObjectError("the cluster does not serve %s for %s, so its objects are not stored: remove it from the stack", strings.Join(missingVerbs, ", "), ref.Kind)
 	}
 	return plan.CheckName(ref)
 }

@@ -19,8 +19,8 @@ import (
 // executeRemoval executes an action that removes an object.
 func (a *executor) executeRemoval(ctx context.Context, act *plan.Action) actionResult {
 	if act.Verb == plan.VerbDrop {
-		if act.Entry.State == appsv1.EntryIntended {
-			return dropEntry // never created
+		if act.Entry.State == appsv1.EntryIntended || act.Reason == plan.ReasonBeingDeleted {
+			return dropEntry // never created, or deleted with its namespace
 		}
 		return dropped(act.Ref(), act.Reason, "it is no longer managed: left as it is")
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// createState is what this process knows of the create requests for an uncreated entry, see
-// plan.Uncreated.
+// createState is the state of the create requests that this process sent for an entry: an uncreated
+// one, see plan.Uncreated, or one whose object was created again.
 type createState struct {
 	known bool
 	// pendingUntil is the time until which the API server may still create the object: it did not
@@ -69,17 +69,22 @@ func (a *executor) forgetUncreated(ctx context.Context) {
 	a.unsettled = map[string]string{}
 	kinds := map[schema.GroupKind]*uncreatedKind{}
 	for id, e := range inv.All() {
+		if a.retained[id] || !plan.Uncreated(&e) && a.engine.creates.get(a.ownerKey, id).pendingUntil.IsZero() {
+			continue
+		}
 		ref, err := stacks.ParseID(id)
-		if a.retained[id] || !plan.Uncreated(&e) || err != nil {
+		if err != nil {
 			continue
 		}
 		if l, ok := a.target.Index.Get(ref); ok && l.Mark.Owner == a.ownerKey {
-			e.UID = l.UID
-			inv.Put(e)
+			if plan.Uncreated(&e) {
+				e.UID = l.UID
+				inv.Put(e)
+			}
 			continue
 		}
 		state := a.engine.creates.get(a.ownerKey, id)
-		if !state.known {
+		if !state.known { // only for an uncreated entry
 			state = createState{known: true, pendingUntil: now.Add(a.engine.requestTimeout)}
 			a.engine.creates.record(a.ownerKey, id, state)
 		}
@@ -91,8 +96,10 @@ func (a *executor) forgetUncreated(ctx context.Context) {
 				ref, state.pendingUntil.UTC().Format(time.TimeOnly)))
 		case err != nil:
 			a.unsettle(id, now.Add(a.retry.Interval), fmt.Sprintf("%s: %v", ref, err))
-		case a.target.Index.Synced(ref.GroupKind()) != nil:
+		case !a.listable(ref.GroupKind()):
 			a.unsettle(id, time.Time{}, fmt.Sprintf("%s: %v", ref, a.target.Index.Synced(ref.GroupKind())))
+		case !plan.Uncreated(&e):
+			a.engine.creates.reset(a.ownerKey, id) // a GET decides, as for each missing object
 		default:
 			k := kinds[ref.GroupKind()]
 			if k == nil {
@@ -105,6 +112,14 @@ func (a *executor) forgetUncreated(ctx context.Context) {
 	for _, k := range kinds {
 		a.forgetAbsent(ctx, k)
 	}
+}
+
+// listable is false while the index has not listed a kind yet. A kind that the controller may not list
+// is checked with the rights of the account.
+func (a *executor) listable(gk schema.GroupKind) bool {
+	err := a.target.Index.Synced(gk)
+	var notSynced *live.SyncError
+	return err == nil || errors.As(err, &notSynced) && notSynced.Reason == live.Forbidden
 }
 
 // forget removes an uncreated entry from the inventory.
@@ -161,8 +176,10 @@ func (a *executor) listMarked(ctx context.Context, m *meta.RESTMapping) (map[str
 			return nil, err
 		}
 		for i := range page.Items {
-			if mark, err := live.ParseMark(page.Items[i].Annotations[live.MarkAnnotation]); err == nil && mark.Owner == a.ownerKey {
-				out[mark.ID] = true
+			item := &page.Items[i]
+			id := stacks.Ref{Group: m.GroupVersionKind.Group, Kind: m.GroupVersionKind.Kind, Namespace: item.Namespace, Name: item.Name}.ID()
+			if item.Annotations[live.MarkAnnotation] == (live.Mark{Owner: a.ownerKey, ID: id}).String() { // copies have the mark of another object
+				out[id] = true
 			}
 		}
 		if next = page.Continue; next == "" {

@@ -162,7 +162,7 @@ var _ = Describe("An object that was perhaps not created", suite.Safety, func() 
 			}
 		}
 		Expect(refused).To(ConsistOf(
-			ContainSubstring("metadata.name may not contain '/'"), ContainSubstring("does not serve get, list, watch, patch, delete for SelfSubjectAccessReview"),
+			ContainSubstring("metadata.name may not contain '/'"), ContainSubstring("does not serve get, list, watch, delete for SelfSubjectAccessReview"),
 			ContainSubstring("for TokenReview"), ContainSubstring("for Binding"), ContainSubstring("the cluster serves no kind Eviction")))
 		Expect(o.inv.Len()).To(Equal(1), "only the ConfigMap is recorded")
 		Expect(labeledConfigMaps(ctx, ns)).To(HaveLen(1), "the rest is applied")

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -8,31 +9,46 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// waitTypes has the type of a wait by the reason of the planned action. Actions that wait for their
-// own object are not there.
+// waitTypes has the type of a wait by the reason of the planned action; WaitResponse for others.
 var waitTypes = map[plan.Reason]appsv1.WaitType{
 	plan.ReasonNotServed: appsv1.WaitKindNotServed, plan.ReasonBlocked: appsv1.WaitOrder, plan.ReasonBeingDeleted: appsv1.WaitDeletion,
 	plan.ReasonPreRemove: appsv1.WaitOrder, plan.ReasonProtected: appsv1.WaitApproval, plan.ReasonApprovalRequired: appsv1.WaitApproval,
-	plan.ReasonIndexNotSynced: appsv1.WaitResponse, plan.ReasonUnconfirmed: appsv1.WaitResponse, plan.ReasonBackingOff: appsv1.WaitResponse,
 	plan.ReasonOwnedByOther: appsv1.WaitApproval, plan.ReasonInvalid: appsv1.WaitApproval,
 }
 
-// WaitReferences returns what an owner waits for after a pass, without duplicates: at least the owner
-// itself.
+// maxWaits is the maximum number of waits for own objects that WaitReferences returns.
+const maxWaits = 10
+
+// WaitReferences returns what an owner waits for after a pass, without duplicates: first the other
+// owners, of which each is there once, and at least the owner itself.
 func WaitReferences(owner plan.OwnerKey, rep *Report) []appsv1.WaitReference {
 	var out []appsv1.WaitReference
+	self := appsv1.WaitReference{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}
+	others := map[plan.OwnerKey]bool{}
+	for i := range rep.Plan.Waits {
+		w := &rep.Plan.Waits[i]
+		if to := w.HandoverTo; w.Reason == plan.ReasonHandoverPending && to != nil && !others[*to] {
+			others[*to] = true
+			out = append(out, appsv1.WaitReference{Type: appsv1.WaitPruning, Kind: to.Kind, Namespace: to.Namespace, Name: to.Name, Object: w.Ref().String()})
+		}
+	}
 	add := func(w appsv1.WaitReference) {
-		if !slices.Contains(out, w) {
+		if len(out) < maxWaits && !slices.Contains(out, w) {
 			out = append(out, w)
 		}
 	}
-	self := appsv1.WaitReference{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}
+	for i := range rep.Plan.Components {
+		for _, ref := range rep.Plan.Components[i].NotReady {
+			add(objectWait(appsv1.WaitReadiness, ref))
+		}
+	}
 	for i := range rep.Plan.Waits {
+		if len(out) >= maxWaits {
+			break
+		}
 		w := &rep.Plan.Waits[i]
-		ref := w.Ref()
-		switch {
-		case w.Reason == plan.ReasonHandoverPending && w.HandoverTo != nil:
-			add(appsv1.WaitReference{Type: appsv1.WaitPruning, Kind: w.HandoverTo.Kind, Namespace: w.HandoverTo.Namespace, Name: w.HandoverTo.Name, Object: ref.String()})
+		switch ref := w.Ref(); {
+		case w.Reason == plan.ReasonHandoverPending:
 		case w.Reason == plan.ReasonBlocked && w.Item == nil:
 			notApplied := self
 			notApplied.Type = appsv1.WaitNotApplied
@@ -40,12 +56,7 @@ func WaitReferences(owner plan.OwnerKey, rep *Report) []appsv1.WaitReference {
 		case w.Reason == plan.ReasonNotServed:
 			add(appsv1.WaitReference{Type: appsv1.WaitKindNotServed, Kind: "CustomResourceDefinition", Name: ref.GroupKind().String(), Object: ref.String()})
 		default:
-			add(objectWait(waitTypes[w.Reason], ref))
-		}
-	}
-	for i := range rep.Plan.Components {
-		for _, ref := range rep.Plan.Components[i].NotReady {
-			add(objectWait(appsv1.WaitReadiness, ref))
+			add(objectWait(cmp.Or(waitTypes[w.Reason], appsv1.WaitResponse), ref))
 		}
 	}
 	if len(out) == 0 {

@@ -12,10 +12,10 @@ func TestPermissionChangeEnqueuesDeniedInstalls(t *testing.T) {
 	now := time.Unix(0, 0)
 	newSet := func() *deniedInstalls {
 		d := &deniedInstalls{}
-		d.record(a, []string{"ns"})
-		d.record(b, []string{"other", ""})
-		d.record(c, []string{"ns"})
-		d.record(c, nil) // succeeded since
+		d.record(a, []string{"ns"}, d.count())
+		d.record(b, []string{"other", ""}, 0)
+		d.record(c, []string{"ns"}, 0)
+		d.record(c, nil, 0) // succeeded since
 		return d
 	}
 	for name, tc := range map[string]struct {
@@ -34,7 +34,7 @@ func TestPermissionChangeEnqueuesDeniedInstalls(t *testing.T) {
 				t.Fatalf("enqueued %v, want %v", got, tc.want)
 			}
 			for _, install := range tc.want {
-				if delay, ok := got[install]; !ok || delay != 0 {
+				if delay, ok := got[install]; !ok || delay != authorizerDelay {
 					t.Errorf("%s is enqueued after %s: %v", install, delay, ok)
 				}
 				if !d.consumeChange(install) || d.consumeChange(install) {
@@ -48,7 +48,7 @@ func TestPermissionChangeEnqueuesDeniedInstalls(t *testing.T) {
 // A controller that changes roles continuously causes one reconcile a second.
 func TestPermissionChangesEnqueueOnceASecond(t *testing.T) {
 	d, a := &deniedInstalls{}, key("a")
-	d.record(a, []string{"ns"})
+	d.record(a, []string{"ns"}, d.count())
 	now := time.Unix(0, 0)
 	reconciles, due := 0, time.Time{}
 	for range 100 { // 10 s
@@ -59,7 +59,7 @@ func TestPermissionChangesEnqueueOnceASecond(t *testing.T) {
 		if !due.IsZero() && !now.Before(due) {
 			reconciles, due = reconciles+1, time.Time{}
 			d.consumeChange(a)
-			d.record(a, []string{"ns"}) // still denied
+			d.record(a, []string{"ns"}, d.count()) // still denied
 		}
 	}
 	if reconciles < 9 || reconciles > 10 {

@@ -31,8 +31,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		return reconcile.Retry{Err: err}
 	}
 	terminating := s.isTerminating(ctx, req.Object.Namespace)
-	if terminating {
-		o.forgetNamespace(req.Object.Namespace)
+	if o.terminatingNamespace = ""; terminating && o.key.Cluster == plan.LocalCluster {
+		o.terminatingNamespace = req.Object.Namespace
 	}
 	if o.inv.Len() == 0 {
 		if err := o.flush(ctx); err != nil {
@@ -62,10 +62,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if len(dependents) > 0 {
 		return dependentsOutcome(dependents)
 	}
-	c, err := s.clientFor(ctx, req.Object)
-	if err != nil && terminating {
-		c, err = s.clientOfDeletedAccount(req.Object)
-	}
+	c, err := s.clientToRemove(ctx, req.Object, terminating)
 	if err != nil {
 		return s.finalizeWithoutAccount(ctx, o, err)
 	}

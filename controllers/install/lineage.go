@@ -12,10 +12,10 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// A stack must not contain the install that applies it, an install that brought that one, or a
+// A stack must not contain the install that applies it, an install that created that one, or a
 // KsctlRemove of one of them: each would undo itself without end.
 
-// updateLineage finds the installs that brought an install, and those among its objects, which it
+// updateLineage finds the installs that created an install, and those among its objects, which it
 // releases.
 func (s *Steps) updateLineage(ctx context.Context, o *owner) error {
 	o.lineage, o.released = nil, nil
@@ -55,9 +55,9 @@ func installObject(name types.NamespacedName) stacks.Ref {
 // lineageReason returns why an install cannot contain an install of its lineage.
 func lineageReason(name, ancestor types.NamespacedName) string {
 	if name == ancestor {
-		return "it applies this stack, which cannot contain it: remove it from the stack"
+		return "KsctlInstall " + name.String() + " applies this stack, so the stack cannot contain it: remove it from the stack"
 	}
-	return "it brought KsctlInstall " + name.String() + ", which applies this stack: remove it from the stack"
+	return "KsctlInstall " + ancestor.String() + " created KsctlInstall " + name.String() + ", which applies this stack: remove it from the stack"
 }
 
 // refuseLineage makes the objects of a stack invalid that would change its own lineage.
@@ -75,7 +75,7 @@ func (o *owner) refuseLineage(components []plan.Component) {
 			case it.Kind == appsv1.KsctlInstallKind && o.lineage[self]:
 				it.ResolveErr = plan.NewInvalidObjectError("%s", lineageReason(name, self))
 			case removes && o.lineage[removed]:
-				it.ResolveErr = plan.NewInvalidObjectError("it would remove KsctlInstall %s, which applies or brought this stack: remove it from the stack", removed)
+				it.ResolveErr = plan.NewInvalidObjectError("the removal of KsctlInstall %s would remove this stack, too: remove the KsctlRemove from the stack", removed)
 			}
 		}
 	}

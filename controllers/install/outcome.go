@@ -35,7 +35,7 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 		return o.removalOutcome(rep, o.countRequested(), now)
 	case hasFailed(rep):
 		return o.failureOutcome(rep, revision, now)
-	case anyBlocked(rep):
+	case anyBlocked(rep), o.provisional && !settledExcept(rep, blocked):
 		return blockedOutcome(o.unmetDependencies, revision)
 	case unapprovedDeletions(rep) != nil:
 		return reconcile.Stalled{Err: unapprovedDeletions(rep), Reason: appsv1.DeletionsHeldReason, Revision: revision}
@@ -95,8 +95,11 @@ func componentFailed(rep *engine.Report) bool {
 // failureOutcome is the outcome of a reconcile in which components or requests failed.
 func (o *owner) failureOutcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
 	message := failureMessage(rep)
-	if len(engine.DeniedNamespaces(rep.Errors)) > 0 {
+	switch denied := len(engine.DeniedNamespaces(rep.Errors)) > 0; {
+	case denied && o.key.Cluster == plan.LocalCluster:
 		message += "; retried when a role, a binding or a namespace changes, and at least every 30 s"
+	case denied:
+		message += "; retried every 30 s"
 	}
 	err := errors.New(message)
 	reason, terminal := failureReason(rep)

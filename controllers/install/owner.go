@@ -45,6 +45,10 @@ type owner struct {
 	manifests map[string]json.RawMessage
 	// passErrors are the errors of the last pass of the engine in the running reconcile.
 	passErrors []error
+	// passed is true after a pass of the engine in the running reconcile, and deniedCount the number of
+	// changes of permissions before it.
+	passed      bool
+	deniedCount int
 
 	// awaitedRevision is the revision that the rollout has not released to this install yet. It is
 	// empty if there is none.
@@ -69,10 +73,19 @@ type owner struct {
 	missingSince    map[string]time.Time
 	holdAll         bool
 
-	// lineage are the install itself, and the installs that brought it. released are those among its
+	// lineage are the install itself, and the installs that created it. released are those among its
 	// objects, with the reason.
 	lineage  map[types.NamespacedName]bool
 	released map[string]string
+
+	// provisional is true while the plan may change with what the unmet dependencies provide.
+	provisional bool
+	// terminatingNamespace is the namespace of the install while that is being deleted.
+	terminatingNamespace string
+	// waitCycle is the description of the cycle of waits that the last reconcile found, and
+	// waitCycleSince the time at which it was found first.
+	waitCycle      string
+	waitCycleSince time.Time
 
 	// account is the service account of the last reconcile that rendered.
 	account *appsv1.AccountReference
@@ -113,7 +126,10 @@ func (o *owner) Policies() plan.Policies {
 	if o.handover != nil {
 		p.HandoverTo = o.handover.Decide
 	}
-	p.Released = o.released
+	p.Released, p.TerminatingNamespace = o.released, o.terminatingNamespace
+	if handoverTo := p.HandoverTo; o.provisional && handoverTo != nil {
+		p.HandoverTo = keepUntilFinalPlan
+	}
 	p.AdoptStraysSince = o.req.Object.CreationTimestamp.Time
 	p.RemovalRequest = o.removalRequests.policy(spec.Guard, o.holdAll)
 	p.Orphan = spec.DeletionPolicy == appsv1.DeletionOrphan
@@ -130,6 +146,11 @@ func (o *owner) Policies() plan.Policies {
 		p.Drift = cmp.Or(spec.Drift.Mode, p.Drift)
 	}
 	return p
+}
+
+// keepUntilFinalPlan keeps what a provisional plan lacks.
+func keepUntilFinalPlan(string) plan.HandoverDecision {
+	return plan.HandoverDecision{Wait: "objects that the stack lacks are kept until its dependencies are ready: they may change what its charts render"}
 }
 
 // Manifest implements engine.Owner.
@@ -172,7 +193,7 @@ func manifestKey(component string, obj *stacks.Object) string {
 // Persist implements engine.Owner.
 func (o *owner) Persist(ctx context.Context) error {
 	first := o.req.Object.Status.Cluster == ""
-	if o.account != nil { // with this write: it needs none of its own
+	if o.account != nil {
 		o.req.Object.Status.ServiceAccount = o.account
 	}
 	if err := o.flush(ctx); err != nil {
@@ -194,6 +215,9 @@ func (o *owner) flush(ctx context.Context) error {
 		return err
 	}
 	st := &o.req.Object.Status
+	if o.account != nil && o.changedObjects { // with another write: it needs none of its own
+		st.ServiceAccount = o.account
+	}
 	st.Inventory, st.Cluster = status, target.StatusCluster(o.key.Cluster, status)
 	st.ClusterUID = target.StatusUID(st.ClusterUID, o.uid, status)
 	return nil

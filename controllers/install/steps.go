@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,17 +145,34 @@ func (s *Steps) prepare(ctx context.Context, o *owner) (*applyInput, reconcile.O
 	blocked := len(o.unmetDependencies) > 0 && o.inv.Len() == 0
 	switch {
 	case out != nil:
-		s.Plans.RecordFailure(req.Object, selected.Digest, o.inv)
+		if _, deferred := out.(reconcile.Deferred); !deferred && ctx.Err() == nil {
+			_, definite := out.(reconcile.Stalled)
+			s.Plans.RecordFailure(req.Object, selected.Digest, o.inv, definite)
+		}
 		if blocked { // the dependencies may provide what the render needs
-			out = blockedOutcome(o.unmetDependencies, revision)
+			out = reconcile.RequeueBy(blockedOutcome(o.unmetDependencies, revision), s.retryTime(out, &spec.Schedule))
 		}
 		return nil, out
 	case publishesOnly(req.Object) && blocked:
+		s.Plans.RecordPlan(req.Object, selected.Digest, nil, false) // it never has objects
 		return nil, blockedOutcome(o.unmetDependencies, revision)
 	case publishesOnly(req.Object):
 		return nil, s.publishOnly(ctx, o, input)
 	}
 	return input, nil
+}
+
+// retryTime returns the time of the next attempt after an outcome; zero if an event triggers it.
+func (s *Steps) retryTime(out reconcile.Outcome, schedule *appsv1.Schedule) time.Time {
+	switch out := out.(type) {
+	case reconcile.Retry:
+		return s.Clock.Now().Add(cmp.Or(out.RequeueAfter, reconcile.RetryInterval(schedule)))
+	case reconcile.Deferred:
+		return out.RequeueAt
+	case reconcile.Waiting:
+		return out.RequeueAt
+	}
+	return time.Time{}
 }
 
 // renderArtifact finds the unmet dependencies, and renders the stack of an artifact. Rendering does
@@ -189,6 +207,7 @@ func (s *Steps) renderArtifact(ctx context.Context, o *owner, a artifact.Artifac
 func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out reconcile.Outcome, planned bool) {
 	req, stack, revision := o.req, input.stack, input.revision
 	if len(stack.components) == 0 && o.inv.Len() > 0 {
+		s.Plans.RecordFailure(req.Object, input.digest, o.inv, true)
 		return reconcile.Stalled{Reason: appsv1.EmptyRenderReason, Revision: revision,
 			Err: fmt.Errorf("stack %q renders no objects, but %d objects are installed: no objects are removed; delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
 	}
@@ -199,8 +218,8 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 		components[i].BlockedOn = messagesOf(o.unmetDependencies)
 	}
 	// The dependencies may provide kinds that change what a chart renders.
-	provisional := len(o.unmetDependencies) > 0 && slices.ContainsFunc(stack.components, func(c stacks.RenderedComponent) bool { return c.ReadsCluster })
-	s.Plans.RecordPlan(req.Object, input.digest, components, provisional)
+	o.provisional = len(o.unmetDependencies) > 0 && slices.ContainsFunc(stack.components, func(c stacks.RenderedComponent) bool { return c.ReadsCluster })
+	s.Plans.RecordPlan(req.Object, input.digest, components, o.provisional)
 	if len(o.unmetDependencies) > 0 && o.inv.Len() == 0 {
 		return blockedOutcome(o.unmetDependencies, revision), true
 	}
@@ -227,7 +246,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 // error, or nil.
 func (s *Steps) recordPass(ctx context.Context, o *owner, rep *engine.Report, err error, removable map[string]string, revision string) reconcile.Outcome {
 	if rep != nil {
-		o.passErrors = rep.Errors
+		o.passErrors, o.passed = rep.Errors, true
 		s.reportChanges(o, rep)
 		o.recordKept(removable, rep)
 	}
@@ -262,15 +281,14 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 // endReconcile records what an install lacked, and drops the state that only a running reconcile needs.
 // It returns the outcome, or that of a cycle of waits.
 func (s *Steps) endReconcile(ctx context.Context, o *owner, out reconcile.Outcome) reconcile.Outcome {
-	s.recordDenied(o, out)
-	in := o.req.Object
-	o.req, o.manifests, o.passErrors = nil, nil, nil
-	return s.reportWaitCycle(ctx, in, out)
+	out = s.reportWaitCycle(ctx, o, s.recordDenied(o, out))
+	o.req, o.manifests, o.passErrors, o.provisional = nil, nil, nil, false
+	return out
 }
 
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
-	s.denied.record(key, nil)
+	s.denied.record(key, nil, 0)
 	if o, kept := s.owners.Drop(key); kept {
 		s.forgetOwner(o)
 	}

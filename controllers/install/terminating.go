@@ -9,9 +9,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
-	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/stacks"
 )
 
 // In a namespace that is being deleted, the service account of an install is deleted before the
@@ -24,19 +22,6 @@ func (s *Steps) isTerminating(ctx context.Context, namespace string) bool {
 	return err == nil && ns.DeletionTimestamp != nil
 }
 
-// forgetNamespace removes the objects of a terminating namespace from the inventory: they are deleted
-// with it.
-func (o *owner) forgetNamespace(namespace string) {
-	if o.key.Cluster != plan.LocalCluster {
-		return
-	}
-	for id := range o.inv.All() {
-		if ref, err := stacks.ParseID(id); err == nil && ref.Namespace == namespace {
-			o.inv.Remove(id)
-		}
-	}
-}
-
 // recordAccount records the account of a reconcile, for the case that its namespace is deleted.
 func (s *Steps) recordAccount(ctx context.Context, o *owner) {
 	in := o.req.Object
@@ -47,9 +32,14 @@ func (s *Steps) recordAccount(ctx context.Context, o *owner) {
 	}
 }
 
-// clientOfDeletedAccount returns a client that acts as the account which created the objects of an
-// install. In a terminating namespace, nobody can create another account with its name.
-func (s *Steps) clientOfDeletedAccount(in *appsv1.KsctlInstall) (*engine.Client, error) {
+// clientToRemove returns a client for the removal of an install. In a terminating namespace it acts as
+// the account that created the objects, also if that is deleted: nobody can create another one with
+// its name.
+func (s *Steps) clientToRemove(ctx context.Context, in *appsv1.KsctlInstall, terminating bool) (*engine.Client, error) {
+	c, err := s.clientFor(ctx, in)
+	if err == nil || !terminating {
+		return c, err
+	}
 	name := s.serviceAccountName(in)
 	if in.Status.ServiceAccount != nil {
 		name = in.Status.ServiceAccount.Name

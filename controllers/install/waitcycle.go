@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,15 +13,21 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// endlessWaits are the types of waits that last until the other object goes on. The others end by
-// themselves, or when somebody acts.
+// endlessWaits are the types of waits that last until the other object changes; so does the readiness
+// of an install that an install applied. The others end by themselves, or after a user acts.
 var endlessWaits = []appsv1.WaitType{appsv1.WaitDependsOn, appsv1.WaitPruning, appsv1.WaitDependents, appsv1.WaitRemoval, appsv1.WaitInUse}
+
+// cycleDelay is how long a cycle has to last until it is reported: a status may be out of date for
+// moments.
+const cycleDelay = 2 * time.Second
 
 // reportWaitCycle changes the outcome of an install that waits for objects that wait for it. The
 // statuses in the cache decide, so that each install of the cycle reports the same one.
-func (s *Steps) reportWaitCycle(ctx context.Context, in *appsv1.KsctlInstall, out reconcile.Outcome) reconcile.Outcome {
+func (s *Steps) reportWaitCycle(ctx context.Context, o *owner, out reconcile.Outcome) reconcile.Outcome {
+	in := o.req.Object
 	waiting, ok := out.(reconcile.Waiting)
 	if !ok {
+		o.waitCycle = ""
 		return out
 	}
 	self := reconcile.WaitNode{Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
@@ -31,10 +38,18 @@ func (s *Steps) reportWaitCycle(ctx context.Context, in *appsv1.KsctlInstall, ou
 		return s.waitsOf(ctx, n)
 	})
 	if len(cycle) == 0 {
+		o.waitCycle = ""
 		return out
 	}
+	now, description := s.Clock.Now(), reconcile.DescribeWaitCycle(cycle)
+	if o.waitCycle != description {
+		o.waitCycle, o.waitCycleSince = description, now
+	}
+	if reportAt := o.waitCycleSince.Add(cycleDelay); now.Before(reportAt) {
+		return reconcile.RequeueBy(out, reportAt)
+	}
 	waiting.Reason, waiting.TimedOut = appsv1.WaitCycleReason, true
-	waiting.On = "wait cycle: " + reconcile.DescribeWaitCycle(cycle) + "; " + waiting.On
+	waiting.On = "wait cycle: " + description + "; " + waiting.On
 	return waiting
 }
 
@@ -61,7 +76,8 @@ func (s *Steps) waitsOf(ctx context.Context, n reconcile.WaitNode) []appsv1.Wait
 // its dependencies, although its status may not show that yet.
 func endless(o client.Object, waits []appsv1.WaitReference) []appsv1.WaitReference {
 	return slices.DeleteFunc(slices.Clone(waits), func(w appsv1.WaitReference) bool {
-		return !slices.Contains(endlessWaits, w.Type) || w.Type == appsv1.WaitDependsOn && o.GetDeletionTimestamp() != nil
+		child := w.Type == appsv1.WaitReadiness && w.Kind == appsv1.KsctlInstallKind
+		return !child && !slices.Contains(endlessWaits, w.Type) || w.Type == appsv1.WaitDependsOn && o.GetDeletionTimestamp() != nil
 	})
 }
 
@@ -70,13 +86,13 @@ func affectsWaitCycle(before, after *appsv1.KsctlInstall) bool {
 	inCycle := func(in *appsv1.KsctlInstall) bool {
 		return handover.ReadyCondition(in).Reason == appsv1.WaitCycleReason
 	}
-	return !slices.Equal(before.Status.WaitsFor, after.Status.WaitsFor) || inCycle(before) != inCycle(after)
+	return !slices.Equal(endless(before, before.Status.WaitsFor), endless(after, after.Status.WaitsFor)) || inCycle(before) != inCycle(after)
 }
 
 // waitsForValues returns the installs that an install waits for.
 func waitsForValues(in *appsv1.KsctlInstall) (out []string) {
-	for _, w := range in.Status.WaitsFor {
-		if w.Kind == appsv1.KsctlInstallKind && slices.Contains(endlessWaits, w.Type) {
+	for _, w := range endless(in, in.Status.WaitsFor) {
+		if w.Kind == appsv1.KsctlInstallKind {
 			out = append(out, reconcile.IndexValue(w.Kind, w.Namespace, w.Name))
 		}
 	}

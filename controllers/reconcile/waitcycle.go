@@ -48,8 +48,8 @@ func FindWaitCycle(start WaitNode, edgesOf func(WaitNode) []appsv1.WaitReference
 	return nil
 }
 
-// DescribeWaitCycle describes a cycle in one line, such as "ns/a waits for ns/b (DependsOn), ns/b waits
-// for ns/a (Pruning)". It is the same for each object of the cycle.
+// DescribeWaitCycle describes a cycle in one line, such as "KsctlInstall ns/a waits for KsctlInstall
+// ns/b (DependsOn), KsctlInstall ns/b waits for KsctlInstall ns/a (Pruning)". It is the same for each object of the cycle.
 func DescribeWaitCycle(cycle []WaitEdge) string {
 	first := 0
 	for i := range cycle {

@@ -103,7 +103,7 @@ func TestDescribeWaitCycleIsEqualForAllMembers(t *testing.T) {
 func TestWaitingHasReferences(t *testing.T) {
 	found := 0
 	for _, root := range []string{"..", "../../internal"} {
-		err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				return err
 			}
@@ -123,7 +123,7 @@ func TestWaitingHasReferences(t *testing.T) {
 					kv, ok := e.(*ast.KeyValueExpr)
 					return ok && kv.Key.(*ast.Ident).Name == "For"
 				})
-				if !hasFor && filepath.Base(at.Filename) != "status.go" && filepath.Base(at.Filename) != "clusters.go" {
+				if !hasFor && at.Filename != "../reconcile/status.go" && at.Filename != "../importstate/clusters.go" { // the latter sets it in a loop
 					t.Errorf("%s: a Waiting without For", at)
 				}
 				return true

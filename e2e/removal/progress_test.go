@@ -347,7 +347,7 @@ var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "self", "r1", configMap("a", "1"), installManifest("self", "self"))
 		self := install(ctx, ns, "self")
-		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlInstall "+ns+"/self: it applies this stack")
+		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlInstall "+ns+"/self applies this stack")
 		Expect(uidOf(ctx, ns, "a")).NotTo(BeEmpty())
 		Expect(self.Status.Inventory.Entries).To(HaveLen(1))
 		publish(ctx, ns, "self", "r2", configMap("a", "1"))
@@ -356,18 +356,18 @@ var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 		awaitGone(ctx, self, aConfigMap(ns, "a"))
 	})
 
-	It("with the install that brought its own is applied without it, and both can be removed", func(ctx SpecContext) {
+	It("with the install that created its own is applied without it, and both can be removed", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "parent", "r1", configMap("a", "1"), installManifest("child", "child"))
 		publish(ctx, ns, "child", "r1", configMap("b", "1"), installManifest("parent", "parent"))
 		parent, child := install(ctx, ns, "parent"), harness.NewInstall(ns, "child")
-		reports(ctx, child, "False", appsv1.InvalidObjectReason, "KsctlInstall "+ns+"/parent: it brought KsctlInstall "+ns+"/child")
+		reports(ctx, child, "False", appsv1.InvalidObjectReason, "KsctlInstall "+ns+"/parent created KsctlInstall "+ns+"/child")
 		Expect(uidOf(ctx, ns, "b")).NotTo(BeEmpty())
 		remove(ctx, parent)
 		awaitGone(ctx, parent, child, aConfigMap(ns, "a"), aConfigMap(ns, "b"))
 	})
 
-	It("and has recorded the install that brought its own releases it", func(ctx SpecContext) {
+	It("and has recorded the install that created its own releases it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "parent", "r1", configMap("a", "1"), installManifest("child", "child"))
 		publish(ctx, ns, "child", "r1", configMap("b", "1"))
@@ -404,7 +404,7 @@ var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 		removal := "apiVersion: apps.ksctl.com/v1\nkind: KsctlRemove\nmetadata: {name: undo}\nspec:\n  installRef: {name: self}\n  serviceAccountName: x\n"
 		publish(ctx, ns, "self", "r1", configMap("a", "1"), removal)
 		self := install(ctx, ns, "self")
-		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlRemove "+ns+"/undo: it would remove KsctlInstall "+ns+"/self")
+		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlRemove "+ns+"/undo: the removal of KsctlInstall "+ns+"/self")
 		Expect(uidOf(ctx, ns, "a")).NotTo(BeEmpty())
 		remove(ctx, self)
 		awaitGone(ctx, self, aConfigMap(ns, "a"))

@@ -283,7 +283,7 @@ type KsctlInstallStatus struct {
 // +kubebuilder:printcolumn:name="Stack",type=string,JSONPath=".spec.stack",priority=1
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=".status.stackVersion",priority=1
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=".status.cluster",priority=1
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.takeOver) || self.spec.takeOver.name != self.metadata.name",message="spec.takeOver must name another KsctlInstall"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.takeOver) || self.spec.takeOver.name != self.metadata.name || (oldSelf.hasValue() && has(oldSelf.value().spec.takeOver) && oldSelf.value().spec.takeOver == self.spec.takeOver)",optionalOldSelf=true,message="spec.takeOver must name another KsctlInstall"
 type KsctlInstall struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

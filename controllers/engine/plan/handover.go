@@ -16,8 +16,7 @@ type HandoverDecision struct {
 	Wait string
 	// On is the owner that Wait or Leave is about.
 	On *OwnerKey
-	// Leave is the reason why that will possibly never be known. The object stays, but the owner
-	// does not wait.
+	// Leave is the reason why the owner does not wait for that decision. The object stays.
 	Leave string
 }
 

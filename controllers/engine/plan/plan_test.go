@@ -279,6 +279,26 @@ func TestHandoverDoesNotWaitForComponents(t *testing.T) {
 	}
 }
 
+// In a terminating namespace, a removal waits for the objects, and sends nothing. What comes later in the
+// order, such as the operator that finalizes them, stays until they are gone.
+func TestTeardownWaitsForTerminatingNamespace(t *testing.T) {
+	custom, operator := entry("custom", appsv1.EntryApplied), entry("operator", appsv1.EntryApplied)
+	custom.Wave = 1
+	elsewhere := ref("operator")
+	elsewhere.Namespace = "operators"
+	operator.ID = elsewhere.ID()
+	controller := liveObject("operator", func(o *live.Object) { o.Ref, o.Mark.ID = elsewhere, elsewhere.ID() })
+	w := fixture{entries: []appsv1.InventoryEntry{custom, operator}, live: []live.Object{liveObject("custom"), controller},
+		policy: func(p *Policies) { p.TerminatingNamespace = "ns" }}
+	p := Teardown(w.snapshot())
+	if len(p.Removals) != 0 || len(p.Waits) != 1 || p.Waits[0].Message != "ConfigMap ns/custom is deleted with its namespace" {
+		t.Errorf("%+v", p)
+	}
+	w.live = []live.Object{controller}
+	p = Teardown(w.snapshot())
+	expectEqual(t, "removals", verbs(p.Removals), "drop "+custom.ID)
+}
+
 // An object that may still be created is not handed over: there may never be one.
 func TestPossiblyCreatedObjectIsNotHandedOver(t *testing.T) {
 	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryIntended)}, unsettled: map[string]string{ref("a").ID(): "perhaps"},

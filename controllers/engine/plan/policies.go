@@ -58,7 +58,7 @@ func ownDefinitionReason(ref stacks.Ref) string {
 	if ref.Group != "apiextensions.k8s.io" || ref.Kind != "CustomResourceDefinition" || !slices.Contains(ownGroups, group) {
 		return ""
 	}
-	return "it defines a kind of this controller, and all objects of that kind would be deleted with it"
+	return "the CustomResourceDefinition defines a kind of this controller, and all objects of the kind would be deleted with it"
 }
 
 // Policies control how the engine reconciles an owner, independent of the desired objects.
@@ -84,6 +84,9 @@ type Policies struct {
 	// Released are objects that no longer belong to the owner, by id, with the reason. Their entries
 	// are not desired, and where they would be deleted, they are released at once.
 	Released map[string]string
+	// TerminatingNamespace is a namespace that is being deleted: a removal sends no requests for the
+	// objects in it, and waits until they are gone. Empty: none.
+	TerminatingNamespace string
 	// ProtectKinds are kinds whose objects are released where they would be deleted.
 	ProtectKinds []string
 	// RemovalRequest returns a user's request to remove an object; nil for an object without one.

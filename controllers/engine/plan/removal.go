@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -155,6 +156,9 @@ func rank(ref stacks.Ref, e appsv1.InventoryEntry) int {
 // in the inventory and have the owner's mark.
 func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action {
 	a := Action{Entry: e, Reason: ReasonRemoved}
+	if ns := in.Policies.TerminatingNamespace; ns != "" && ref.Namespace == ns {
+		return decideTerminating(in, a, ref)
+	}
 	if why := in.Unsettled[e.ID]; why != "" {
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonUnconfirmed, why
 		return a
@@ -190,6 +194,23 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonProtected, (&ProtectedError{Ref: ref}).Error()
 	default:
 		a.Verb = VerbDelete
+	}
+	return a
+}
+
+// decideTerminating returns the action for an object that is deleted with its namespace.
+func decideTerminating(in *Snapshot, a Action, ref stacks.Ref) Action {
+	if in.waitsForIndex(&a, ref) {
+		return a
+	}
+	a.Reason = ReasonBeingDeleted
+	if a.Live = in.Objects[a.Entry.ID]; a.Live == nil || a.Live.Mark.Owner != in.Owner.String() {
+		a.Verb = VerbDrop
+		return a
+	}
+	a.Verb, a.Message = VerbWait, fmt.Sprintf("%s is deleted with its namespace", ref)
+	if a.Live.Deleting {
+		a.Message = NewBeingDeletedError(a.Live).Error()
 	}
 	return a
 }

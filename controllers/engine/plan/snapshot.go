@@ -73,7 +73,7 @@ type Snapshot struct {
 	// observed to be gone.
 	PendingDeletions map[string]types.UID
 	// Unsettled are the uncreated entries of which it is not certain that they have no object, with
-	// the reason. The others of a removal have been forgotten.
+	// the reason. Other uncreated entries that are to be removed are no longer in the inventory.
 	Unsettled map[string]string
 }
 

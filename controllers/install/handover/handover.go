@@ -47,7 +47,7 @@ func (p *Plans) NewHandover(in *appsv1.KsctlInstall, key plan.OwnerKey, artifact
 		planScope: planScope{cluster: key.Cluster, namespace: name.Namespace, source: SourceKey(in)}, artifact: artifact}}
 }
 
-// Deny ignores the claim of an install to an object, because the install is not allowed to change it.
+// Deny records that an install is not allowed to change an object that it claims.
 func (h *Handover) Deny(id string, claimant types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,8 +62,11 @@ func (h *Handover) isDenied(id string, claimant types.NamespacedName) bool {
 
 // Decide implements engine.Policies.HandoverTo.
 func (h *Handover) Decide(id string) plan.HandoverDecision {
-	d := h.plans.decideAndWatch(h.releasing, id, h.isDenied)
+	d := h.plans.decideAndWatch(h.releasing, id, h.isIgnored)
 	switch {
+	case d.newOwner != nil && h.isDenied(id, d.newOwner.name):
+		h.retryBy(h.plans.clock.Now().Add(deniedRetry))
+		return plan.HandoverDecision{On: h.keyOf(d.newOwner), Wait: fmt.Sprintf("objects removed from the stack are kept: KsctlInstall %s has them now, but its service account may not patch them; grant the permission", d.newOwner.name)}
 	case d.newOwner != nil:
 		return plan.HandoverDecision{To: h.keyOf(d.newOwner)}
 	case d.pending == nil:
@@ -71,14 +74,28 @@ func (h *Handover) Decide(id string) plan.HandoverDecision {
 	case d.left:
 		return plan.HandoverDecision{On: h.keyOf(d.pending), Leave: fmt.Sprintf("objects removed from the stack are left in place until KsctlInstall %s, which may claim them, can be planned", d.pending.name)}
 	}
-	if !d.until.IsZero() && (h.RetryAt.IsZero() || d.until.Before(h.RetryAt)) {
-		h.RetryAt = d.until
-	}
+	h.retryBy(d.until)
 	wait := fmt.Sprintf("objects removed from the stack are kept until KsctlInstall %s, which may claim them, has planned the same revision", d.pending.name)
 	if d.pending.suspended {
 		wait += "; it is suspended: resume it"
 	}
 	return plan.HandoverDecision{On: h.keyOf(d.pending), Wait: wait}
+}
+
+// deniedRetry is the time until an object is offered again to an install that may not patch it.
+const deniedRetry = 30 * time.Second
+
+// retryBy sets RetryAt to a time that is not zero, and sooner.
+func (h *Handover) retryBy(at time.Time) {
+	if !at.IsZero() && (h.RetryAt.IsZero() || at.Before(h.RetryAt)) {
+		h.RetryAt = at
+	}
+}
+
+// isIgnored reports whether a claim does not count: the install has another source, does not take over
+// from the releasing one, and may not change the object.
+func (h *Handover) isIgnored(id string, m *installPlan) bool {
+	return m.source != h.releasing.source && m.takesOverFrom != h.releasing.name && h.isDenied(id, m.name)
 }
 
 // keyOf returns the key of an install of the same installation and cluster.

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"errors"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/internal/clusters/target"
@@ -31,6 +33,8 @@ type Plans struct {
 	successors map[types.NamespacedName]map[*installPlan]bool
 	// provisional has the installs of a scope whose plan is not final, see installPlan.provisional.
 	provisional map[planScope]map[*installPlan]bool
+	// children has the installs that an install applied.
+	children map[types.NamespacedName]map[*installPlan]bool
 	// byID has the installs that planned an object, by hashID.
 	byID  map[uint64][]*installPlan
 	waits planWaits
@@ -70,9 +74,13 @@ type installPlan struct {
 	// these provide.
 	provisional bool
 	// failedArtifact is the digest of the artifact that it could not render, since failedSince. It then
-	// has the objects that it planned before, and those of its inventory.
+	// has the objects that it planned before, and those of its inventory. definite is true for an
+	// error that only a user can fix.
 	failedArtifact string
 	failedSince    time.Time
+	definite       bool
+	// parent is the install that applied it, if there is one.
+	parent types.NamespacedName
 }
 
 // planGroup is an unordered set of installs. It is a slice, because iterating over a map takes as
@@ -96,6 +104,7 @@ func NewPlans(c clock.PassiveClock) *Plans {
 	return &Plans{
 		clock:              c,
 		provisional:        map[planScope]map[*installPlan]bool{},
+		children:           map[types.NamespacedName]map[*installPlan]bool{},
 		installs:           map[types.NamespacedName]*installPlan{},
 		bySource:           map[planScope]map[string]*planGroup{},
 		successors:         map[types.NamespacedName]map[*installPlan]bool{},
@@ -142,6 +151,18 @@ func (p *Plans) Update(in *appsv1.KsctlInstall) {
 	p.unlockAndWake(woken)
 }
 
+// parentOf returns the install that applied an install, according to its mark; empty if there is none.
+func parentOf(in *appsv1.KsctlInstall) types.NamespacedName {
+	mark, err := live.ParseMark(in.Annotations[live.MarkAnnotation])
+	if err != nil {
+		return types.NamespacedName{}
+	}
+	if k, ok := plan.ParseOwnerKey(mark.Owner); ok && k.Kind == appsv1.KsctlInstallKind && k.Cluster == plan.LocalCluster {
+		return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}
+	}
+	return types.NamespacedName{}
+}
+
 func scopeOf(in *appsv1.KsctlInstall) planScope {
 	return planScope{cluster: target.InstallCluster(in), namespace: in.Namespace, source: SourceKey(in)}
 }
@@ -165,6 +186,7 @@ func (m *installPlan) setFrom(in *appsv1.KsctlInstall) {
 	if t := in.Spec.TakeOver; t != nil {
 		m.takesOverFrom = types.NamespacedName{Namespace: in.Namespace, Name: t.Name}
 	}
+	m.parent = parentOf(in)
 	m.dependsOn, m.timeout = dependency.Installs(in), reconcile.Timeout(&in.Spec.Schedule)
 	m.locations = sync.OnceValue(func() []string { return objectLocations(in) })
 }
@@ -189,7 +211,10 @@ func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components 
 	cluster := target.InstallCluster(in)
 	for i := range components {
 		for j := range components[i].Items {
-			ids = append(ids, hashID(cluster, components[i].Items[j].ID))
+			it := &components[i].Items[j]
+			if _, invalid := errors.AsType[*plan.InvalidObjectError](it.ResolveErr); !invalid { // it is never applied
+				ids = append(ids, hashID(cluster, it.ID))
+			}
 		}
 	}
 	slices.Sort(ids)
@@ -206,16 +231,19 @@ func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components 
 	p.unlockAndWake(append(p.reviewWaits(p.waits.blockedOn(m.name)), p.reviewWaits(affected)...))
 }
 
-// RecordFailure records that an install could not plan an artifact. Until it can, it claims what it
-// planned last, and what its inventory has.
-func (p *Plans) RecordFailure(in *appsv1.KsctlInstall, artifact string, inventory *plan.Inventory) {
+// RecordFailure records that an install could not plan an artifact; definite is true if only a user can
+// change that. Until it can, it claims what it planned last, and what its inventory has.
+func (p *Plans) RecordFailure(in *appsv1.KsctlInstall, artifact string, inventory *plan.Inventory, definite bool) {
 	p.mu.Lock()
 	m := p.installFor(in)
-	if m.failedArtifact == artifact {
+	if m.failedArtifact == artifact && m.definite == definite || m.artifact == artifact && !definite {
 		p.mu.Unlock()
-		return
+		return // known, or a plan of the artifact is known
 	}
-	m.failedArtifact, m.failedSince = artifact, p.clock.Now()
+	if m.failedArtifact != artifact {
+		m.failedSince = p.clock.Now()
+	}
+	m.failedArtifact, m.definite = artifact, definite
 	ids := slices.Clone(m.ids)
 	for id := range inventory.All() {
 		ids = append(ids, hashID(m.cluster, id))
@@ -308,6 +336,9 @@ func (p *Plans) index(m *installPlan) {
 	if m.provisional {
 		addToSet(p.provisional, m.planScope, m)
 	}
+	if m.parent.Name != "" {
+		addToSet(p.children, m.parent, m)
+	}
 	if m.takesOverFrom.Name == "" {
 		return
 	}
@@ -327,6 +358,7 @@ func (p *Plans) unindex(m *installPlan) {
 	}
 	removeFromSet(p.successors, m.takesOverFrom, m)
 	removeFromSet(p.provisional, m.planScope, m)
+	removeFromSet(p.children, m.parent, m)
 }
 
 // unlockAndWake unlocks, and then calls wake for installs: their reconciles take the same lock.

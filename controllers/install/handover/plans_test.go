@@ -128,7 +128,7 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 					r.RecordPlan(in, a, componentsWith(c.wants[in.Name]...), false)
 				}
 			}
-			d := r.decideAndWatch(releasing(c.artifact), idOf("ns", "x"), noneDenied)
+			d := r.decideAndWatch(releasing(c.artifact), idOf("ns", "x"), noneIgnored)
 			if nameOf(d.newOwner) != c.newOwner || nameOf(d.pending) != c.pending || d.left {
 				t.Errorf("new owner %q, waits for %q, left %v; want %q, %q", nameOf(d.newOwner), nameOf(d.pending), d.left, c.newOwner, c.pending)
 			}
@@ -183,7 +183,7 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 				r := newRig()
 				r.Update(o)
 				r.Update(p)
-				if d := r.decideAndWatch(releasing("b"), idOf("ns", "x"), noneDenied); d.pending == nil {
+				if d := r.decideAndWatch(releasing("b"), idOf("ns", "x"), noneIgnored); d.pending == nil {
 					t.Fatal("the install does not wait")
 				}
 				c.do(r)
@@ -252,7 +252,7 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	}
 	for i, in := range all {
 		r.RecordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)), false)
-		d := r.decideAndWatch(releasingInstall{name: key(in.Name), planScope: scopeOf(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)), noneDenied)
+		d := r.decideAndWatch(releasingInstall{name: key(in.Name), planScope: scopeOf(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)), noneIgnored)
 		if d.newOwner != nil || (d.pending == nil) != (i == n-1) {
 			t.Fatalf("%d: new owner %v, waits for %v", i, d.newOwner, d.pending)
 		}

@@ -105,10 +105,10 @@ type decision struct {
 // decideAndWatch decides about an object. If there is no new owner, it adds a wait: the releasing
 // install is enqueued when the decision may have changed. Only the names of the installs may be read
 // from the result: the rest changes with events.
-func (p *Plans) decideAndWatch(r releasingInstall, id string, denied deniedFunc) decision {
+func (p *Plans) decideAndWatch(r releasingInstall, id string, ignored ignoredFunc) decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d := p.decide(r, id, denied)
+	d := p.decide(r, id, ignored)
 	switch {
 	case d.pending != nil:
 		p.waits.put(&planWait{releasing: r, objectID: id, blocker: d.pending.name})
@@ -134,19 +134,19 @@ func (p *Plans) ClearWaits(install types.NamespacedName) {
 	p.waits.clear(install)
 }
 
-// deniedFunc reports whether the claim of an install to an object is ignored.
-type deniedFunc func(id string, claimant types.NamespacedName) bool
+// ignoredFunc reports whether the claim of an install to an object does not count.
+type ignoredFunc func(id string, claimant *installPlan) bool
 
 // findClaimant returns the install that has planned an object which another install releases: one
 // that takes over from it, or else one of its source, or else one of its namespace. It returns nil
 // if there is none. The plan of an install of the same source counts if it is of the same artifact,
 // or if the install cannot render that artifact.
-func (p *Plans) findClaimant(r releasingInstall, id string, denied deniedFunc) (best *installPlan) {
+func (p *Plans) findClaimant(r releasingInstall, id string, ignored ignoredFunc) (best *installPlan) {
 	bestRank := 0
 	for _, m := range p.byID[hashID(r.cluster, id)] {
 		rank := 0
 		switch {
-		case m.name == r.name || m.claimsNothing || m.cluster != r.cluster || denied(id, m.name):
+		case m.name == r.name || m.claimsNothing || m.cluster != r.cluster || ignored(id, m):
 		case m.takesOverFrom == r.name:
 			rank = 3
 		case m.name.Namespace != r.namespace:
@@ -163,13 +163,24 @@ func (p *Plans) findClaimant(r releasingInstall, id string, denied deniedFunc) (
 }
 
 // decide returns what happens to an object that an install releases. The caller holds the lock.
-func (p *Plans) decide(r releasingInstall, id string, denied deniedFunc) (d decision) {
-	if m := p.findClaimant(r, id, denied); m != nil {
+func (p *Plans) decide(r releasingInstall, id string, ignored ignoredFunc) (d decision) {
+	if m := p.findClaimant(r, id, ignored); m != nil {
+		switch current := m.artifact == r.artifact || m.failedArtifact != r.artifact || r.artifact == ""; {
+		case m.suspended:
+			return decision{pending: m} // it could not record the object
+		case !current:
+			return decision{pending: m, left: true} // it wanted the object before, and cannot be planned now
+		}
 		return decision{newOwner: m}
 	}
+	at := objectLocation(id)
 	for m := range p.successors[r.name] {
-		if m.artifact == unplanned && m.name != r.name && m.cluster == r.cluster && m.couldClaim(id) {
-			if d = p.decidePending(m, m.failedArtifact != ""); d.pending != nil && !d.left {
+		if (m.artifact == unplanned || m.provisional) && m.name != r.name && m.cluster == r.cluster && m.couldClaim(at) {
+			d = p.decidePending(r, m, m.artifact == unplanned && m.failedArtifact != "")
+			if d.pending == nil {
+				d = decision{pending: m, left: true} // a successor may claim anything
+			}
+			if !d.left {
 				return d
 			}
 		}
@@ -178,12 +189,10 @@ func (p *Plans) decide(r releasingInstall, id string, denied deniedFunc) (d deci
 		return d
 	}
 	for m := range p.provisional[r.planScope] {
-		if m.artifact == r.artifact && m.name != r.name && m.couldClaim(id) {
-			if p.dependsOn(m, r.name) {
-				d = decision{pending: m, left: true}
-				continue
+		if m.artifact == r.artifact && m.name != r.name && m.couldClaim(at) {
+			if d = p.decidePending(r, m, false); !d.left {
+				return d
 			}
-			return decision{pending: m}
 		}
 	}
 	for artifact, g := range p.bySource[r.planScope] {
@@ -195,10 +204,10 @@ func (p *Plans) decide(r releasingInstall, id string, denied deniedFunc) (d deci
 			m := g.installs[(from+i)%len(g.installs)]
 			// For a successor any plan is sufficient.
 			known := m.takesOverFrom == r.name && m.artifact != unplanned
-			if m.name == r.name || known || !m.couldClaim(id) {
+			if m.name == r.name || known || !m.couldClaim(at) {
 				continue
 			}
-			pending := p.decidePending(m, m.failedArtifact == r.artifact)
+			pending := p.decidePending(r, m, m.failedArtifact == r.artifact)
 			if pending.pending != nil && !pending.left {
 				return pending
 			}
@@ -210,14 +219,15 @@ func (p *Plans) decide(r releasingInstall, id string, denied deniedFunc) (d deci
 	return d
 }
 
-// decidePending returns the decision about an install without a plan of the artifact. An install that
-// cannot render the artifact claims nothing more than findClaimant knows; if that is nothing, because
-// it never had a plan or an object, it gets its timeout.
-func (p *Plans) decidePending(m *installPlan, failed bool) decision {
+// decidePending returns the decision about an install without a final plan of the artifact. An install
+// that cannot render the artifact claims nothing more than findClaimant knows, if only a user can fix
+// that. If it never had a plan or an object, or if the error may end by itself, it gets its timeout.
+// Nobody waits for an install that waits for the releasing one.
+func (p *Plans) decidePending(r releasingInstall, m *installPlan, failed bool) decision {
 	switch until := m.failedSince.Add(m.timeout); {
 	case !failed:
-		return decision{pending: m}
-	case len(m.ids) > 0:
+		return decision{pending: m, left: m.provisional && p.waitsFor(m, r.name)}
+	case m.definite && len(m.ids) > 0:
 		return decision{}
 	case p.clock.Now().Before(until):
 		return decision{pending: m, until: until}
@@ -226,27 +236,44 @@ func (p *Plans) decidePending(m *installPlan, failed bool) decision {
 	}
 }
 
-// dependsOn reports whether an install depends on another one, directly or through further installs.
-func (p *Plans) dependsOn(m *installPlan, on types.NamespacedName) bool {
-	seen := map[*installPlan]bool{}
-	var walk func(*installPlan) bool
-	walk = func(at *installPlan) bool {
-		if at == nil || seen[at] {
+// waitsFor reports whether an install may wait for another one, directly or through further installs:
+// for dependencies, for installs that it applied, and for the plans of others.
+func (p *Plans) waitsFor(m *installPlan, on types.NamespacedName) bool {
+	seen := map[types.NamespacedName]bool{}
+	var walk func(types.NamespacedName) bool
+	walk = func(at types.NamespacedName) bool {
+		if at == on {
+			return true
+		}
+		if seen[at] || at.Name == "" {
 			return false
 		}
 		seen[at] = true
-		return slices.ContainsFunc(at.dependsOn, func(d types.NamespacedName) bool { return d == on || walk(p.installs[d]) })
+		if in := p.installs[at]; in != nil && slices.ContainsFunc(in.dependsOn, walk) {
+			return true
+		}
+		for child := range p.children[at] {
+			if walk(child.name) {
+				return true
+			}
+		}
+		for _, w := range p.waits.byReleasing[at] {
+			if walk(w.blocker) {
+				return true
+			}
+		}
+		return false
 	}
-	return walk(m)
+	return slices.ContainsFunc(m.dependsOn, walk)
 }
 
-func noneDenied(string, types.NamespacedName) bool { return false }
+func noneIgnored(string, *installPlan) bool { return false }
 
-// couldClaim reports whether the install has objects in the same location as the object, or whether
-// its locations are unknown.
-func (m *installPlan) couldClaim(id string) bool {
-	at := m.locations()
-	return at == nil || slices.Contains(at, objectLocation(id))
+// couldClaim reports whether the install has objects in the location of an object, or whether its
+// locations are unknown.
+func (m *installPlan) couldClaim(location string) bool {
+	all := m.locations()
+	return all == nil || slices.Contains(all, location)
 }
 
 // reviewWaits returns the installs that must be reconciled because of a change that affects some
@@ -259,7 +286,7 @@ func (p *Plans) reviewWaits(affected []*planWait) []types.NamespacedName {
 		if p.waits.byReleasing[w.releasing.name][w.objectID] != w {
 			continue // removed in the meantime
 		}
-		d := p.decide(w.releasing, w.objectID, noneDenied)
+		d := p.decide(w.releasing, w.objectID, noneIgnored)
 		if d.pending != nil && !d.pending.suspended && !d.left && d.until.IsZero() {
 			p.waits.put(&planWait{releasing: w.releasing, objectID: w.objectID, blocker: d.pending.name})
 			continue
