@@ -45,10 +45,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		return s.abandon(ctx, o)
 	}
 	o.holdAll = false
-	if err := s.updateRemovalRequests(ctx, o); err != nil { // KsctlRemoves decide which objects are kept
-		return reconcile.Retry{Err: err}
-	}
-	if err := s.updateLineage(ctx, o); err != nil {
+	// KsctlRemoves decide which objects are kept.
+	if err := errors.Join(s.updateRemovalRequests(ctx, o), s.updateLineage(ctx, o)); err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if out := s.deferOnStalePlan(ctx, req.Object); out != nil {
