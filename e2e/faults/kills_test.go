@@ -12,9 +12,14 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/faults/proxy"
+	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
@@ -64,6 +69,35 @@ var _ = Describe("A controller that is killed", suite.Safety, func() {
 		f.removeAll(ctx)
 		AddReportEntry("kills", fmt.Sprintf("%d: %v, %d while idle; converged %d times, in %s", total, did, idle, converged, time.Since(began).Round(time.Second)), ReportEntryVisibilityAlways)
 	}, SpecTimeout(2*time.Hour))
+})
+
+var _ = Describe("A create that reaches the API server 30 s later", suite.Safety, func() {
+	It("leaves no object if the controller is killed and the install is removed meanwhile", func(ctx SpecContext) {
+		const delay = 30 * time.Second
+		f := newInstallSet(ctx, map[string]int{"i": 3})
+		p := newProxy()
+		p.Set(proxy.Rule{When: []cluster.RequestFilter{cluster.Verb("patch"), cluster.Resource("configmaps"), cluster.InNamespace(f.ns)}, Times: 1, Do: proxy.Late(delay)})
+		f.install(ctx, "i", 1)
+		life := startController(ctx, f, p)
+		Eventually(p.FaultCount, soon, "20ms").Should(Equal(1), "the ConfigMap is created")
+		sent := time.Now()
+		life.Kill()
+		f.remove(ctx, "i")
+		startController(ctx, f, nil)
+		in := harness.NewInstall(f.ns, "i")
+		Eventually(ctx, func() string {
+			err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
+			if apierrors.IsNotFound(err) {
+				return ""
+			}
+			return fmt.Sprint(err, harness.ReadyCondition(in).Message)
+		}, soon, "100ms").Should(BeEmpty(), "the install is removed")
+		Expect(time.Since(sent)).To(BeNumerically(">", delay), "the install waits for the request")
+		f.expectNoOrphans(ctx, "after the removal")
+		var left corev1.ConfigMapList
+		Expect(h.ControlPlane.Client().List(ctx, &left, client.InNamespace(f.ns), client.HasLabels{live.OwnerLabel})).To(Succeed())
+		Expect(left.Items).To(BeEmpty())
+	})
 })
 
 // change installs, changes or removes one or both installs of the set. It returns what it did

@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -71,6 +74,21 @@ func Delay(d time.Duration) Fault {
 		case <-r.Context().Done():
 			panic(http.ErrAbortHandler)
 		}
+	}
+}
+
+// Late forwards the request after a delay, also if the client is gone by then, as a load balancer may.
+func Late(d time.Duration) Fault {
+	return func(_ http.ResponseWriter, r *http.Request, next http.Handler) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		late := r.Clone(context.WithoutCancel(r.Context()))
+		late.Body = io.NopCloser(bytes.NewReader(body))
+		<-time.After(d)
+		next.ServeHTTP(httptest.NewRecorder(), late)
+		panic(http.ErrAbortHandler)
 	}
 }
 
