@@ -162,7 +162,7 @@ var _ = Describe("An install that depends on one with a removed object", suite.S
 		a, b := configMap("a", "1"), configMap("b", "1")
 		publishTwoStacks(ctx, ns, "r1", []string{a, b}, []string{"kind: broken"})
 		base := install(ctx, ns, "base", fromStack("one"))
-		app := install(ctx, ns, "app", fromStack("other"), func(in *appsv1.KsctlInstall) { in.Spec.Timeout = &metav1.Duration{Duration: 10 * time.Second} })
+		app := install(ctx, ns, "app", fromStack("other"), func(in *appsv1.KsctlInstall) { in.Spec.Timeout = &metav1.Duration{Duration: 30 * time.Second} })
 		becomesReady(ctx, base)
 		reports(ctx, app, "False", "InvalidStack")
 		publishTwoStacks(ctx, ns, "r2", []string{a}, []string{"kind: broken"})

@@ -207,9 +207,16 @@ func Reconcile(in *Snapshot) Plan {
 		}
 	case len(remaining) > 0:
 		p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonBlocked, Entry: remaining[0],
-			Message: fmt.Sprintf("%d objects are removed after everything else is applied", len(remaining))})
+			Message: removedLater(len(remaining))})
 	}
 	return p
+}
+
+func removedLater(objects int) string {
+	if objects == 1 {
+		return "1 object is removed after everything else is applied"
+	}
+	return fmt.Sprintf("%d objects are removed after everything else is applied", objects)
 }
 
 // planComponent plans the actions for the objects of one component. A step starts when the steps

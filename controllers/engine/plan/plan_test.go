@@ -271,7 +271,7 @@ func TestHandoverDoesNotWaitForComponents(t *testing.T) {
 		}}
 	p := Reconcile(w.snapshot(Component{Name: "c", Items: []Item{item("c", "wanted")}}))
 	expectEqual(t, "removals", verbs(p.Removals), "hand over "+ref("moved").ID())
-	if len(p.Waits) != 2 || p.Waits[1].Reason != ReasonBlocked || p.Waits[1].Message != "1 objects are removed after everything else is applied" {
+	if len(p.Waits) != 2 || p.Waits[1].Reason != ReasonBlocked || p.Waits[1].Message != "1 object is removed after everything else is applied" {
 		t.Errorf("waits: %+v", p.Waits)
 	}
 	if p.Settled {

@@ -165,11 +165,12 @@ func (p *Plans) findClaimant(r releasingInstall, id string, ignored ignoredFunc)
 // decide returns what happens to an object that an install releases. The caller holds the lock.
 func (p *Plans) decide(r releasingInstall, id string, ignored ignoredFunc) (d decision) {
 	if m := p.findClaimant(r, id, ignored); m != nil {
-		switch current := m.artifact == r.artifact || m.failedArtifact != r.artifact || r.artifact == ""; {
-		case m.suspended:
-			return decision{pending: m} // it could not record the object
-		case !current:
-			return decision{pending: m, left: true} // it wanted the object before, and cannot be planned now
+		failed := r.artifact != "" && m.failedArtifact == r.artifact && m.artifact != r.artifact
+		switch {
+		case m.suspended: // it could not record the object
+			return decision{pending: m}
+		case failed: // it claimed the object before, and cannot be planned now
+			return decision{pending: m, left: true}
 		}
 		return decision{newOwner: m}
 	}
