@@ -227,6 +227,12 @@ func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components 
 	p.unindex(m)
 	m.artifact, m.provisional, m.failedArtifact = artifact, provisional, ""
 	p.index(m)
+	p.setObjectsAndWake(m, ids)
+}
+
+// setObjectsAndWake sets the objects that an install claims. It unlocks, and wakes the installs that
+// waited for this one, or for one of these objects.
+func (p *Plans) setObjectsAndWake(m *installPlan, ids []uint64) {
 	affected := p.setObjects(m, ids)
 	p.unlockAndWake(append(p.reviewWaits(p.waits.blockedOn(m.name)), p.reviewWaits(affected)...))
 }
@@ -249,8 +255,7 @@ func (p *Plans) RecordFailure(in *appsv1.KsctlInstall, artifact string, inventor
 		ids = append(ids, hashID(m.cluster, id))
 	}
 	slices.Sort(ids)
-	affected := p.setObjects(m, slices.Compact(ids))
-	p.unlockAndWake(append(p.reviewWaits(p.waits.blockedOn(m.name)), p.reviewWaits(affected)...))
+	p.setObjectsAndWake(m, slices.Compact(ids))
 }
 
 // installFor returns the entry of an install, whose event may not have arrived yet.
