@@ -14,10 +14,10 @@ import (
 
 // crashAtEachWrite runs a scenario repeatedly, with a store that crashes before its n-th write, for
 // each write.
-func crashAtEachWrite(t *testing.T, scenario func(r *chunkRig, crash func(*plan.Inventory) bool)) {
+func crashAtEachWrite(t *testing.T, scenario func(r *chunkTest, crash func(*plan.Inventory) bool)) {
 	t.Helper()
 	for n := 0; ; n++ {
-		r := newChunkRig(t)
+		r := newChunkTest(t)
 		crashed := false
 		scenario(r, func(inv *plan.Inventory) bool {
 			left := n
@@ -45,7 +45,7 @@ func crashAtEachWrite(t *testing.T, scenario func(r *chunkRig, crash func(*plan.
 }
 
 func TestCrashWhileInventorySpillsIntoChunks(t *testing.T) {
-	crashAtEachWrite(t, func(r *chunkRig, crash func(*plan.Inventory) bool) {
+	crashAtEachWrite(t, func(r *chunkTest, crash func(*plan.Inventory) bool) {
 		inv := r.load(nil)
 		putNumbered(inv, 0, 1000)
 		status := inv.Status() // 1000 objects exist
@@ -70,7 +70,7 @@ func TestCrashWhileInventorySpillsIntoChunks(t *testing.T) {
 }
 
 func TestCrashWhileChunksAreRewritten(t *testing.T) {
-	crashAtEachWrite(t, func(r *chunkRig, crash func(*plan.Inventory) bool) {
+	crashAtEachWrite(t, func(r *chunkTest, crash func(*plan.Inventory) bool) {
 		inv := r.load(nil)
 		putNumbered(inv, 0, 3000)
 		if err := r.SaveChunks(t.Context(), me, inv); err != nil {
@@ -105,7 +105,7 @@ func TestCrashWhileChunksAreRewritten(t *testing.T) {
 
 // Chunks are deleted before the status that names them is written.
 func TestCrashWhileChunksAreDeleted(t *testing.T) {
-	crashAtEachWrite(t, func(r *chunkRig, crash func(*plan.Inventory) bool) {
+	crashAtEachWrite(t, func(r *chunkTest, crash func(*plan.Inventory) bool) {
 		inv := r.load(nil)
 		putNumbered(inv, 0, 2500)
 		if err := r.SaveChunks(t.Context(), me, inv); err != nil {
@@ -133,7 +133,7 @@ func TestCrashWhileChunksAreDeleted(t *testing.T) {
 
 // After a failed write without a crash, the process continues with its inventory.
 func TestInventoryAfterFailedChunkWrite(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	old := plan.NewInventory(nil, nil)
 	putNumbered(old, 1500, 2500)
 	inv := r.load(old.Status())
@@ -166,7 +166,7 @@ func TestInventoryAfterFailedChunkWrite(t *testing.T) {
 // The first load may come from a cache. A later load follows our own writes, which the cache may
 // not have yet.
 func TestOnlyFirstLoadUsesCache(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	behind := fake.NewClientBuilder().WithScheme(r.server.Scheme()).Build()
 	r.Reader = client.Reader(behind)
 	inv := r.load(nil)
@@ -178,7 +178,7 @@ func TestOnlyFirstLoadUsesCache(t *testing.T) {
 }
 
 func TestLoadChunksReturnsReadErrors(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	r.Reader = fake.NewClientBuilder().Build() // its scheme lacks the kind
 	if _, err := r.LoadChunks(t.Context(), me, nil); err == nil {
 		t.Error("no error: the inventory would count as empty")

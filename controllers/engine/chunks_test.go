@@ -18,8 +18,8 @@ import (
 	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
-// chunkRig is a fake API server, and the chunk store of a process.
-type chunkRig struct {
+// chunkTest is a fake API server, and the chunk store of a process.
+type chunkTest struct {
 	*ChunkStore
 	t      *testing.T
 	server client.WithWatch
@@ -31,13 +31,13 @@ type chunkRig struct {
 	before func(what string) error
 }
 
-func newChunkRig(t *testing.T) *chunkRig {
+func newChunkTest(t *testing.T) *chunkTest {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := appsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	r := &chunkRig{t: t}
+	r := &chunkTest{t: t}
 	write := func(verb string, o client.Object, do func() error) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -66,11 +66,11 @@ func newChunkRig(t *testing.T) *chunkRig {
 }
 
 // restart replaces the store by that of a new process.
-func (r *chunkRig) restart() {
+func (r *chunkTest) restart() {
 	r.ChunkStore = &ChunkStore{Client: r.server, Reader: r.server, APIReader: r.server}
 }
 
-func (r *chunkRig) load(status *appsv1.Inventory) *plan.Inventory {
+func (r *chunkTest) load(status *appsv1.Inventory) *plan.Inventory {
 	r.t.Helper()
 	chunks, err := r.LoadChunks(r.t.Context(), me, status)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *chunkRig) load(status *appsv1.Inventory) *plan.Inventory {
 }
 
 // save saves an inventory, and expects these writes in any order.
-func (r *chunkRig) save(inv *plan.Inventory, want ...string) {
+func (r *chunkTest) save(inv *plan.Inventory, want ...string) {
 	r.t.Helper()
 	r.writes = nil
 	if err := r.SaveChunks(r.t.Context(), me, inv); err != nil {
@@ -93,7 +93,7 @@ func (r *chunkRig) save(inv *plan.Inventory, want ...string) {
 }
 
 // expectConflict saves an inventory, and expects a conflict with another client.
-func (r *chunkRig) expectConflict(inv *plan.Inventory) {
+func (r *chunkTest) expectConflict(inv *plan.Inventory) {
 	r.t.Helper()
 	err := r.SaveChunks(r.t.Context(), me, inv)
 	var conflict *ChunkConflictError
@@ -105,7 +105,7 @@ func (r *chunkRig) expectConflict(inv *plan.Inventory) {
 	}
 }
 
-func (r *chunkRig) stored() []appsv1.KsctlInventory {
+func (r *chunkTest) stored() []appsv1.KsctlInventory {
 	r.t.Helper()
 	var list appsv1.KsctlInventoryList
 	if err := r.server.List(r.t.Context(), &list); err != nil {
@@ -115,7 +115,7 @@ func (r *chunkRig) stored() []appsv1.KsctlInventory {
 }
 
 // touch updates a chunk as another client.
-func (r *chunkRig) touch(n int) {
+func (r *chunkTest) touch(n int) {
 	r.t.Helper()
 	c := r.stored()[n]
 	c.Annotations = map[string]string{"somebody": "else"}
@@ -131,7 +131,7 @@ func putNumbered(inv *plan.Inventory, from, to int) {
 }
 
 func TestChunkStore(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	inv := r.load(nil)
 	putNumbered(inv, 0, 1500)
 	r.save(inv, "create 0", "create 1")
@@ -170,7 +170,7 @@ func TestChunkStore(t *testing.T) {
 }
 
 func TestChunksBelongToOneOwner(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	inv := r.load(nil)
 	putNumbered(inv, 0, 1001)
 	r.save(inv, "create 0", "create 1")
@@ -196,7 +196,7 @@ func TestChunkNamesAreValidAndUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 252) + "b", strings.Repeat("a", 199) + "." + strings.Repeat("b", 50),
 		strings.Repeat("a", 198) + "--" + strings.Repeat("b", 50), strings.Repeat("a.", 126)} {
-		r := newChunkRig(t)
+		r := newChunkTest(t)
 		key := me
 		key.Name = name
 		inv := plan.NewInventory(nil, nil)
@@ -217,14 +217,14 @@ func TestChunkNamesAreValidAndUnique(t *testing.T) {
 
 // After another client has written a chunk, a save fails until the chunk is loaded again.
 func TestChunkConflictOnWrite(t *testing.T) {
-	for name, between := range map[string]func(*chunkRig){
-		"update of a chunk that another client changed": func(r *chunkRig) { r.touch(0) },
-		"create of an existing chunk": func(r *chunkRig) {
+	for name, between := range map[string]func(*chunkTest){
+		"update of a chunk that another client changed": func(r *chunkTest) { r.touch(0) },
+		"create of an existing chunk": func(r *chunkTest) {
 			r.versions = nil // as if the cache did not have it yet
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newChunkRig(t)
+			r := newChunkTest(t)
 			inv := r.load(nil)
 			putNumbered(inv, 0, 1001)
 			r.save(inv, "create 0", "create 1")
@@ -246,7 +246,7 @@ func TestChunkConflictOnWrite(t *testing.T) {
 }
 
 func TestChunkConflictOnDelete(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	inv := r.load(nil)
 	putNumbered(inv, 0, 1001)
 	r.save(inv, "create 0", "create 1")
@@ -266,7 +266,7 @@ func TestChunkConflictOnDelete(t *testing.T) {
 
 // When the namespace of an owner is deleted, its chunks stay until all of its objects are gone.
 func TestDeletedChunksStayWithTheirEntries(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	inv := r.load(nil)
 	putNumbered(inv, 0, 1500)
 	r.save(inv, "create 0", "create 1")
@@ -296,7 +296,7 @@ func TestDeletedChunksStayWithTheirEntries(t *testing.T) {
 }
 
 func TestDeletedChunksAreRecreated(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	inv := r.load(nil)
 	putNumbered(inv, 0, 1500)
 	r.save(inv, "create 0", "create 1")
@@ -321,7 +321,7 @@ func TestDeletedChunksAreRecreated(t *testing.T) {
 
 // The cache of a new process may be behind the last writes of the previous process.
 func TestChunksInStatusAreReadFromAPIServer(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	inv := r.load(nil)
 	putNumbered(inv, 0, 1001)
 	r.save(inv, "create 0", "create 1")

@@ -34,7 +34,7 @@ func goldenRead[T any](t *testing.T, name string) *T {
 
 // The status has all entries; with a chunk none; and later the ones that differ from the chunk.
 func TestGoldenInventory(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	inv := r.load(nil)
 	wanted := map[string]bool{}
 	for i := range 4 {
@@ -65,7 +65,7 @@ func TestGoldenInventory(t *testing.T) {
 
 // A new process finds the chunk by its label and continues the journal.
 func TestGoldenInventoryIsRead(t *testing.T) {
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	if err := r.server.Create(t.Context(), goldenRead[appsv1.KsctlInventory](t, "chunk.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestGoldenInventoryIsSettled(t *testing.T) {
 
 func TestGoldenChunks(t *testing.T) {
 	var out bytes.Buffer
-	r := newChunkRig(t)
+	r := newChunkTest(t)
 	inv := r.load(nil)
 	putNumbered(inv, 0, 1500)
 	r.save(inv, "create 0", "create 1")
@@ -113,7 +113,7 @@ func TestGoldenChunks(t *testing.T) {
 	}
 	long := strings.Repeat("a", 198)
 	for _, name := range []string{"a", long + "aa", long + "aaaaa", long + "a." + long[:50], long + "--" + long[:50]} {
-		r := newChunkRig(t)
+		r := newChunkTest(t)
 		key := me
 		key.Name = name
 		inv := plan.NewInventory(nil, nil)

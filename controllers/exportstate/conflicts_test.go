@@ -89,7 +89,7 @@ func TestConflictingExports(t *testing.T) {
 // A file of an older export is not written, and the conflict is reported. When the older export is
 // deleted, the file is written.
 func TestConflictingFileIsSkippedUntilOlderExportEnds(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one", "mine": "one"})
 	other := exportAt(team, "ahead", time.Hour, v1alpha1.ExportedFile{Key: demo, File: demo + fileSuffix, Written: "a-f", Ready: true, Action: v1alpha1.ExportInSync})
 	other.Spec.To.Git = r.obj.Spec.To.Git
@@ -110,7 +110,7 @@ func TestConflictingFileIsSkippedUntilOlderExportEnds(t *testing.T) {
 
 // A state that SOPS rejects does not block the others.
 func TestUnencryptableStateDoesNotBlockOthers(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	bad := strings.Replace(string(stateDoc("bad", "one")), "{", `{"n":1e400,`, 1)
 	r.put(configMaps, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap},
 		BinaryData: map[string][]byte{demo: stateDoc("demo", "one"), "civo.ha.bad.LON1": []byte(bad)}})

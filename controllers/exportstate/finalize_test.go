@@ -20,7 +20,7 @@ import (
 
 // wantFinalized finalizes the export. It expects Done with this message, or Retry with an error
 // that contains it and the hint on how to keep the files.
-func (r *rig) wantFinalized(want string) {
+func (r *exportTest) wantFinalized(want string) {
 	r.Helper()
 	out := r.steps.Finalize(r.Context(), &reconcile.Request[*v1alpha1.ExportState]{Object: r.obj})
 	switch out := out.(type) {
@@ -37,10 +37,10 @@ func (r *rig) wantFinalized(want string) {
 	}
 }
 
-// toSecret returns a rig whose export has written a Secret and deletes it when it is deleted.
-func toSecret(t *testing.T) *rig {
+// toSecret returns a exportTest whose export has written a Secret and deletes it when it is deleted.
+func toSecret(t *testing.T) *exportTest {
 	t.Helper()
-	r := newRig(t)
+	r := newExportTest(t)
 	r.obj.Spec.To, r.obj.Spec.DeletionPolicy = v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "states"}}, v1alpha1.DeleteState
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state in Secret states")
@@ -48,7 +48,7 @@ func toSecret(t *testing.T) *rig {
 }
 
 // deleteAccount deletes the service account, as the deletion of the namespace would.
-func (r *rig) deleteAccount() {
+func (r *exportTest) deleteAccount() {
 	r.Helper()
 	gone := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "exporter"}}
 	if err := r.steps.Client.(client.Client).Delete(r.Context(), gone); err != nil {
@@ -56,7 +56,7 @@ func (r *rig) deleteAccount() {
 	}
 }
 
-func (r *rig) deleteSecret(name string) {
+func (r *exportTest) deleteSecret(name string) {
 	r.Helper()
 	if err := r.api.Tracker().Delete(secretGVR, team, name); err != nil {
 		r.Fatal(err)
@@ -97,7 +97,7 @@ func TestFinalizeAfterPermissionsAreRevoked(t *testing.T) {
 // Commits always stay, so the deletion needs neither the account nor the Secret of the repository.
 func TestGitExportIsDeletedWithoutAccountOrSecret(t *testing.T) {
 	for _, prune := range []bool{false, true} {
-		r := newRig(t)
+		r := newExportTest(t)
 		r.obj.Spec.DeletionPolicy, r.obj.Spec.Prune = v1alpha1.DeleteState, prune
 		r.store(map[string]string{"demo": "one"})
 		r.secret(team, "login", map[string]string{"username": "robot", "password": "hunter2"})

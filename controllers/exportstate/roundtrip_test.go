@@ -92,7 +92,7 @@ func check(t *testing.T, d document, sealed []byte, key string) {
 // Files of an earlier release, which encrypted only known secrets, stay unchanged until the state
 // changes: the same content causes no commit.
 func TestFilesOfEarlierReleaseAreKept(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state")
 	before, err := codec.Encrypt(t.Context(), sops.EncryptRequest{Data: stateDoc("demo", "one"), Format: sops.JSON, Recipients: r.obj.Spec.Recipients, EncryptedRegex: state.EncryptedRegex})

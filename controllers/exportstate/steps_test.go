@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -40,8 +41,8 @@ const team = "team"
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// rig tests an export with a fake cluster and a real Git repository.
-type rig struct {
+// exportTest tests an export with a fake cluster and a real Git repository.
+type exportTest struct {
 	*testing.T
 	steps  *Steps
 	obj    *v1alpha1.ExportState
@@ -55,17 +56,11 @@ type rig struct {
 	onPersist func()
 }
 
-func newRig(t *testing.T, options ...gitserver.Option) *rig {
+func newExportTest(t *testing.T, options ...gitserver.Option) *exportTest {
 	t.Helper()
-	r := &rig{T: t, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
+	r := &exportTest{T: t, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
+	r.server, r.repo = gitserver.ForTest(t, "fleet", options...)
 	var err error
-	if r.server, err = gitserver.New(t.TempDir(), options...); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.server.Close() })
-	if r.repo, err = r.server.NewRepo(t.Context(), "fleet"); err != nil {
-		t.Fatal(err)
-	}
 	if r.reader, err = age.GenerateX25519Identity(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +72,7 @@ func newRig(t *testing.T, options ...gitserver.Option) *rig {
 }
 
 // restart replaces the Steps: as after a restart, only the status and the other exports are left.
-func (r *rig) restart(others ...client.Object) {
+func (r *exportTest) restart(others ...client.Object) {
 	work := r.TempDir()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -95,7 +90,7 @@ func (r *rig) restart(others ...client.Object) {
 }
 
 // put creates an object, or replaces an existing one.
-func (r *rig) put(kind schema.GroupVersionResource, o runtime.Object) {
+func (r *exportTest) put(kind schema.GroupVersionResource, o runtime.Object) {
 	r.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -110,7 +105,7 @@ func (r *rig) put(kind schema.GroupVersionResource, o runtime.Object) {
 }
 
 // store replaces the ksctl store by one with these clusters and their content.
-func (r *rig) store(contents map[string]string) {
+func (r *exportTest) store(contents map[string]string) {
 	r.Helper()
 	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap}, BinaryData: map[string][]byte{}}
 	for name, w := range contents {
@@ -119,7 +114,7 @@ func (r *rig) store(contents map[string]string) {
 	r.put(configMaps, cm)
 }
 
-func (r *rig) secret(namespace, name string, data map[string]string) {
+func (r *exportTest) secret(namespace, name string, data map[string]string) {
 	r.Helper()
 	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
 	for key, value := range data {
@@ -128,7 +123,7 @@ func (r *rig) secret(namespace, name string, data map[string]string) {
 	r.put(secretGVR, s)
 }
 
-func (r *rig) reconcile() reconcile.Outcome {
+func (r *exportTest) reconcile() reconcile.Outcome {
 	r.Helper()
 	req := &reconcile.Request[*v1alpha1.ExportState]{Object: r.obj,
 		Event: func(_, reason, message string) { r.events = append(r.events, reason+": "+message) },
@@ -147,7 +142,7 @@ func (r *rig) reconcile() reconcile.Outcome {
 }
 
 // done reconciles and expects success.
-func (r *rig) done(want string) {
+func (r *exportTest) done(want string) {
 	r.Helper()
 	out := r.reconcile()
 	if d, ok := out.(reconcile.Done); !ok || !strings.Contains(d.Message, want) {
@@ -156,7 +151,7 @@ func (r *rig) done(want string) {
 }
 
 // failed reconciles and expects a failure: Stalled if terminal, Retry otherwise.
-func (r *rig) failed(reason string, terminal bool, want string) {
+func (r *exportTest) failed(reason string, terminal bool, want string) {
 	r.Helper()
 	var err error
 	var got string
@@ -172,7 +167,7 @@ func (r *rig) failed(reason string, terminal bool, want string) {
 	}
 }
 
-func (r *rig) git(args ...string) string {
+func (r *exportTest) git(args ...string) string {
 	r.Helper()
 	out, err := r.server.Git(r.Context(), r.repo.Dir(), args...)
 	if err != nil {
@@ -181,14 +176,14 @@ func (r *rig) git(args ...string) string {
 	return out
 }
 
-func (r *rig) commits(want int) {
+func (r *exportTest) commits(want int) {
 	r.Helper()
 	if got := r.git("rev-list", "--count", "main"); got != fmt.Sprint(want) {
 		r.Fatalf("%s commits, want %d:\n%s", got, want, r.git("log", "--stat", "main"))
 	}
 }
 
-func (r *rig) files(want ...string) {
+func (r *exportTest) files(want ...string) {
 	r.Helper()
 	got := strings.Fields(r.git("ls-tree", "-r", "--name-only", "main"))
 	if !slices.Equal(got, want) {
@@ -197,7 +192,7 @@ func (r *rig) files(want ...string) {
 }
 
 // decrypted decrypts a file with the private key.
-func (r *rig) decrypted(data []byte) string {
+func (r *exportTest) decrypted(data []byte) string {
 	r.Helper()
 	plain, err := codec.Decrypt(r.Context(), sops.Request{Data: data, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(r.reader.String())}})
 	if err != nil {
@@ -206,7 +201,7 @@ func (r *rig) decrypted(data []byte) string {
 	return string(plain)
 }
 
-func (r *rig) commit(files map[string]string, o ...gitserver.CommitOption) {
+func (r *exportTest) commit(files map[string]string, o ...gitserver.CommitOption) {
 	r.Helper()
 	if _, err := r.repo.Commit(r.Context(), files, "theirs", o...); err != nil {
 		r.Fatal(err)
@@ -214,7 +209,7 @@ func (r *rig) commit(files map[string]string, o ...gitserver.CommitOption) {
 }
 
 func TestExportToGit(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	if out, ok := r.reconcile().(reconcile.Waiting); !ok || out.Reason != v1alpha1.StoreNotFoundReason {
 		t.Fatalf("got %+v", out)
 	}
@@ -235,7 +230,7 @@ func TestExportToGit(t *testing.T) {
 	r.restart()
 	r.done("2 states")
 	r.commits(1)
-	if fmt.Sprint(r.obj.Status) != fmt.Sprint(*status) {
+	if !reflect.DeepEqual(r.obj.Status, *status) {
 		t.Errorf("the status changes without a reason:\n%v\n%v", r.obj.Status, *status)
 	}
 
@@ -259,7 +254,7 @@ func TestExportToGit(t *testing.T) {
 }
 
 func TestExportAfterCrash(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state")
 	// A crash after the push and before the status update.
@@ -285,7 +280,7 @@ func TestExportAfterCrash(t *testing.T) {
 }
 
 func TestConcurrentPushes(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.commit(map[string]string{"README": "theirs"})
 	r.store(map[string]string{"demo": "one"})
 	n := 0
@@ -308,7 +303,7 @@ func TestConcurrentPushes(t *testing.T) {
 }
 
 func TestChangedFilesAreRestored(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one", "other": "one"})
 	r.done("2 states")
 	r.commit(map[string]string{"states/civo.ha.demo.LON1.json": "broken", "states/theirs.json": "x"}, gitserver.Delete("states/civo.ha.other.LON1.json"))
@@ -330,7 +325,7 @@ func TestChangedFilesAreRestored(t *testing.T) {
 }
 
 func TestPruneRemovesFilesOfRemovedStates(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one", "other": "one"})
 	r.done("2 states")
 	r.store(map[string]string{"demo": "one"})
@@ -353,7 +348,7 @@ func TestPruneRemovesFilesOfRemovedStates(t *testing.T) {
 }
 
 func TestExportToASecret(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.obj.Spec.To = v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "states"}}
 	r.store(map[string]string{"demo": "one"})
 	r.secret(team, "states", map[string]string{"a": "b"})
@@ -399,7 +394,7 @@ func TestExportToASecret(t *testing.T) {
 }
 
 func TestTargetChangeKeepsOldFiles(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state")
 	r.obj.Spec.To.Git.Branch = "backup"
@@ -418,7 +413,7 @@ func TestTargetChangeKeepsOldFiles(t *testing.T) {
 }
 
 func TestExportErrors(t *testing.T) {
-	r := newRig(t, gitserver.WithBasicAuth("robot", "hunter2-hunter2"))
+	r := newExportTest(t, gitserver.WithBasicAuth("robot", "hunter2-hunter2"))
 	r.store(map[string]string{"demo": "one"})
 	r.failed(string(git.AuthenticationRequired), false, "requires credentials")
 	r.obj.Spec.To.Git.SecretRef = &fluxmeta.LocalObjectReference{Name: "login"}
@@ -461,7 +456,7 @@ func TestExportErrors(t *testing.T) {
 }
 
 func TestCredentialsAreExportedOnlyIfEnabled(t *testing.T) {
-	r := newRig(t)
+	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one"})
 	r.secret(state.StoreNamespace, state.StoreSecret, map[string]string{"civo": `{"cloud_provider":"civo","civo":{"token":"hunter2-hunter2"}}`})
 	r.done("1 state in")

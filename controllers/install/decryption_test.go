@@ -20,7 +20,7 @@ import (
 func TestDecryptionKeysAreReadWhenSecretChanges(t *testing.T) {
 	age := secret("age", "1", "")
 	age.Data = map[string][]byte{"own.agekey": []byte("k")}
-	r := newValuesRig(t, age)
+	r := newValuesTest(t, age)
 	keys := func() (*content.Keys, error) {
 		_, _, keys, err := r.inputs(t.Context(), r.o, r.server)
 		return keys, err

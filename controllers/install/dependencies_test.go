@@ -42,7 +42,7 @@ func (w *fakeDependencyWatcher) Version(dependency.Object) (string, bool) { retu
 // spec.dependsOn can have the same object twice, with different ready expressions. The object is
 // watched once, each expression is evaluated, and the object is read again only when it changes.
 func TestDependenciesOnSameObjectAreReadOncePerVersion(t *testing.T) {
-	r := newValuesRig(t, configMap("x", "1", "yes"))
+	r := newValuesTest(t, configMap("x", "1", "yes"))
 	w := &fakeDependencyWatcher{version: "1"}
 	r.Dependencies, r.Content = w, &content.Loader{Sources: &sourceref.Resolver{}}
 	r.Targets = &target.Resolver{Local: &engine.Target{Discovery: configMapDiscovery{}}}

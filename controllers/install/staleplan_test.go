@@ -45,7 +45,7 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	dependsOnMe := func(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "me"}} }
 	successor, dependentInstall := install("successor", "src2", nil, takesOverFrom("me")), install("needing", "src", nil, dependsOnMe)
 	other := install("other", "src2", nil, takesOverFrom("you"))
-	rig := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
+	newSteps := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
 		c := cacheOf(t, successor.DeepCopy(), dependentInstall.DeepCopy(), other.DeepCopy())
 		s := &Steps{Client: c, Plans: handover.NewPlans(clock.RealClock{}), Chunks: &engine.ChunkStore{Reader: c, APIReader: c},
 			Engine: engine.New(engine.Options{}), Targets: &target.Resolver{Local: &engine.Target{ClusterID: plan.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
@@ -60,7 +60,7 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 		"the successor of another install": func(p *handover.Plans) { p.Update(install("successor", "src2", nil, takesOverFrom("you"))) },
 	} {
 		t.Run("Plans has "+name, func(t *testing.T) {
-			s, req := rig()
+			s, req := newSteps()
 			record(s.Plans)
 			if out := s.Finalize(t.Context(), req); out != (reconcile.Deferred{RequeueAt: now.Add(stalePlanRetry)}) {
 				t.Fatalf("Finalize: %+v", out)
@@ -72,7 +72,7 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 		})
 	}
 	t.Run("Plans has the successor", func(t *testing.T) {
-		s, req := rig()
+		s, req := newSteps()
 		s.Plans.Update(successor)
 		// The removal continues, and waits for the dependents next.
 		if out, ok := s.Finalize(t.Context(), req).(reconcile.Waiting); !ok || out.Reason != appsv1.DependentsExistReason {

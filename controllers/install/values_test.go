@@ -23,9 +23,9 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// valuesRig is an install, a cache with ConfigMaps and Secrets, and an API server that counts the
+// valuesTest is an install, a cache with ConfigMaps and Secrets, and an API server that counts the
 // reads with the service account.
-type valuesRig struct {
+type valuesTest struct {
 	*Steps
 	t      *testing.T
 	o      *owner
@@ -47,9 +47,9 @@ func secret(name, version, values string) *corev1.Secret {
 	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta(name, version), Data: map[string][]byte{"values.yaml": []byte(values)}}
 }
 
-// newValuesRig returns a valuesRig with objects both on the server and in the cache, in the same
+// newValuesTest returns a valuesTest with objects both on the server and in the cache, in the same
 // versions.
-func newValuesRig(t *testing.T, objects ...client.Object) *valuesRig {
+func newValuesTest(t *testing.T, objects ...client.Object) *valuesTest {
 	t.Helper()
 	var typed []runtime.Object
 	var cached []client.Object
@@ -58,7 +58,7 @@ func newValuesRig(t *testing.T, objects ...client.Object) *valuesRig {
 		c := o.DeepCopyObject().(client.Object)
 		cached = append(cached, c)
 	}
-	r := &valuesRig{t: t, server: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme, typed...)}
+	r := &valuesTest{t: t, server: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme, typed...)}
 	r.cache = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(cached...).Build()
 	r.server.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		r.reads++
@@ -78,7 +78,7 @@ func optional(ref appsv1.ValuesReference) appsv1.ValuesReference {
 	return ref
 }
 
-func (r *valuesRig) values(refs ...appsv1.ValuesReference) (string, error) {
+func (r *valuesTest) values(refs ...appsv1.ValuesReference) (string, error) {
 	r.o.req.Object.Spec.ValuesFrom = refs
 	in, _, _, err := r.inputs(r.t.Context(), r.o, r.server)
 	var out []string
@@ -121,7 +121,7 @@ func TestValues(t *testing.T) {
 		"optional and required": {[]appsv1.ValuesReference{optional(valuesRef("ConfigMap", "three", "")), valuesRef("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newValuesRig(t, two.DeepCopy(), secret("s", "1", "p: 1"), elsewhere.DeepCopy())
+			r := newValuesTest(t, two.DeepCopy(), secret("s", "1", "p: 1"), elsewhere.DeepCopy())
 			got, err := r.values(tc.refs...)
 			if tc.err == "" {
 				if err != nil || got != tc.want {
@@ -138,7 +138,7 @@ func TestValues(t *testing.T) {
 
 // The data is read once per version and service account, for all references to the object.
 func TestValuesAreReadOncePerVersionAndAccount(t *testing.T) {
-	r := newValuesRig(t, configMap("a", "1", "v: 1"))
+	r := newValuesTest(t, configMap("a", "1", "v: 1"))
 	read := func(n int, why string) {
 		t.Helper()
 		r.reads = 0
@@ -167,7 +167,7 @@ func TestValuesAreReadOncePerVersionAndAccount(t *testing.T) {
 }
 
 func TestForbiddenValuesAreNotMissing(t *testing.T) {
-	r := newValuesRig(t, configMap("a", "1", "v: 1"))
+	r := newValuesTest(t, configMap("a", "1", "v: 1"))
 	r.denied = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
 	for _, ref := range []appsv1.ValuesReference{valuesRef("ConfigMap", "a", ""), optional(valuesRef("ConfigMap", "a", ""))} {
 		_, err := r.values(ref)
@@ -187,7 +187,7 @@ func TestForbiddenValuesAreNotMissing(t *testing.T) {
 
 // With --watch-configs-label-selector the cache has only some of the ConfigMaps and Secrets.
 func TestUnwatchedValuesAreReadInEachReconcile(t *testing.T) {
-	r := newValuesRig(t, configMap("a", "1", "v: 1"))
+	r := newValuesTest(t, configMap("a", "1", "v: 1"))
 	r.Client = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
 	if _, err := r.values(valuesRef("ConfigMap", "a", "")); err == nil || r.reads > 0 {
 		t.Errorf("an object that is missing from a complete cache does not exist: %v, %d reads", err, r.reads)
@@ -204,7 +204,7 @@ func TestUnwatchedValuesAreReadInEachReconcile(t *testing.T) {
 }
 
 func TestInvalidBase64ErrorHasNoData(t *testing.T) {
-	r := newValuesRig(t, secret("s", "1", "p"))
+	r := newValuesTest(t, secret("s", "1", "p"))
 	bad := `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"ns"},"data":{"values.yaml":"hunter2!"}}`
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON([]byte(bad)); err != nil {
@@ -218,7 +218,7 @@ func TestInvalidBase64ErrorHasNoData(t *testing.T) {
 }
 
 func TestMissingValuesAreRetried(t *testing.T) {
-	_, err := newValuesRig(t).values(valuesRef("Secret", "s", ""))
+	_, err := newValuesTest(t).values(valuesRef("Secret", "s", ""))
 	out, ok := renderOutcome(err, "r1", time.Time{}).(reconcile.Retry)
 	if !ok || out.Reason != appsv1.ValuesNotFoundReason || out.Revision != "r1" {
 		t.Errorf("%+v", out)

@@ -161,7 +161,7 @@ func TestPutKeepsNewestVersion(t *testing.T) {
 
 func TestDiffersForOwnerPerFlag(t *testing.T) {
 	for flag, want := range map[flags]bool{flagFinished: true, flagDeleting: true, flagLabelLost: true, flagMarkLost: true, flagReplicas: true,
-		flagProtected: true, flagSuspended: true, flagTrackedByTool: true, flagHinted: false} {
+		flagProtected: true, flagSuspended: true, flagTrackedByTool: true, flagKeptByHelm: true, flagHinted: false} {
 		var before, after entry
 		after.set(flag, true)
 		if got := after.differsForOwner(&before); got != want {

@@ -18,7 +18,7 @@ import (
 )
 
 func TestPathAndDigestOfStatusAreNotTrusted(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	r.done()
 	want := r.obj.Status.Artifact.DeepCopy()
@@ -32,7 +32,7 @@ func TestPathAndDigestOfStatusAreNotTrusted(t *testing.T) {
 
 func TestGitFailures(t *testing.T) {
 	t.Run("branch not found", func(t *testing.T) {
-		r := newRig(t)
+		r := newSourceTest(t)
 		r.commit(map[string]string{"a": "a"})
 		r.obj.Spec.Git.Ref = &appsv1.GitRef{Branch: "mian"}
 		if message := r.failed(string(git.BranchNotFound)); !strings.Contains(message, `"main"`) {
@@ -43,33 +43,33 @@ func TestGitFailures(t *testing.T) {
 		}
 	})
 	t.Run("commit not found", func(t *testing.T) {
-		r := newRig(t)
+		r := newSourceTest(t)
 		r.commit(map[string]string{"a": "a"})
 		r.obj.Spec.Git.Ref = &appsv1.GitRef{Commit: strings.Repeat("1", 40)}
 		r.failed(string(git.CommitNotFound))
 	})
 	t.Run("commit of another hash", func(t *testing.T) {
-		r := newRig(t)
+		r := newSourceTest(t)
 		r.commit(map[string]string{"a": "a"})
 		r.obj.Spec.Git.Ref = &appsv1.GitRef{Commit: strings.Repeat("1", 64)}
 		r.stalled(string(git.Unsupported))
 	})
 	t.Run("repository not found", func(t *testing.T) {
-		r := newRig(t)
+		r := newSourceTest(t)
 		r.obj.Spec.Git.URL = r.server.URL() + "/nothing.git"
 		r.failed(string(git.RepositoryNotFound))
 	})
 	t.Run("empty repository", func(t *testing.T) {
-		r := newRig(t)
+		r := newSourceTest(t)
 		r.failed(string(git.RepositoryEmpty))
 	})
 	t.Run("link-local address", func(t *testing.T) {
-		r := newRig(t)
+		r := newSourceTest(t)
 		r.obj.Spec.Git.URL = "http://169.254.169.254/x.git"
 		r.stalled(string(git.URLInvalid))
 	})
 	t.Run("too large", func(t *testing.T) {
-		r := newRig(t)
+		r := newSourceTest(t)
 		r.limits = artifact.Limits{FileBytes: 100}
 		r.start()
 		r.commit(map[string]string{"big": strings.Repeat("x", 101)})
@@ -79,7 +79,7 @@ func TestGitFailures(t *testing.T) {
 		}
 	})
 	t.Run("storage not writable", func(t *testing.T) {
-		r := newRig(t)
+		r := newSourceTest(t)
 		r.commit(map[string]string{"a": "a"})
 		if err := os.WriteFile(filepath.Join(r.dir, Space), []byte("in the way"), 0o600); err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestGitFailures(t *testing.T) {
 }
 
 func TestUnreachableServerKeepsArtifact(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	r.done()
 	before := r.obj.Status.Artifact.DeepCopy()
@@ -107,7 +107,7 @@ func TestUnreachableServerKeepsArtifact(t *testing.T) {
 }
 
 func TestTimeoutIsReported(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	r.obj.Spec.Timeout = &metav1.Duration{Duration: time.Nanosecond}
 	if message := r.failed(string(git.OperationFailed)); !strings.Contains(message, "timeout of 1ns") {
@@ -122,7 +122,7 @@ func TestTimeoutIsReported(t *testing.T) {
 }
 
 func TestFullStorageIsReportedAndRecovers(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": strings.Repeat("1", 10)})
 	r.capacity = 10
 	r.start()
@@ -138,7 +138,7 @@ func TestFullStorageIsReportedAndRecovers(t *testing.T) {
 }
 
 func TestStorageFailureRecovers(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "1"})
 	r.done()
 	r.commit(map[string]string{"a": "2"})

@@ -33,8 +33,8 @@ const (
 	statusToken = "the-token-of-team"
 )
 
-// notifierRig is a source with installs, and a fake GitLab that accepts one token.
-type notifierRig struct {
+// notifierTest is a source with installs, and a fake GitLab that accepts one token.
+type notifierTest struct {
 	*Notifier
 	t         *testing.T
 	api       client.Client
@@ -48,13 +48,13 @@ type notifierRig struct {
 	retryAfter string
 }
 
-func newNotifierRig(t *testing.T) *notifierRig {
+func newNotifierTest(t *testing.T) *notifierTest {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	r := &notifierRig{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), events: record.NewFakeRecorder(100)}
+	r := &notifierTest{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), events: record.NewFakeRecorder(100)}
 	r.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1.KsctlSource{}, &appsv1.KsctlInstall{}).
 		WithIndex(&appsv1.KsctlInstall{}, bySource, func(o client.Object) []string {
 			key, _ := sourceOf(o)
@@ -72,7 +72,7 @@ func newNotifierRig(t *testing.T) *notifierRig {
 	return r
 }
 
-func (r *notifierRig) serve(w http.ResponseWriter, req *http.Request) {
+func (r *notifierTest) serve(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if req.Header.Get("Authorization") != "Bearer "+statusToken {
@@ -88,7 +88,7 @@ func (r *notifierRig) serve(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(max(r.code, http.StatusCreated))
 }
 
-func (r *notifierRig) create(o client.Object) {
+func (r *notifierTest) create(o client.Object) {
 	r.t.Helper()
 	if err := r.api.Create(r.t.Context(), o); err != nil {
 		r.t.Fatal(err)
@@ -99,7 +99,7 @@ func (r *notifierRig) create(o client.Object) {
 }
 
 // setInstall creates or updates an install with a Ready condition at a commit.
-func (r *notifierRig) setInstall(namespace, name, commit string, ready metav1.ConditionStatus, message string) {
+func (r *notifierTest) setInstall(namespace, name, commit string, ready metav1.ConditionStatus, message string) {
 	r.t.Helper()
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
 	in.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Namespace: fleet.Namespace, Name: fleet.Name}
@@ -116,7 +116,7 @@ func (r *notifierRig) setInstall(namespace, name, commit string, ready metav1.Co
 }
 
 // secret creates or replaces the Secret with the token.
-func (r *notifierRig) secret(token string) {
+func (r *notifierTest) secret(token string) {
 	r.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "status"}, Data: map[string][]byte{"token": []byte(token)}}
 	if r.api.Update(r.t.Context(), s) != nil {
@@ -126,7 +126,7 @@ func (r *notifierRig) secret(token string) {
 
 // reconcileAll reconciles until no commit status is due. It returns the requests, and the delay of
 // the next reconcile.
-func (r *notifierRig) reconcileAll() ([]string, time.Duration) {
+func (r *notifierTest) reconcileAll() ([]string, time.Duration) {
 	r.t.Helper()
 	r.requests = nil
 	for range 100 {
@@ -143,7 +143,7 @@ func (r *notifierRig) reconcileAll() ([]string, time.Duration) {
 }
 
 // newEvents returns the events since the last call.
-func (r *notifierRig) newEvents() (out []string) {
+func (r *notifierTest) newEvents() (out []string) {
 	for len(r.events.Events) > 0 {
 		out = append(out, <-r.events.Events)
 	}
@@ -155,7 +155,7 @@ func (r *notifierRig) newEvents() (out []string) {
 	return out
 }
 
-func (r *notifierRig) expect(what string, asked []string, wait time.Duration) {
+func (r *notifierTest) expect(what string, asked []string, wait time.Duration) {
 	r.t.Helper()
 	got, w := r.reconcileAll()
 	if fmt.Sprint(got) != fmt.Sprint(asked) || w != wait {
@@ -166,7 +166,7 @@ func (r *notifierRig) expect(what string, asked []string, wait time.Duration) {
 const web = `abc {"state":"success","name":"ksctlinstall/team/web/0c9c2e41","description":"fine"}`
 
 func TestInvalidTokenIsReportedOnceAndRetried(t *testing.T) {
-	r := newNotifierRig(t)
+	r := newNotifierTest(t)
 	r.setInstall("team", "web", abc, "True", "fine")
 	r.expect("without a Secret", nil, 10*time.Second)
 	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "team/status") || !strings.Contains(e[0], "spec.commitStatus.secretRef") {
@@ -199,7 +199,7 @@ func TestInvalidTokenIsReportedOnceAndRetried(t *testing.T) {
 }
 
 func TestRetryAfterIsRespected(t *testing.T) {
-	r := newNotifierRig(t)
+	r := newNotifierTest(t)
 	r.secret(statusToken)
 	r.setInstall("team", "web", abc, "True", "fine")
 	r.code, r.retryAfter = 429, "600"
@@ -217,7 +217,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 }
 
 func TestOtherNamespacesDoNotLeak(t *testing.T) {
-	r := newNotifierRig(t)
+	r := newNotifierTest(t)
 	r.secret(statusToken)
 	r.setInstall("other", "web", abc, "False", "the name of a Secret")
 	r.setInstall("team", "web", def, "True", "of another source")
@@ -232,7 +232,7 @@ func TestOtherNamespacesDoNotLeak(t *testing.T) {
 }
 
 func TestOnlyLeaderWritesStatuses(t *testing.T) {
-	r := newNotifierRig(t)
+	r := newNotifierTest(t)
 	r.secret(statusToken)
 	r.setInstall("team", "web", abc, "True", "fine")
 	r.leaderErr = errors.New("the lease was last renewed a minute ago")
@@ -242,7 +242,7 @@ func TestOnlyLeaderWritesStatuses(t *testing.T) {
 }
 
 func TestChangesOfCommitStatusSpec(t *testing.T) {
-	r := newNotifierRig(t)
+	r := newNotifierTest(t)
 	r.secret(statusToken)
 	r.setInstall("team", "web", abc, "True", "fine")
 	change := func(f func(*appsv1.KsctlSource)) {
@@ -275,7 +275,7 @@ func TestChangesOfCommitStatusSpec(t *testing.T) {
 }
 
 func TestCommitStatusProxyAndCA(t *testing.T) {
-	r := newNotifierRig(t)
+	r := newNotifierTest(t)
 	r.secret(statusToken)
 	r.setInstall("team", "web", abc, "True", "fine")
 	var through []string

@@ -30,24 +30,24 @@ import (
 
 const registryPassword = "s3cret-of-the-registry"
 
-// ociRig is a source with an OCI registry, behind a proxy that counts requests and may require a
+// ociTest is a source with an OCI registry, behind a proxy that counts requests and may require a
 // password.
-type ociRig struct {
-	*rig
+type ociTest struct {
+	*sourceTest
 	registry     *registry.Server
 	proxy        *httptest.Server
 	requestCount atomic.Int64
 	private      atomic.Bool
 }
 
-func newOCIRig(t *testing.T) *ociRig {
+func newOCITest(t *testing.T) *ociTest {
 	t.Helper()
 	server, err := registry.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
-	r := &ociRig{rig: newRig(t), registry: server}
+	r := &ociTest{sourceTest: newSourceTest(t), registry: server}
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: server.Host()})
 	r.proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.requestCount.Add(1)
@@ -64,9 +64,9 @@ func newOCIRig(t *testing.T) *ociRig {
 	return r
 }
 
-func (r *ociRig) host() string { return strings.TrimPrefix(r.proxy.URL, "http://") }
+func (r *ociTest) host() string { return strings.TrimPrefix(r.proxy.URL, "http://") }
 
-func (r *ociRig) push(tag, body string) string {
+func (r *ociTest) push(tag, body string) string {
 	r.t.Helper()
 	digest, err := r.registry.Push(r.t.Context(), "team/fleet", tag, artifacts.Files(map[string]string{"a": body, "docs/b": "b"}), "main@sha1:abc")
 	if err != nil {
@@ -75,14 +75,14 @@ func (r *ociRig) push(tag, body string) string {
 	return digest
 }
 
-func (r *ociRig) requests(f func()) int64 {
+func (r *ociTest) requests(f func()) int64 {
 	before := r.requestCount.Load()
 	f()
 	return r.requestCount.Load() - before
 }
 
 // secretOf creates or replaces a Secret of a type.
-func (r *ociRig) secretOf(name string, kind corev1.SecretType, data map[string][]byte) {
+func (r *ociTest) secretOf(name string, kind corev1.SecretType, data map[string][]byte) {
 	r.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: name}, Type: kind, Data: data}
 	err := r.api.Create(r.t.Context(), s)
@@ -95,7 +95,7 @@ func (r *ociRig) secretOf(name string, kind corev1.SecretType, data map[string][
 	}
 }
 
-func (r *ociRig) pullSecret(name, password string) {
+func (r *ociTest) pullSecret(name, password string) {
 	auth := base64.StdEncoding.EncodeToString([]byte("robot:" + password))
 	r.secretOf(name, corev1.SecretTypeDockerConfigJson, map[string][]byte{corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, r.host(), auth)})
 }
@@ -105,7 +105,7 @@ func named(name string) *fluxmeta.LocalObjectReference {
 }
 
 func TestFollowsOCITag(t *testing.T) {
-	r := newOCIRig(t)
+	r := newOCITest(t)
 	first := r.push("latest", "1")
 	r.done()
 	a := r.obj.Status.Artifact.DeepCopy()
@@ -131,7 +131,7 @@ func TestFollowsOCITag(t *testing.T) {
 }
 
 func TestOCIRestartFetchesNothing(t *testing.T) {
-	r := newOCIRig(t)
+	r := newOCITest(t)
 	r.push("latest", "1")
 	r.done()
 	r.start()
@@ -141,7 +141,7 @@ func TestOCIRestartFetchesNothing(t *testing.T) {
 }
 
 func TestOCIRefs(t *testing.T) {
-	r := newOCIRig(t)
+	r := newOCITest(t)
 	old, latest := r.push("v1.2.0", "old"), r.push("v1.10.0", "new")
 	r.obj.Spec.OCI.Ref = &appsv1.OCIRef{SemVer: "1.x"}
 	r.done()
@@ -164,7 +164,7 @@ func TestOCIRefs(t *testing.T) {
 }
 
 func TestOCIIgnoreAndLayerSelector(t *testing.T) {
-	r := newOCIRig(t)
+	r := newOCITest(t)
 	r.push("latest", "1")
 	r.done()
 	if r.content("docs/b") != "b" {
@@ -182,7 +182,7 @@ func TestOCIIgnoreAndLayerSelector(t *testing.T) {
 }
 
 func TestOCICredentials(t *testing.T) {
-	r := newOCIRig(t)
+	r := newOCITest(t)
 	r.push("latest", "1")
 	r.private.Store(true)
 	r.failed(string(oci.AuthenticationRequired))
@@ -242,7 +242,7 @@ func TestInvalidOCISecrets(t *testing.T) {
 			nil, string(verify.MaterialInvalid), "trustpolicy.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newOCIRig(t)
+			r := newOCITest(t)
 			r.push("latest", "1")
 			r.secretOf("x", c.kind, c.data)
 			c.set(r.obj.Spec.OCI)
@@ -266,8 +266,8 @@ func TestOCISignatures(t *testing.T) {
 		}
 	}
 	type signer func(context.Context, signatures.Artifact) error
-	for name, provide := range map[string]func(t *testing.T, r *ociRig) (trusted, untrusted signer){
-		"cosign with a key": func(t *testing.T, r *ociRig) (trusted, untrusted signer) {
+	for name, provide := range map[string]func(t *testing.T, r *ociTest) (trusted, untrusted signer){
+		"cosign with a key": func(t *testing.T, r *ociTest) (trusted, untrusted signer) {
 			k, err := signatures.NewKey()
 			must(t, err)
 			other, err := signatures.NewKey()
@@ -278,7 +278,7 @@ func TestOCISignatures(t *testing.T) {
 			r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, SecretRef: named("trusted")}
 			return k.SignWithTag, other.SignWithTag
 		},
-		"cosign without a key": func(t *testing.T, r *ociRig) (trusted, untrusted signer) {
+		"cosign without a key": func(t *testing.T, r *ociTest) (trusted, untrusted signer) {
 			s, err := signatures.NewSigstore()
 			must(t, err)
 			root, err := s.TrustedRoot(signatures.TrustedRootOptions{})
@@ -293,7 +293,7 @@ func TestOCISignatures(t *testing.T) {
 			}
 			return by(subject), by("mallory@example.com")
 		},
-		"notation": func(t *testing.T, r *ociRig) (trusted, untrusted signer) {
+		"notation": func(t *testing.T, r *ociTest) (trusted, untrusted signer) {
 			n, err := signatures.NewNotary(time.Now().Add(-45 * time.Minute))
 			must(t, err)
 			other, err := signatures.NewNotary(time.Now().Add(-45 * time.Minute))
@@ -306,7 +306,7 @@ func TestOCISignatures(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newOCIRig(t)
+			r := newOCITest(t)
 			at := func(digest string) signatures.Artifact {
 				return signatures.Artifact{Repository: r.registry.Host() + "/team/fleet", Digest: digest}
 			}
@@ -345,7 +345,7 @@ func TestOCISignatures(t *testing.T) {
 }
 
 func TestOCIKeyChangeWithdrawsArtifact(t *testing.T) {
-	r := newOCIRig(t)
+	r := newOCITest(t)
 	k, err := signatures.NewKey()
 	if err != nil {
 		t.Fatal(err)
@@ -377,22 +377,22 @@ func TestOCIKeyChangeWithdrawsArtifact(t *testing.T) {
 
 func TestOCIFailures(t *testing.T) {
 	t.Run("tag not found", func(t *testing.T) {
-		r := newOCIRig(t)
+		r := newOCITest(t)
 		r.obj.Spec.OCI.Ref = &appsv1.OCIRef{Tag: "nothing"}
 		r.failed(string(oci.ArtifactNotFound))
 	})
 	t.Run("invalid range", func(t *testing.T) {
-		r := newOCIRig(t)
+		r := newOCITest(t)
 		r.obj.Spec.OCI.Ref = &appsv1.OCIRef{SemVer: "newest"}
 		r.stalled(string(oci.SemVerInvalid))
 	})
 	t.Run("link-local address", func(t *testing.T) {
-		r := newOCIRig(t)
+		r := newOCITest(t)
 		r.obj.Spec.OCI.URL = "oci://169.254.169.254/x/y"
 		r.stalled(string(oci.URLInvalid))
 	})
 	t.Run("plain http", func(t *testing.T) {
-		r := newOCIRig(t)
+		r := newOCITest(t)
 		r.push("latest", "1")
 		r.obj.Spec.OCI.Insecure = false
 		if message := r.failed(string(oci.OperationFailed)); !strings.Contains(message, "insecure: true") {
@@ -400,7 +400,7 @@ func TestOCIFailures(t *testing.T) {
 		}
 	})
 	t.Run("too large", func(t *testing.T) {
-		r := newOCIRig(t)
+		r := newOCITest(t)
 		r.limits = artifact.Limits{FileBytes: 100}
 		r.start()
 		r.push("latest", strings.Repeat("x", 101))

@@ -20,7 +20,7 @@ func ref(name string) *fluxmeta.LocalObjectReference {
 }
 
 func TestGitCredentials(t *testing.T) {
-	r := newRig(t, gitserver.WithBasicAuth("user", "hunter2-hunter2"))
+	r := newSourceTest(t, gitserver.WithBasicAuth("user", "hunter2-hunter2"))
 	r.commit(map[string]string{"a": "a"})
 	r.failed(string(git.AuthenticationRequired))
 	r.obj.Spec.Git.SecretRef = ref("login")
@@ -64,7 +64,7 @@ func TestGitCredentials(t *testing.T) {
 }
 
 func TestGitOverSSH(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	key, err := gitserver.NewKey("open-sesame")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestGitOverSSH(t *testing.T) {
 }
 
 func TestGitProxy(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	credentials := ""
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

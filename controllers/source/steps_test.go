@@ -16,7 +16,7 @@ import (
 )
 
 func TestFollowsBranch(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	first := r.commit(map[string]string{"stack.yaml": "1", ".gitignore": "x", ".gitattributes": "x", "sub/.gitmodules": "x"})
 	d := r.done()
 	a := r.obj.Status.Artifact.DeepCopy()
@@ -47,7 +47,7 @@ func TestFollowsBranch(t *testing.T) {
 }
 
 func TestUnchangedBranchCostsOneRequest(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	first := r.done()
 	before := r.obj.DeepCopy()
@@ -65,7 +65,7 @@ func TestUnchangedBranchCostsOneRequest(t *testing.T) {
 }
 
 func TestForcePushIsFollowedAndReported(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "1"})
 	r.commit(map[string]string{"a": "2"})
 	r.done()
@@ -89,7 +89,7 @@ func TestForcePushIsFollowedAndReported(t *testing.T) {
 }
 
 func TestPreviousArtifactIsKept(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	var names []string
 	for _, body := range []string{"1", "2", "3"} {
 		r.commit(map[string]string{"a": body})
@@ -106,7 +106,7 @@ func TestPreviousArtifactIsKept(t *testing.T) {
 }
 
 func TestPinnedCommitCostsNoRequest(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	id := r.commit(map[string]string{"a": "pinned"})
 	r.commit(map[string]string{"a": "later"})
 	r.obj.Spec.Git.Ref = &appsv1.GitRef{Commit: id}
@@ -123,7 +123,7 @@ func TestPinnedCommitCostsNoRequest(t *testing.T) {
 }
 
 func TestFollowsTag(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	first := r.commit(map[string]string{"a": "1"})
 	r.tag("v1", first)
 	second := r.commit(map[string]string{"a": "2"})
@@ -150,7 +150,7 @@ func TestFollowsTag(t *testing.T) {
 }
 
 func TestFollowsSemVerRange(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	first := r.commit(map[string]string{"a": "1"})
 	r.tag("v1.9.0", first)
 	r.obj.Spec.Git.Ref = &appsv1.GitRef{SemVer: "1.x"}
@@ -171,7 +171,7 @@ func TestFollowsSemVerRange(t *testing.T) {
 }
 
 func TestOtherBranchOfSameCommitIsNotFetched(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	id := r.commit(map[string]string{"a": "a"})
 	r.done()
 	digest := r.obj.Status.Artifact.Digest
@@ -189,20 +189,20 @@ func TestOtherBranchOfSameCommitIsNotFetched(t *testing.T) {
 
 func TestRestartReusesIntactArtifact(t *testing.T) {
 	damages := map[string]struct {
-		damage   func(r *rig) error
+		damage   func(r *sourceTest) error
 		requests int64
 	}{
-		"storage intact": {func(*rig) error { return nil }, 1},
-		"storage empty":  {func(r *rig) error { return os.RemoveAll(filepath.Join(r.dir, Space)) }, 2},
-		"artifact damaged": {func(r *rig) error {
+		"storage intact": {func(*sourceTest) error { return nil }, 1},
+		"storage empty":  {func(r *sourceTest) error { return os.RemoveAll(filepath.Join(r.dir, Space)) }, 2},
+		"artifact damaged": {func(r *sourceTest) error {
 			return os.WriteFile(filepath.Join(r.dir, r.obj.Status.Artifact.Path), []byte("x"), 0o600)
 		}, 2},
-		"artifact truncated": {func(r *rig) error { return os.Truncate(filepath.Join(r.dir, r.obj.Status.Artifact.Path), 10) }, 2},
-		"partial file":       {func(r *rig) error { return os.WriteFile(filepath.Join(r.dir, "tmp-1"), []byte("x"), 0o600) }, 1},
+		"artifact truncated": {func(r *sourceTest) error { return os.Truncate(filepath.Join(r.dir, r.obj.Status.Artifact.Path), 10) }, 2},
+		"partial file":       {func(r *sourceTest) error { return os.WriteFile(filepath.Join(r.dir, "tmp-1"), []byte("x"), 0o600) }, 1},
 	}
 	for name, c := range damages {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newSourceTest(t)
 			r.commit(map[string]string{"a": "a", "b/c": "c"})
 			r.done()
 			before := r.obj.Status.Artifact.DeepCopy()
@@ -227,7 +227,7 @@ func TestRestartReusesIntactArtifact(t *testing.T) {
 }
 
 func TestURLFollowsAdvertisedAddress(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	r.done()
 	r.obj.Status.Artifact.URL = "http://earlier.example/" + r.obj.Status.Artifact.Path
@@ -240,7 +240,7 @@ func TestURLFollowsAdvertisedAddress(t *testing.T) {
 }
 
 func TestReportsLeftOutFiles(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"}, gitserver.Symlink("link", "/etc/passwd"))
 	first := r.done()
 	if !strings.Contains(first.Message, `"link"`) {
@@ -256,7 +256,7 @@ func TestReportsLeftOutFiles(t *testing.T) {
 }
 
 func TestFinalizeRemovesArtifacts(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	r.done()
 	for range 2 { // Finalize is idempotent
@@ -312,7 +312,7 @@ func TestDesiredRefAndRevision(t *testing.T) {
 }
 
 func TestSubmodulesAreFetchedOnRequest(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	lib, err := r.server.NewRepo(t.Context(), "lib")
 	if err != nil {
 		t.Fatal(err)

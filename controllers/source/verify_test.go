@@ -13,7 +13,7 @@ import (
 )
 
 // newSigner creates a key. push moves main to a new commit that sign signs.
-func (r *rig) newSigner() (public string, push func(body string, sign gitserver.SignFunc) string, sign gitserver.SignFunc) {
+func (r *sourceTest) newSigner() (public string, push func(body string, sign gitserver.SignFunc) string, sign gitserver.SignFunc) {
 	r.t.Helper()
 	k, err := gitserver.NewKey("")
 	if err != nil {
@@ -35,7 +35,7 @@ func (r *rig) newSigner() (public string, push func(body string, sign gitserver.
 }
 
 func TestOnlySignedCommitsAreUsed(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	public, push, sign := r.newSigner()
 	other, _, _ := r.newSigner()
 	unsigned := func([]byte) ([]byte, error) { return nil, nil }
@@ -78,7 +78,7 @@ func TestOnlySignedCommitsAreUsed(t *testing.T) {
 }
 
 func TestUnverifiedArtifactIsWithdrawn(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	public, _, _ := r.newSigner()
 	r.commit(map[string]string{"a": "unsigned"})
 	r.done()
@@ -103,7 +103,7 @@ func TestUnverifiedArtifactIsWithdrawn(t *testing.T) {
 }
 
 func TestOutageKeepsVerifiedArtifact(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	public, push, sign := r.newSigner()
 	push("1", sign)
 	r.obj.Spec.Git.Verify = &appsv1.GitVerification{SecretRef: *ref("keys")}
@@ -119,7 +119,7 @@ func TestOutageKeepsVerifiedArtifact(t *testing.T) {
 }
 
 func TestTagSignatures(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	public, push, sign := r.newSigner()
 	_, _, untrusted := r.newSigner()
 	r.secret("keys", map[string]string{"dev.pub": public})
@@ -161,7 +161,7 @@ func TestTagSignatures(t *testing.T) {
 }
 
 func TestChangesOfIgnoredFilesKeepArtifact(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a", "docs/x": "1", ".sourceignore": "/docs\n"})
 	r.obj.Spec.Ignore = "*.md\n"
 	r.done()

@@ -9,15 +9,15 @@ import (
 	"github.com/ksctl/gitops/internal/sources/webhook"
 )
 
-// addWebhook adds a webhook to the source of the rig.
-func addWebhook(r *rig) {
+// addWebhook adds a webhook to the source of the sourceTest.
+func addWebhook(r *sourceTest) {
 	r.obj.Spec.Webhook = &appsv1.SourceWebhook{Type: appsv1.GitHubWebhook}
 	r.obj.Spec.Webhook.SecretRef.Name = "hook"
 }
 
 func TestWebhookPathInStatus(t *testing.T) {
 	const token = "a-token-of-some-length"
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.Webhooks = true
 	commit := r.commit(map[string]string{"a": "a"})
 	addWebhook(r)
@@ -53,7 +53,7 @@ func TestWebhookPathInStatus(t *testing.T) {
 }
 
 func TestWebhookWithoutReceiverIsReported(t *testing.T) {
-	r := newRig(t)
+	r := newSourceTest(t)
 	r.commit(map[string]string{"a": "a"})
 	addWebhook(r)
 	first := r.done()

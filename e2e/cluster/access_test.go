@@ -117,9 +117,9 @@ var _ = Describe("Apply", func() {
 	It("applies the namespace and the CRD of a folder before their objects", func(ctx SpecContext) {
 		Expect(controlPlane.Apply(ctx, "testdata/manifests")).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(controlPlane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rig-manifests"}})).To(Succeed())
+			Expect(controlPlane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manifests"}})).To(Succeed())
 		})
-		gadget := widget("rig-manifests", "one")
+		gadget := widget("cluster-manifests", "one")
 		gadget.SetKind("Gadget")
 		Expect(controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(gadget), gadget)).To(Succeed())
 		Expect(controlPlane.Apply(ctx, "testdata/manifests")).To(Succeed(), "a second time")

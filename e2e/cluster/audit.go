@@ -160,7 +160,7 @@ func (r *auditReader) record(event *auditEvent) {
 	}
 }
 
-// auditEvent has the fields of an audit.k8s.io/v1 Event that the rig reads.
+// auditEvent has the fields of an audit.k8s.io/v1 Event that are read.
 type auditEvent struct {
 	AuditID    string
 	Stage      string

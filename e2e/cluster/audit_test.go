@@ -42,7 +42,7 @@ var _ = Describe("The audit log", func() {
 		ns := namespaceWithReader(ctx)
 		config, err := controlPlane.ConfigFor(ctx, ns, "reader")
 		Expect(err).NotTo(HaveOccurred())
-		config.UserAgent = "rig-spec/1"
+		config.UserAgent = "cluster-spec/1"
 		c := newClient(config)
 		// The first request triggers discovery, so that the count below is exact.
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})).To(Succeed())
@@ -64,7 +64,7 @@ var _ = Describe("The audit log", func() {
 		all := since(ctx, before)
 		mine := all.Where(cluster.ByUser(cluster.ServiceAccountUser(ns, "reader")))
 		Expect(mine).To(HaveLen(workers*each+1), mine.String())
-		Expect(mine.Where(cluster.ByUserAgent("rig-spec/"))).To(HaveLen(len(mine)))
+		Expect(mine.Where(cluster.ByUserAgent("cluster-spec/"))).To(HaveLen(len(mine)))
 		Expect(mine.Where(cluster.Verb("get"), cluster.Resource("configmaps"), cluster.InNamespace(ns), cluster.Named("kube-root-ca.crt"))).
 			To(HaveLen(workers * each))
 		denied := mine.Where(cluster.Write)
@@ -73,7 +73,7 @@ var _ = Describe("The audit log", func() {
 		Expect(denied[0].URI).To(Equal("/api/v1/namespaces/" + ns + "/configmaps/kube-root-ca.crt"))
 		Expect(denied[0].Completed).NotTo(BeZero())
 		Expect(denied.String()).To(ContainSubstring("1 × delete configmaps in " + ns))
-		Expect(all).To(HaveEach(Not(HaveField("URI", ContainSubstring("sentinel")))), "without the rig's own requests")
+		Expect(all).To(HaveEach(Not(HaveField("URI", ContainSubstring("sentinel")))), "without the suite's own requests")
 	})
 
 	It("is read until every received request is answered", func(ctx SpecContext) {
@@ -94,7 +94,7 @@ var _ = Describe("The audit log", func() {
 			answered <- err
 		}()
 		Eventually(ctx, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // for the rig's own request
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // for the suite's own request
 			defer cancel()
 			_, err := controlPlane.AuditSince(ctx, before)
 			return err

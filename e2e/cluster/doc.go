@@ -8,7 +8,7 @@
 //
 // The programs come from package tools, which builds the missing ones.
 //
-// The rig starts the programs itself and not through controller-runtime's envtest, because
+// It starts the programs itself and not through controller-runtime's envtest, because
 // envtest's child processes outlive a killed test process, and their port and certificates can't be
 // chosen. Here each child dies with the process that started it (Linux); on other systems the next
 // start finds it by its pid file and kills it. Nothing reads or writes ~/.kube/config. A run writes

@@ -47,7 +47,7 @@ type Options struct {
 	// Audit records every request, for [Cluster.AuditSince].
 	Audit bool
 
-	// APIServerFlags are appended to the rig's own kube-apiserver flags ("--name=value"). The last
+	// APIServerFlags are appended to the default flags of kube-apiserver ("--name=value"). The last
 	// occurrence of a flag wins.
 	APIServerFlags []string
 

@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// pollInterval is the interval at which the rig polls. It is short because a start polls many
-// times.
+// pollInterval is the interval of polls. It is short because a start polls many times.
 const pollInterval = 20 * time.Millisecond
 
 // Process is a child process with its output in a log file.

@@ -55,7 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // namespace creates a namespace for one spec and deletes it afterwards.
 func namespace(ctx context.Context) string {
 	GinkgoHelper()
-	name, err := controlPlane.Namespace(ctx, "rig")
+	name, err := controlPlane.Namespace(ctx, "cluster")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(controlPlane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())

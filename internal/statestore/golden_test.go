@@ -28,7 +28,7 @@ func TestGoldenHashes(t *testing.T) {
 
 // ksctl reads these objects, so their form must not change.
 func TestGoldenStore(t *testing.T) {
-	r := newRig(t)
+	r := newStoreTest(t)
 	states := map[string][]byte{"aws.selfmanaged.prod.eu-north-1": []byte(`{"cluster_name":"prod"}`),
 		"civo.ha.demo.LON1": []byte(`{"cluster_name":"demo"}`)}
 	credentials := map[string][]byte{"aws": []byte(`{"cloud_provider":"aws"}`)}

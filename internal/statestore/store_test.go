@@ -22,17 +22,17 @@ import (
 
 const team = "team"
 
-// rig is a fake cluster with a ksctl store, which other clients can change.
-type rig struct {
+// storeTest is a fake cluster with a ksctl store, which other clients can change.
+type storeTest struct {
 	*testing.T
 	api *dynamicfake.FakeDynamicClient
 	// writes is the number of writes by other clients.
 	writes int
 }
 
-func newRig(t *testing.T) *rig {
+func newStoreTest(t *testing.T) *storeTest {
 	t.Helper()
-	r := &rig{T: t, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
+	r := &storeTest{T: t, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
 	// The fake client accepts a patch with any resourceVersion. An API server accepts only the
 	// current one, or none.
 	r.api.PrependReactor("patch", "*", func(a clientgotesting.Action) (bool, runtime.Object, error) {
@@ -66,7 +66,7 @@ var (
 )
 
 // writeByOther replaces an object, with a new resourceVersion, like another client.
-func (r *rig) writeByOther(k kind, values map[string]string) {
+func (r *storeTest) writeByOther(k kind, values map[string]string) {
 	r.Helper()
 	r.writes++
 	data := map[string][]byte{}
@@ -93,14 +93,14 @@ func jsonOf(data map[string][]byte) map[string]any {
 	return out
 }
 
-func (r *rig) deleteObject(k kind) {
+func (r *storeTest) deleteObject(k kind) {
 	r.Helper()
 	if err := r.api.Tracker().Delete(k.resource, team, k.name); err != nil {
 		r.Fatal(err)
 	}
 }
 
-func (r *rig) read() *Store {
+func (r *storeTest) read() *Store {
 	r.Helper()
 	s, err := Read(r.Context(), r.api, team, true)
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *rig) read() *Store {
 }
 
 // expect compares the contents of the store.
-func (r *rig) expect(k kind, want map[string]string) {
+func (r *storeTest) expect(k kind, want map[string]string) {
 	r.Helper()
 	s := r.read()
 	data := s.States
@@ -127,7 +127,7 @@ func (r *rig) expect(k kind, want map[string]string) {
 }
 
 // expectConflict checks that err is a conflict, and reloads the store.
-func (r *rig) expectConflict(s *Store, err error) {
+func (r *storeTest) expectConflict(s *Store, err error) {
 	r.Helper()
 	if err == nil {
 		r.Fatal("the write replaced the change of another client")
@@ -138,7 +138,7 @@ func (r *rig) expectConflict(s *Store, err error) {
 }
 
 // write sets the value of one key, or removes the key if value is empty.
-func (k kind) write(r *rig, s *Store, key, value string) error {
+func (k kind) write(r *storeTest, s *Store, key, value string) error {
 	values, keys := map[string][]byte{key: []byte(value)}, []string{key}
 	switch {
 	case k == statesKind && value == "":
@@ -155,7 +155,7 @@ func TestWriteConflictsWithOtherWriters(t *testing.T) {
 	for _, k := range []kind{statesKind, credentialsKind} {
 		for what, value := range map[string]string{"write": "mine", "remove": ""} {
 			t.Run(what+" "+k.kind, func(t *testing.T) {
-				r := newRig(t)
+				r := newStoreTest(t)
 				r.writeByOther(k, map[string]string{"one": "a", "two": "a"})
 				s := r.read()
 				theirs := map[string]string{"one": "theirs", "two": "theirs"}
@@ -182,7 +182,7 @@ func TestWriteConflictsWithOtherWriters(t *testing.T) {
 func TestWriteConflictsWithCreateAndDelete(t *testing.T) {
 	for _, k := range []kind{statesKind, credentialsKind} {
 		t.Run(k.kind, func(t *testing.T) {
-			r := newRig(t)
+			r := newStoreTest(t)
 			s := r.read()
 			if s.HasStates || s.HasCredentials {
 				t.Errorf("got %+v", s.Contents)
@@ -205,7 +205,7 @@ func TestWriteConflictsWithCreateAndDelete(t *testing.T) {
 
 // ReloadAfterConflict returns errors other than conflicts unchanged.
 func TestReloadReturnsOtherErrors(t *testing.T) {
-	r := newRig(t)
+	r := newStoreTest(t)
 	r.api.PrependReactor("create", "*", func(a clientgotesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, a.GetNamespace())
 	})
@@ -220,7 +220,7 @@ func TestReloadReturnsOtherErrors(t *testing.T) {
 }
 
 func TestReadDetectsExternalStore(t *testing.T) {
-	r := newRig(t)
+	r := newStoreTest(t)
 	if r.read().External {
 		t.Error("got External for a store without the Secret of a MongoDB")
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// rig is a Plans with the names of the installs that it enqueued.
-type rig struct {
+// plansTest is a Plans with the names of the installs that it enqueued.
+type plansTest struct {
 	*Plans
 	enqueued []string
 }
 
-func newRig() *rig {
-	r := &rig{Plans: NewPlans(clock.RealClock{})}
+func newPlansTest() *plansTest {
+	r := &plansTest{Plans: NewPlans(clock.RealClock{})}
 	r.Subscribe(func(n types.NamespacedName) { r.enqueued = append(r.enqueued, n.Name) })
 	return r
 }
@@ -120,7 +120,7 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRig()
+			r := newPlansTest()
 			r.Update(install("me", "src", here))
 			for _, in := range c.others {
 				r.Update(in)
@@ -148,39 +148,43 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 	here := []string{"ns"}
 	o, p := install("o", "src", here), install("p", "src", here)
 	cases := map[string]struct {
-		do    func(r *rig)
+		do    func(r *plansTest)
 		woken bool
 	}{
-		"no event":                    {func(*rig) {}, false},
-		"one of two installs plans":   {func(r *rig) { r.RecordPlan(o, "b", nil, false) }, false},
-		"both plan":                   {func(r *rig) { r.RecordPlan(o, "b", nil, false); r.RecordPlan(p, "b", nil, false) }, true},
-		"both plan an older artifact": {func(r *rig) { r.RecordPlan(o, "a", nil, false); r.RecordPlan(p, "a", nil, false) }, false},
-		"one claims the object":       {func(r *rig) { r.RecordPlan(o, "b", componentsWith("x"), false) }, true},
-		"both no longer exist":        {func(r *rig) { r.Remove(key("o")); r.Remove(key("p")) }, true},
-		"the deletion of both starts": {func(r *rig) {
+		"no event":                    {func(*plansTest) {}, false},
+		"one of two installs plans":   {func(r *plansTest) { r.RecordPlan(o, "b", nil, false) }, false},
+		"both plan":                   {func(r *plansTest) { r.RecordPlan(o, "b", nil, false); r.RecordPlan(p, "b", nil, false) }, true},
+		"both plan an older artifact": {func(r *plansTest) { r.RecordPlan(o, "a", nil, false); r.RecordPlan(p, "a", nil, false) }, false},
+		"one claims the object":       {func(r *plansTest) { r.RecordPlan(o, "b", componentsWith("x"), false) }, true},
+		"both no longer exist":        {func(r *plansTest) { r.Remove(key("o")); r.Remove(key("p")) }, true},
+		"the deletion of both starts": {func(r *plansTest) {
 			r.Update(install("o", "src", here, deleting))
 			r.Update(install("p", "src", here, deleting))
 		}, true},
-		"both move to another source": {func(r *rig) {
+		"both move to another source": {func(r *plansTest) {
 			r.Update(install("o", "src2", here))
 			r.Update(install("p", "src2", here))
 		}, true},
-		"both are suspended": {func(r *rig) {
+		"both are suspended": {func(r *plansTest) {
 			r.Update(install("o", "src", here, suspended))
 			r.Update(install("p", "src", here, suspended))
 		}, true},
-		"their statuses change": {func(r *rig) { r.Update(o.DeepCopy()); r.Update(p.DeepCopy()) }, false},
-		"the waits are cleared": {func(r *rig) {
+		"their statuses change": {func(r *plansTest) { r.Update(o.DeepCopy()); r.Update(p.DeepCopy()) }, false},
+		"the waits are cleared": {func(r *plansTest) {
 			r.ClearWaits(key("me"))
 			r.RecordPlan(o, "b", nil, false)
 			r.RecordPlan(p, "b", nil, false)
 		}, false},
-		"the waiting install no longer exists": {func(r *rig) { r.Remove(key("me")); r.RecordPlan(o, "b", nil, false); r.RecordPlan(p, "b", nil, false) }, false},
+		"the waiting install no longer exists": {func(r *plansTest) {
+			r.Remove(key("me"))
+			r.RecordPlan(o, "b", nil, false)
+			r.RecordPlan(p, "b", nil, false)
+		}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for range 20 { // which install it waits for is random
-				r := newRig()
+				r := newPlansTest()
 				r.Update(o)
 				r.Update(p)
 				if d := r.decideAndWatch(releasing("b"), idOf("ns", "x"), noneIgnored); d.pending == nil {
@@ -198,7 +202,7 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 // The message names the install that blocks the removal permanently, not one that has planned
 // since.
 func TestHandoverMessageNamesInstallThatStaysUnplanned(t *testing.T) {
-	r := newRig()
+	r := newPlansTest()
 	here := []string{"ns"}
 	r.Update(install("stuck", "src", here, suspended))
 	for i := range 20 {
@@ -243,7 +247,7 @@ func TestHandoverMessageDuringEventsHasNoRace(t *testing.T) {
 // the square of their number.
 func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	const n = 2_000
-	r := newRig()
+	r := newPlansTest()
 	all := make([]*appsv1.KsctlInstall, n)
 	for i := range all {
 		all[i] = install(fmt.Sprintf("i%05d", i), "src", []string{"ns"})

@@ -32,7 +32,7 @@ func appliedBy(parent string) func(*appsv1.KsctlInstall) {
 // other way around: their waits would close a cycle of four.
 func TestHandoverWaitsDoNotCloseCycles(t *testing.T) {
 	here := []string{"ns"}
-	r := newRig()
+	r := newPlansTest()
 	one, two := install("one", "src", here), install("two", "src2", here)
 	forOne, forTwo := install("forOne", "src", here, dependsOn("two")), install("forTwo", "src2", here, dependsOn("one"))
 	for _, in := range []*appsv1.KsctlInstall{one, two, forOne, forTwo} {
@@ -51,7 +51,7 @@ func TestHandoverWaitsDoNotCloseCycles(t *testing.T) {
 func TestHandoverWaitsForPermission(t *testing.T) {
 	here := []string{"ns"}
 	for source, want := range map[string]bool{"src": true, "src2": false} {
-		r := newRig()
+		r := newPlansTest()
 		me, other := install("me", "src", here), install("o", source, here)
 		r.Update(me)
 		r.Update(other)
@@ -98,7 +98,7 @@ func TestHandoverWithProvisionalPlans(t *testing.T) {
 		"provisional, of another source": {install("o", "src2", here), nil, []string{"y"}, true, plan.HandoverDecision{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig()
+			r := newPlansTest()
 			r.Update(install("me", "src", here))
 			for _, in := range append(tc.more, tc.other) {
 				r.Update(in)
@@ -140,7 +140,7 @@ func TestHandoverWithInstallThatCannotRender(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := testclock.NewFakeClock(time.Unix(0, 0))
-			r := &rig{Plans: NewPlans(clock)}
+			r := &plansTest{Plans: NewPlans(clock)}
 			me := install("me", "src", here)
 			r.Update(me)
 			r.Update(other)

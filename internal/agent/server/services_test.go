@@ -32,7 +32,7 @@ const (
 	down = agentpb.ScaleOperation_SCALE_DOWN
 )
 
-func (r *rig) scale(ctx context.Context, o agentpb.ScaleOperation, desired uint32, size string) (*agentpb.ResScale, error) {
+func (r *agentTest) scale(ctx context.Context, o agentpb.ScaleOperation, desired uint32, size string) (*agentpb.ResScale, error) {
 	return (&ksctlAgentServer{server: r.Server}).Scale(ctx, &agentpb.ReqScale{Operation: o, DesiredNoOfWP: desired, NodeSizeOfWP: size})
 }
 

@@ -100,9 +100,9 @@ func (a fakeAutoscaler) unregistered(id string, providerIDs ...string) []Node {
 	return found
 }
 
-func startRig(t *testing.T, clusters ...*Cluster) (*rig, fakeAutoscaler) {
+func startServerTest(t *testing.T, clusters ...*Cluster) (*serverTest, fakeAutoscaler) {
 	t.Helper()
-	r := newRig(t, clusters...).start()
+	r := newServerTest(t, clusters...).start()
 	return r, fakeAutoscaler{TB: t, CloudProviderClient: r.connectAs(prod)}
 }
 

@@ -39,7 +39,7 @@ func manyClusters() []*Cluster {
 // in 10 clusters. It reports the median and the 99th percentile in milliseconds.
 func BenchmarkReads(b *testing.B) {
 	clusters := manyClusters()
-	r := newRig(b, clusters...).start()
+	r := newServerTest(b, clusters...).start()
 	ctx := b.Context()
 	var clients []externalgrpc.CloudProviderClient
 	for _, c := range clusters {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestScaleUp(t *testing.T) {
-	r, a := startRig(t, newCluster(1, 0, workers("small")...))
+	r, a := startServerTest(t, newCluster(1, 0, workers("small")...))
 	a.ok(a.increase(groupID("small"), 2))
 	if got := a.target(groupID("small")); got != 3 {
 		t.Errorf("target %d", got)
@@ -41,7 +41,7 @@ func TestScaleUpFromZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Groups[0].Template = raw
-	r, a := startRig(t, c)
+	r, a := startServerTest(t, c)
 	out, err := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("small")})
 	a.ok(err)
 	var like corev1.Node
@@ -59,7 +59,7 @@ func TestScaleUpFromZero(t *testing.T) {
 // Recorded behavior: Cluster Autoscaler cancels a machine that is not listed after the provision
 // time, and waits before it requests another one.
 func TestMissingMachineIsCanceled(t *testing.T) {
-	r, a := startRig(t, newCluster(1, 0, workers("small")...))
+	r, a := startServerTest(t, newCluster(1, 0, workers("small")...))
 	a.ok(a.increase(groupID("small"), 1))
 	if got := a.unregistered(groupID("small"), r.clusters.Get(prod).Workers[0].ProviderID); len(got) != 0 {
 		t.Errorf("Cluster Autoscaler would delete %v", got)
@@ -75,7 +75,7 @@ func TestMissingMachineIsCanceled(t *testing.T) {
 // Recorded behavior: Cluster Autoscaler deletes an instance with an error once, as a fake node, and
 // does not scale the group up for 5 minutes. The next increase clears the rest of the failure.
 func TestQuotaErrorIsShownClearedAndBackedOff(t *testing.T) {
-	r, a := startRig(t, withFailure(time.Now().Add(5*time.Minute)))
+	r, a := startServerTest(t, withFailure(time.Now().Add(5*time.Minute)))
 	small := groupID("small")
 	c := r.clusters.Get(prod)
 	fakes := a.unregistered(small, c.Workers[0].ProviderID, c.Workers[1].ProviderID, c.Workers[2].ProviderID)
@@ -109,7 +109,7 @@ func TestQuotaErrorIsShownClearedAndBackedOff(t *testing.T) {
 }
 
 func TestIncreaseAfterBackoffClearsFailure(t *testing.T) {
-	r, a := startRig(t, withFailure(time.Now().Add(-time.Second)))
+	r, a := startServerTest(t, withFailure(time.Now().Add(-time.Second)))
 	a.ok(a.increase(groupID("small"), 1))
 	if got := r.recorder.popRecorded(); len(got) != 1 || got[0].Target != 4 || got[0].ClearFailed != 2 {
 		t.Errorf("%+v", got)
@@ -121,7 +121,7 @@ func TestIncreaseAfterBackoffClearsFailure(t *testing.T) {
 func TestEmptyNodesAreDeletedFromTheEnd(t *testing.T) {
 	c := newCluster(5, 0, workers("small", "small", "small", "small", "small")...)
 	c.Groups[0].Min = 1
-	r, a := startRig(t, c)
+	r, a := startServerTest(t, c)
 	small := groupID("small")
 	for at := 4; at > 0; at-- {
 		for _, before := range nodesAt(c, 0, 1, 2, 3)[:at] { // Cluster Autoscaler's node clean-up ignores the mark
@@ -147,7 +147,7 @@ func TestEmptyNodesAreDeletedFromTheEnd(t *testing.T) {
 // An idle node before a busy one in the array is not deleted, whichever pool the busy one is in.
 func TestBusyNodeBlocksDeletionOfNodesBeforeIt(t *testing.T) {
 	c := newCluster(2, 1, workers("small", "small", "big")...)
-	r, a := startRig(t, c)
+	r, a := startServerTest(t, c)
 	expectStatus(t, a.remove(groupID("small"), nodesAt(c, 1)...), codes.FailedPrecondition, "worker 2 (node prod-vm-wp-2-abcde)")
 	a.ok(a.remove(groupID("big"), nodesAt(c, 2)...))
 	a.ok(a.remove(groupID("small"), nodesAt(c, 1)...)) // allowed although the other one still exists
@@ -158,7 +158,7 @@ func TestBusyNodeBlocksDeletionOfNodesBeforeIt(t *testing.T) {
 }
 
 func TestInvalidNumbersAreRejected(t *testing.T) {
-	r, a := startRig(t, newCluster(1, 0, workers("small")...))
+	r, a := startServerTest(t, newCluster(1, 0, workers("small")...))
 	for _, delta := range []int32{0, -1, math.MinInt32} {
 		expectStatus(t, a.increase(groupID("small"), delta), codes.InvalidArgument, "small")
 	}
@@ -181,7 +181,7 @@ func TestInvalidNumbersAreRejected(t *testing.T) {
 
 // A client does not see the error of the ChangeRecorder.
 func TestChangeIsRejectedWhenItCannotBeRecorded(t *testing.T) {
-	r, a := startRig(t, newCluster(1, 0))
+	r, a := startServerTest(t, newCluster(1, 0))
 	r.recorder.fail = errors.New("etcdserver: no space at 10.0.0.7")
 	err := a.increase(groupID("small"), 1)
 	expectStatus(t, err, codes.Unavailable, "not done")

@@ -19,7 +19,7 @@ import (
 func TestIdleLoopIsServedFromMemory(t *testing.T) {
 	c := newCluster(6, 4, workers("small", "small", "small", "small", "small", "small", "big", "big", "big", "big")...)
 	c.Groups = append(c.Groups, Group{ID: groupID("zero"), Name: "zero", Max: 3, Template: []byte("zero")})
-	r, a := startRig(t, c)
+	r, a := startServerTest(t, c)
 	r.recorder.fail = errors.New("unexpected write")
 	for range 3 {
 		a.refresh()
@@ -66,7 +66,7 @@ func TestNodesWithoutProviderIDAreNotListedAsInstances(t *testing.T) {
 	for i := range c.Workers {
 		c.Workers[i].ProviderID = ""
 	}
-	_, a := startRig(t, c)
+	_, a := startServerTest(t, c)
 	if got := a.unregistered(groupID("small"), "", "", ""); len(got) != 0 {
 		t.Errorf("Cluster Autoscaler would delete %v", got)
 	}
@@ -81,7 +81,7 @@ func TestNodesWithoutProviderIDAreNotListedAsInstances(t *testing.T) {
 // Recorded behavior: when the defaults were returned, Cluster Autoscaler created three machines for
 // one pod.
 func TestOptionsAreNeverReturned(t *testing.T) {
-	_, a := startRig(t, newCluster(1, 0, workers("small")...))
+	_, a := startServerTest(t, newCluster(1, 0, workers("small")...))
 	for _, id := range []string{groupID("small"), groupID("removed"), ""} {
 		out, err := a.NodeGroupGetOptions(t.Context(), &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: id, Defaults: &externalgrpc.NodeGroupAutoscalingOptions{
 			ScaleDownUtilizationThreshold: .5, MaxNodeProvisionDuration: durationpb.New(time.Minute)}})
@@ -95,7 +95,7 @@ func TestOptionsAreNeverReturned(t *testing.T) {
 func TestTemplateIsNeverEmpty(t *testing.T) {
 	c := newCluster(0, 0)
 	c.Groups[0].Template = nil
-	_, a := startRig(t, c)
+	_, a := startServerTest(t, c)
 	out, err := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("small")})
 	a.ok(err)
 	var like corev1.Node
@@ -111,7 +111,7 @@ func TestTemplateIsNeverEmpty(t *testing.T) {
 func TestReadsSucceedWhileRefreshFails(t *testing.T) {
 	c := newCluster(1, 0, workers("small")...)
 	c.UnreadyReason = errors.New("the agent does not answer")
-	_, a := startRig(t, c)
+	_, a := startServerTest(t, c)
 	_, err := a.Refresh(t.Context(), &externalgrpc.RefreshRequest{})
 	expectStatus(t, err, codes.Unavailable, "the agent does not answer")
 	if got := a.groups(); len(got) != 2 {
@@ -129,7 +129,7 @@ func TestReadsSucceedWhileRefreshFails(t *testing.T) {
 }
 
 func TestUnpublishedClusterIsUnavailable(t *testing.T) {
-	r, a := startRig(t)
+	r, a := startServerTest(t)
 	_, refresh := a.Refresh(t.Context(), &externalgrpc.RefreshRequest{})
 	_, groups := a.NodeGroups(t.Context(), &externalgrpc.NodeGroupsRequest{})
 	for _, err := range []error{refresh, groups, a.increase(groupID("small"), 1)} {
@@ -144,7 +144,7 @@ func TestUnpublishedClusterIsUnavailable(t *testing.T) {
 
 // Cluster Autoscaler keeps the groups of a loop until the next one.
 func TestRemovedPoolDoesNotEndTheLoop(t *testing.T) {
-	r, a := startRig(t, newCluster(1, 1, workers("small", "big")...))
+	r, a := startServerTest(t, newCluster(1, 1, workers("small", "big")...))
 	a.refresh()
 	r.recorder.edit(prod, func(c *Cluster) {
 		c.Groups, c.Workers[1].Pool = c.Groups[:1], ""
@@ -168,7 +168,7 @@ func TestGroupsOfAnotherClusterAreInvisible(t *testing.T) {
 		theirs.Workers[i].Node = "other-" + theirs.Workers[i].Node
 		theirs.Workers[i].ProviderID = "k3s://" + theirs.Workers[i].Node
 	}
-	r, a := startRig(t, newCluster(1, 0, workers("small")...), theirs)
+	r, a := startServerTest(t, newCluster(1, 0, workers("small")...), theirs)
 	id := GroupID(other, "small")
 	for _, got := range a.groups() {
 		if !strings.HasPrefix(got, "team/prod/") {
@@ -191,7 +191,7 @@ func TestGroupsOfAnotherClusterAreInvisible(t *testing.T) {
 }
 
 func TestOtherMethodsAreAnswered(t *testing.T) {
-	_, a := startRig(t, newCluster(1, 0))
+	_, a := startServerTest(t, newCluster(1, 0))
 	for range 2 {
 		label, err := a.GPULabel(t.Context(), &externalgrpc.GPULabelRequest{})
 		if err != nil || label.GetLabel() == "" {

@@ -25,7 +25,7 @@ func refresh(t *testing.T, c externalgrpc.CloudProviderClient) error {
 }
 
 func TestInvalidClientCertificatesAreRejected(t *testing.T) {
-	r := newRig(t, newCluster(1, 0)).start()
+	r := newServerTest(t, newCluster(1, 0)).start()
 	expired := clientTemplate(pki.ClientURI(prod))
 	expired.NotAfter = time.Now().Add(-time.Minute)
 	server := x509.Certificate{URIs: []*url.URL{pki.ClientURI(prod)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
@@ -70,7 +70,7 @@ func TestInvalidClientCertificatesAreRejected(t *testing.T) {
 }
 
 func TestTLS12IsRejected(t *testing.T) {
-	r := newRig(t, newCluster(1, 0)).start()
+	r := newServerTest(t, newCluster(1, 0)).start()
 	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: r.authority.pool(), ServerName: "localhost", MaxVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
 		Certificates: []tls.Certificate{*r.authority.issue(t, clientTemplate(pki.ClientURI(prod)))}}}).DialContext(t.Context(), "tcp", r.addr)
 	if err == nil {
@@ -81,7 +81,7 @@ func TestTLS12IsRejected(t *testing.T) {
 
 // A renewed authority and a renewed server certificate are used without a restart.
 func TestRenewedCertificatesAreUsedWithoutRestart(t *testing.T) {
-	r := newRig(t, newCluster(1, 0)).start()
+	r := newServerTest(t, newCluster(1, 0)).start()
 	before := r.authority
 	if err := refresh(t, r.connectAs(prod)); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestClientsAreRejectedWithoutAnAuthority(t *testing.T) {
 		"empty pool": func() (*x509.CertPool, error) { return x509.NewCertPool(), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, newCluster(1, 0))
+			r := newServerTest(t, newCluster(1, 0))
 			r.listener.ClientCAs = f
 			// Without a pool, crypto/tls would trust the system's authorities.
 			if config, err := r.listener.tls().GetConfigForClient(nil); err == nil && config.ClientCAs == nil {
@@ -124,7 +124,7 @@ func TestClientsAreRejectedWithoutAnAuthority(t *testing.T) {
 
 // A connection may outlive the certificate with which it was established.
 func TestExpiredCertificateIsRejectedOnOpenConnection(t *testing.T) {
-	r := newRig(t, newCluster(1, 0)).start()
+	r := newServerTest(t, newCluster(1, 0)).start()
 	certificate := r.authority.issue(t, clientTemplate(pki.ClientURI(prod)))
 	c := r.dial(certificate)
 	if err := refresh(t, c); err != nil {

@@ -58,7 +58,7 @@ func (l *logBuffer) String() string {
 // The test uses the fake clock of synctest and no network, because a busy machine is slow.
 func TestShutdownWaitsForRequestsInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, newCluster(1, 0))
+		r := newServerTest(t, newCluster(1, 0))
 		s := &blockingServer{Server: r.listener.Server.(*Server), asked: make(chan struct{}, 1), answer: make(chan struct{})}
 		r.listener.Server = s
 		if r.listener.Listening() {
@@ -106,7 +106,7 @@ func TestShutdownWaitsForRequestsInProgress(t *testing.T) {
 }
 
 func TestPanicFailsOnlyItsRequest(t *testing.T) {
-	r := newRig(t, newCluster(1, 0))
+	r := newServerTest(t, newCluster(1, 0))
 	logged := &logBuffer{}
 	r.listener.Log = funcr.New(logged.write, funcr.Options{})
 	r.listener.Server = &blockingServer{Server: r.listener.Server.(*Server)}
@@ -125,7 +125,7 @@ func TestPanicFailsOnlyItsRequest(t *testing.T) {
 }
 
 func TestChangesAreLoggedAndCounted(t *testing.T) {
-	r := newRig(t, newCluster(1, 0, workers("small")...))
+	r := newServerTest(t, newCluster(1, 0, workers("small")...))
 	logged := &logBuffer{}
 	r.listener.Log = funcr.New(logged.write, funcr.Options{})
 	r.start()
@@ -155,7 +155,7 @@ func TestChangesAreLoggedAndCounted(t *testing.T) {
 }
 
 func TestTooLongMessageIsRejected(t *testing.T) {
-	r := newRig(t, newCluster(1, 0)).start()
+	r := newServerTest(t, newCluster(1, 0)).start()
 	a := fakeAutoscaler{TB: t, CloudProviderClient: r.connectAs(prod)}
 	expectStatus(t, a.remove(groupID("small"), Node{Name: strings.Repeat("x", maxMessageBytes)}), codes.ResourceExhausted, "")
 }

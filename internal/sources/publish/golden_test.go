@@ -72,7 +72,7 @@ func TestGoldenExternalArtifact(t *testing.T) {
 	for name, secrets := range map[string]bool{
 		"external-artifact.json": false, "external-artifact-secrets.json": true,
 	} {
-		r := newRig(t)
+		r := newPublisherTest(t)
 		r.secrets = secrets
 		revision, err := r.publish("1")
 		if err != nil {

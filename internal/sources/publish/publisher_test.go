@@ -66,8 +66,8 @@ func TestDecideWrites(t *testing.T) {
 	}
 }
 
-// rig is a Publisher with an owner. start simulates a restart of the process.
-type rig struct {
+// publisherTest is a Publisher with an owner. start simulates a restart of the process.
+type publisherTest struct {
 	*Publisher
 	t     *testing.T
 	owner *appsv1.KsctlInstall
@@ -84,13 +84,13 @@ type rig struct {
 	web        *httptest.Server
 }
 
-func newRig(t *testing.T, there ...client.Object) *rig {
+func newPublisherTest(t *testing.T, there ...client.Object) *publisherTest {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(sourcev1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, requests: map[string]int{}, served: true, dir: t.TempDir(),
+	r := &publisherTest{t: t, requests: map[string]int{}, served: true, dir: t.TempDir(),
 		owner: &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "shop", UID: "1"}}}
 	r.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&sourcev1.ExternalArtifact{}).WithObjects(there...).Build()
 	r.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.Storage.Handler().ServeHTTP(w, req) }))
@@ -101,7 +101,7 @@ func newRig(t *testing.T, there ...client.Object) *rig {
 }
 
 // start simulates a new process.
-func (r *rig) start() {
+func (r *publisherTest) start() {
 	r.t.Helper()
 	if r.Publisher != nil {
 		if err := r.Storage.Close(); err != nil {
@@ -148,7 +148,7 @@ func (r *rig) start() {
 		Serves: func(context.Context, schema.GroupKind) (bool, error) { return r.served, nil }}
 }
 
-func (r *rig) publish(files string) (string, error) {
+func (r *publisherTest) publish(files string) (string, error) {
 	r.t.Helper()
 	clear(r.requests)
 	r.packed = 0
@@ -160,7 +160,7 @@ func (r *rig) publish(files string) (string, error) {
 }
 
 // expectRequests publishes, and expects that many calls of Files and exactly those requests.
-func (r *rig) expectRequests(files string, packed int, requests map[string]int) string {
+func (r *publisherTest) expectRequests(files string, packed int, requests map[string]int) string {
 	r.t.Helper()
 	revision, err := r.publish(files)
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *rig) expectRequests(files string, packed int, requests map[string]int) 
 	return revision
 }
 
-func (r *rig) object() *sourcev1.ExternalArtifact {
+func (r *publisherTest) object() *sourcev1.ExternalArtifact {
 	r.t.Helper()
 	o := &sourcev1.ExternalArtifact{}
 	if err := r.api.Get(r.t.Context(), client.ObjectKeyFromObject(r.owner), o); err != nil {
@@ -183,7 +183,7 @@ func (r *rig) object() *sourcev1.ExternalArtifact {
 
 // expectArtifact expects an ExternalArtifact with that revision, and that its files can be
 // downloaded.
-func (r *rig) expectArtifact(revision, files string) {
+func (r *publisherTest) expectArtifact(revision, files string) {
 	r.t.Helper()
 	o := r.object()
 	a := o.Status.Artifact
@@ -211,7 +211,7 @@ func (r *rig) expectArtifact(revision, files string) {
 var noRequests = map[string]int{}
 
 func TestPublish(t *testing.T) {
-	r := newRig(t)
+	r := newPublisherTest(t)
 	first := r.expectRequests("1", 1, map[string]int{"create": 1, "status": 1})
 	r.expectArtifact(first, "1")
 	if again := r.expectRequests("1", 0, noRequests); again != first {
@@ -231,39 +231,39 @@ func TestPublish(t *testing.T) {
 
 func TestPublishRestoresTheObject(t *testing.T) {
 	for name, c := range map[string]struct {
-		change   func(r *rig) error
+		change   func(r *publisherTest) error
 		packed   int
 		requests map[string]int
 	}{
-		"after a restart": {func(r *rig) error { r.start(); return nil }, 1, noRequests},
-		"with an empty disk": {func(r *rig) error {
+		"after a restart": {func(r *publisherTest) error { r.start(); return nil }, 1, noRequests},
+		"with an empty disk": {func(r *publisherTest) error {
 			r.dir = r.t.TempDir()
 			r.start()
 			return nil
 		}, 1, noRequests},
-		"after the object was deleted": {func(r *rig) error { return r.api.Delete(r.t.Context(), r.object()) }, 0, map[string]int{"get": 1, "create": 1, "status": 1}},
-		"while the cache lacks the object": {func(r *rig) error {
+		"after the object was deleted": {func(r *publisherTest) error { return r.api.Delete(r.t.Context(), r.object()) }, 0, map[string]int{"get": 1, "create": 1, "status": 1}},
+		"while the cache lacks the object": {func(r *publisherTest) error {
 			r.emptyCache = true
 			return nil
 		}, 0, map[string]int{"get": 1}},
-		"after a restart, while the cache lacks the object": {func(r *rig) error {
+		"after a restart, while the cache lacks the object": {func(r *publisherTest) error {
 			r.emptyCache = true
 			r.start()
 			return nil
 		}, 1, map[string]int{"create": 1, "get": 1}},
-		"after a user changed the spec": {func(r *rig) error {
+		"after a user changed the spec": {func(r *publisherTest) error {
 			o := r.object()
 			o.Spec.SourceRef.Name = "other"
 			return r.api.Update(r.t.Context(), o)
 		}, 0, map[string]int{"patch": 1, "status": 1}},
-		"after a user removed the artifact from the status": {func(r *rig) error {
+		"after a user removed the artifact from the status": {func(r *publisherTest) error {
 			o := r.object()
 			o.Status.Artifact = nil
 			return r.api.Status().Update(r.t.Context(), o)
 		}, 0, map[string]int{"status": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newPublisherTest(t)
 			revision := r.expectRequests("1", 1, map[string]int{"create": 1, "status": 1})
 			if err := c.change(r); err != nil {
 				t.Fatal(err)
@@ -278,7 +278,7 @@ func TestPublishErrors(t *testing.T) {
 	theirs := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "shop",
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Other", Name: "x", UID: "2", Controller: new(true)}}}}
 	for _, blind := range []bool{false, true} {
-		r := newRig(t, theirs.DeepCopy())
+		r := newPublisherTest(t, theirs.DeepCopy())
 		r.emptyCache = blind
 		_, err := r.publish("1")
 		if owned, ok := errors.AsType[*OwnedError](err); !ok || owned.By != "Other x" {
@@ -292,7 +292,7 @@ func TestPublishErrors(t *testing.T) {
 		}
 		r.object() // still exists
 	}
-	r := newRig(t)
+	r := newPublisherTest(t)
 	r.served = false
 	_, err := r.publish("1")
 	if e, ok := errors.AsType[*sourceref.Error](err); !ok || e.Reason != sourceref.NotServed || r.packed > 0 {
@@ -301,7 +301,7 @@ func TestPublishErrors(t *testing.T) {
 }
 
 func TestWithdraw(t *testing.T) {
-	r := newRig(t)
+	r := newPublisherTest(t)
 	r.expectRequests("1", 1, map[string]int{"create": 1, "status": 1})
 	url := r.object().Status.Artifact.URL
 	for range 2 {

@@ -24,7 +24,7 @@ func statusOf(t *testing.T, url string) int {
 }
 
 func TestArtifactWithSecretsIsReplaced(t *testing.T) {
-	r := newRig(t)
+	r := newPublisherTest(t)
 	r.secrets = true
 	r.expectRequests("a token", 1, map[string]int{"create": 1, "status": 1})
 	url := r.object().Status.Artifact.URL
@@ -44,7 +44,7 @@ func TestArtifactWithSecretsIsReplaced(t *testing.T) {
 
 func TestWithdrawSecrets(t *testing.T) {
 	for _, secrets := range []bool{false, true} {
-		r := newRig(t)
+		r := newPublisherTest(t)
 		r.secrets = secrets
 		r.expectRequests("1", 1, map[string]int{"create": 1, "status": 1})
 		url := r.object().Status.Artifact.URL

@@ -31,7 +31,7 @@ func TestUnreadableSecretDoesNotBlockOtherSources(t *testing.T) {
 	b, secret := source("b", appsv1.GenericHMACWebhook)
 	forged, theirs := source("a", appsv1.GenericHMACWebhook) // sorts first
 	forged.Status.WebhookPath = b.Status.WebhookPath
-	r := newRig(t, forged, theirs, b, secret)
+	r := newReceiverTest(t, forged, theirs, b, secret)
 	r.Secrets = unreadable{r.api, theirs.Name}
 	body := pushTo("b", "refs/heads/main")
 	if code, text := r.send(t, b.Status.WebhookPath, body, hmacOf(body)); code != http.StatusAccepted {
@@ -54,7 +54,7 @@ func TestUnreadableSecretDoesNotBlockOtherSources(t *testing.T) {
 func TestUncachedSecretIsReadOncePerTTL(t *testing.T) {
 	for name, exists := range map[string]bool{"existing Secret": true, "missing Secret": false} {
 		a, secret := source("a", appsv1.GenericWebhook)
-		r := newRig(t, a)
+		r := newReceiverTest(t, a)
 		if exists {
 			secret.UID = "" // simulates a Secret that is not in the cache
 			if err := r.api.Create(t.Context(), secret); err != nil {

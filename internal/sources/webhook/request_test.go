@@ -28,8 +28,8 @@ import (
 
 func uid(name string) types.UID { return types.UID(name) }
 
-// rig is a Receiver with a fake API server.
-type rig struct {
+// receiverTest is a Receiver with a fake API server.
+type receiverTest struct {
 	*Receiver
 	api     client.Client
 	secrets atomic.Int64 // reads of Secrets
@@ -40,13 +40,13 @@ type rig struct {
 }
 
 // logged returns the log.
-func (r *rig) logged() string {
+func (r *receiverTest) logged() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lines.String()
 }
 
-func newRig(t *testing.T, objects ...client.Object) *rig {
+func newReceiverTest(t *testing.T, objects ...client.Object) *receiverTest {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme} {
@@ -54,7 +54,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 			t.Fatal(err)
 		}
 	}
-	r := &rig{}
+	r := &receiverTest{}
 	r.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&appsv1.KsctlSource{}, webhookPathField, indexWebhookPath).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -96,7 +96,7 @@ func source(name string, kind appsv1.WebhookType) (s *appsv1.KsctlSource, secret
 }
 
 // send sends a request and returns the response.
-func (r *rig) send(t *testing.T, path, body string, header http.Header) (code int, text string) {
+func (r *receiverTest) send(t *testing.T, path, body string, header http.Header) (code int, text string) {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
 	req.Header = header
@@ -106,7 +106,7 @@ func (r *rig) send(t *testing.T, path, body string, header http.Header) (code in
 }
 
 // requestedAt returns the annotation of a source.
-func (r *rig) requestedAt(t *testing.T, s *appsv1.KsctlSource) string {
+func (r *receiverTest) requestedAt(t *testing.T, s *appsv1.KsctlSource) string {
 	t.Helper()
 	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(s), s); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestPushOfEachTypeRequestsReconcile(t *testing.T) {
 	} {
 		a, secret := source("a", kind)
 		b, other := source("b", kind)
-		r := newRig(t, a, secret, b, other)
+		r := newReceiverTest(t, a, secret, b, other)
 		if code, text := r.send(t, a.Status.WebhookPath, body, header); code != http.StatusAccepted {
 			t.Errorf("%s: %d %s", kind, code, text)
 		}
@@ -150,7 +150,7 @@ func TestPushOfEachTypeRequestsReconcile(t *testing.T) {
 // causes no requests to the API server.
 func TestUnauthenticatedSendersLearnNothing(t *testing.T) {
 	a, secret := source("a", appsv1.GenericHMACWebhook)
-	r := newRig(t, a, secret)
+	r := newReceiverTest(t, a, secret)
 	r.send(t, a.Status.WebhookPath, "{}", headers()) // the first request reads the Secret
 	secrets := r.secrets.Load()
 	body := pushTo("a", "refs/heads/main")
@@ -187,7 +187,7 @@ func TestRequestsThatRequestNoReconcile(t *testing.T) {
 	none, _ := source("e", appsv1.GenericHMACWebhook)
 	none.Spec.Webhook = nil
 	lost, _ := source("f", appsv1.GenericHMACWebhook) // no Secret
-	r := newRig(t, a, secret, suspended, other, short, weak, forged, theirs, none, lost)
+	r := newReceiverTest(t, a, secret, suspended, other, short, weak, forged, theirs, none, lost)
 	main := "refs/heads/main"
 	for name, c := range map[string]struct {
 		to   *appsv1.KsctlSource
@@ -238,7 +238,7 @@ func TestLogNamesWhyAPushIsIgnored(t *testing.T) {
 	} {
 		a, secret := source("a", appsv1.GenericHMACWebhook)
 		a.Spec.Suspend = c.suspend
-		r := newRig(t, a, secret)
+		r := newReceiverTest(t, a, secret)
 		r.send(t, a.Status.WebhookPath, c.body, hmacOf(c.body))
 		for _, want := range c.want {
 			if !strings.Contains(r.logged(), want) {
@@ -250,7 +250,7 @@ func TestLogNamesWhyAPushIsIgnored(t *testing.T) {
 
 func TestReplaysRequestNoReconcile(t *testing.T) {
 	a, secret := source("a", appsv1.GitHubWebhook)
-	r := newRig(t, a, secret)
+	r := newReceiverTest(t, a, secret)
 	body := pushTo("a", "refs/heads/main")
 	for i := range 50 {
 		header := headers("X-GitHub-Event", "push", "X-GitHub-Delivery", fmt.Sprint(i), "X-Hub-Signature-256", "sha256="+sign(secretToken, body))
@@ -265,7 +265,7 @@ func TestReplaysRequestNoReconcile(t *testing.T) {
 
 func TestNewTokenIsUsedAtOnce(t *testing.T) {
 	a, secret := source("a", appsv1.GenericWebhook)
-	r := newRig(t, a, secret)
+	r := newReceiverTest(t, a, secret)
 	bearer := func(token string) http.Header { return headers("Authorization", "Bearer "+token) }
 	if code, _ := r.send(t, a.Status.WebhookPath, "", bearer(secretToken)); code != http.StatusAccepted {
 		t.Fatal(code)
@@ -295,7 +295,7 @@ func TestNewTokenIsUsedAtOnce(t *testing.T) {
 
 func TestPushIsRetriedWhileTheAPIServerIsDown(t *testing.T) {
 	a, secret := source("a", appsv1.GenericHMACWebhook)
-	r := newRig(t, a, secret)
+	r := newReceiverTest(t, a, secret)
 	r.down.Store(true)
 	body := pushTo("a", "refs/heads/main")
 	if code, text := r.send(t, a.Status.WebhookPath, body, hmacOf(body)); code != http.StatusAccepted || !strings.Contains(text, "in a moment") {
@@ -311,7 +311,7 @@ func TestPushIsRetriedWhileTheAPIServerIsDown(t *testing.T) {
 }
 
 func TestStartServesUntilItsContextEnds(t *testing.T) {
-	r := New(Options{Client: newRig(t).api, Addr: "127.0.0.1:0", Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard()})
+	r := New(Options{Client: newReceiverTest(t).api, Addr: "127.0.0.1:0", Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard()})
 	if r.ready(nil) == nil {
 		t.Error("ready before Start")
 	}

@@ -14,12 +14,12 @@ import (
 
 // slowSenders sends requests whose bodies do not end until the test ends them.
 type slowSenders struct {
-	*rig
+	*receiverTest
 	server *httptest.Server
 }
 
-func newSlowSenders(t *testing.T, r *rig) *slowSenders {
-	h := &slowSenders{rig: r, server: httptest.NewServer(r)}
+func newSlowSenders(t *testing.T, r *receiverTest) *slowSenders {
+	h := &slowSenders{receiverTest: r, server: httptest.NewServer(r)}
 	t.Cleanup(h.server.Close)
 	return h
 }
@@ -89,7 +89,7 @@ func expectCodes(t *testing.T, codes chan int, n, want int) {
 // A request at an unknown path is rejected before its body is read.
 func TestRequestsAtUnknownPathsUseNoSlots(t *testing.T) {
 	a, secret := source("a", appsv1.GenericHMACWebhook)
-	h := newSlowSenders(t, newRig(t, a, secret))
+	h := newSlowSenders(t, newReceiverTest(t, a, secret))
 	end, codes := h.hold(t, Prefix+strings.Repeat("0", 64), maxConcurrent)
 	defer end()
 	body := pushTo("a", "refs/heads/main")
@@ -103,7 +103,7 @@ func TestRequestsAtUnknownPathsUseNoSlots(t *testing.T) {
 // Slow requests occupy only the slots of their path.
 func TestConcurrentRequestsAreBounded(t *testing.T) {
 	var sources []*appsv1.KsctlSource
-	r := newRig(t)
+	r := newReceiverTest(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		s, secret := source(name, appsv1.GenericHMACWebhook)
 		sources = append(sources, s)

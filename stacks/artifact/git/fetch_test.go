@@ -19,20 +19,7 @@ import (
 // newRepo serves a repository with git's own http-backend.
 func newRepo(t *testing.T, options ...gitserver.Option) (*gitserver.Server, *gitserver.Repo) {
 	t.Helper()
-	s, err := gitserver.New(t.TempDir(), options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	r, err := s.NewRepo(t.Context(), "team/fleet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, r
+	return gitserver.ForTest(t, "team/fleet", options...)
 }
 
 func commit(t *testing.T, r *gitserver.Repo, files map[string]string, o ...gitserver.CommitOption) string {

@@ -15,21 +15,21 @@ import (
 
 var demo = provisioner.Cluster{Name: "demo", Cloud: "aws", Type: "ha", Region: "us-east-1", Distribution: "k3s"}
 
-// rig is a provisioner with a temporary directory of states and a fake ksctl.
-type rig struct {
+// ksctlTest is a provisioner with a temporary directory of states and a fake ksctl.
+type ksctlTest struct {
 	*Provisioner
 	state, calls string
 	log          bytes.Buffer
 }
 
-func newRig(t *testing.T, doc string) *rig {
+func newKsctlTest(t *testing.T, doc string) *ksctlTest {
 	t.Helper()
 	folder := t.TempDir()
 	program, err := filepath.Abs("testdata/ksctl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{state: filepath.Join(folder, "aws", "ha", "demo us-east-1", "state.json"), calls: filepath.Join(folder, "calls")}
+	r := &ksctlTest{state: filepath.Join(folder, "aws", "ha", "demo us-east-1", "state.json"), calls: filepath.Join(folder, "calls")}
 	r.Provisioner = &Provisioner{Program: program, StateDir: folder, AddCommand: "create-cluster {type}-{cloud} add-nodes",
 		DeleteCommand: "delete-cluster {type}-{cloud} delete-nodes", Args: []string{"--yes"}, Log: &r.log}
 	if err := os.MkdirAll(filepath.Dir(r.state), 0o750); err != nil {
@@ -46,7 +46,7 @@ func newRig(t *testing.T, doc string) *rig {
 }
 
 // calledWith returns the arguments of all ksctl calls, one call per line.
-func (r *rig) calledWith(t *testing.T) string {
+func (r *ksctlTest) calledWith(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(r.calls)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -74,7 +74,7 @@ func TestListReadsState(t *testing.T) {
 		"none":  {stateJSON("", ""), []provisioner.Worker{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, c.doc)
+			r := newKsctlTest(t, c.doc)
 			got, err := r.Run(t.Context(), provisioner.Request{Operation: provisioner.List, Cluster: demo})
 			if err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %v, %v; want %v", got, err, c.want)
@@ -122,7 +122,7 @@ func TestCreateAndDeleteCommands(t *testing.T) {
 		"region that looks like a flag": {doc: stateJSON(two, ""), request: provisioner.Request{Operation: provisioner.List, Cluster: other}, code: "BadCluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, c.doc)
+			r := newKsctlTest(t, c.doc)
 			_, err := r.Run(t.Context(), c.request)
 			if got := r.calledWith(t); got != c.want {
 				t.Errorf("ksctl was called with %q, want %q", got, c.want)
@@ -153,7 +153,7 @@ func TestGapErrorAdvice(t *testing.T) {
 		`"demo-vm-wp-0","","demo-vm-wp-2",""`:                "4 slots for 2 workers, and ksctl never fills empty slots: truncate its arrays to 3",
 		`""`:                                                 "2 slots for 0 workers, and ksctl never fills empty slots: truncate its arrays to 0",
 	} {
-		r := newRig(t, stateJSON(names, ""))
+		r := newKsctlTest(t, stateJSON(names, ""))
 		_, err := r.Run(t.Context(), provisioner.Request{Operation: provisioner.Create, Cluster: demo, Desired: 9, Size: "t3.medium"})
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 256 {
 			t.Errorf("%s: %v", names, err)
@@ -164,7 +164,7 @@ func TestGapErrorAdvice(t *testing.T) {
 func TestKsctlFailures(t *testing.T) {
 	up := provisioner.Request{Operation: provisioner.Create, Cluster: demo, From: 2, Desired: 3, Size: "t3.medium"}
 	t.Run("exit status", func(t *testing.T) {
-		r := newRig(t, stateJSON(two, ""))
+		r := newKsctlTest(t, stateJSON(two, ""))
 		t.Setenv("KSCTL_FAILS", "3")
 		_, err := r.Run(t.Context(), up)
 		if e, ok := errors.AsType[*provisioner.Error](err); !ok || e.Code != "KsctlFailed" || e.Class != provisioner.Other || !strings.Contains(e.Message, "status 3") {
@@ -175,7 +175,7 @@ func TestKsctlFailures(t *testing.T) {
 		}
 	})
 	t.Run("not started", func(t *testing.T) {
-		r := newRig(t, stateJSON(two, ""))
+		r := newKsctlTest(t, stateJSON(two, ""))
 		r.Program = filepath.Join(t.TempDir(), "none")
 		_, err := r.Run(t.Context(), up)
 		if e, ok := errors.AsType[*provisioner.Error](err); !ok || e.Code != "NotStarted" {
@@ -183,7 +183,7 @@ func TestKsctlFailures(t *testing.T) {
 		}
 	})
 	t.Run("interrupted", func(t *testing.T) {
-		r := newRig(t, stateJSON(two, ""))
+		r := newKsctlTest(t, stateJSON(two, ""))
 		t.Setenv("KSCTL_HANGS", "1")
 		ctx, cancel := context.WithCancel(t.Context())
 		r.Log = writerFunc(func([]byte) { cancel() }) // the fake ksctl writes a line before it hangs

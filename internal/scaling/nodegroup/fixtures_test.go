@@ -225,8 +225,8 @@ func (c *requestCounts) count(method, code string) int {
 	return c.by[[2]string{method, code}]
 }
 
-// rig is a Listener on loopback with its dependencies.
-type rig struct {
+// serverTest is a Listener on loopback with its dependencies.
+type serverTest struct {
 	testing.TB
 	clusters  *Clusters
 	recorder  *fakeRecorder
@@ -241,9 +241,9 @@ type rig struct {
 	stop      func() error
 }
 
-func newRig(t testing.TB, clusters ...*Cluster) *rig {
+func newServerTest(t testing.TB, clusters ...*Cluster) *serverTest {
 	t.Helper()
-	r := &rig{TB: t, clusters: NewClusters(), clock: clocktesting.NewFakeClock(time.Now()), authority: newAuthority(t), metrics: &requestCounts{}}
+	r := &serverTest{TB: t, clusters: NewClusters(), clock: clocktesting.NewFakeClock(time.Now()), authority: newAuthority(t), metrics: &requestCounts{}}
 	r.recorder = &fakeRecorder{clusters: r.clusters}
 	for _, c := range clusters {
 		r.clusters.Publish(c)
@@ -258,7 +258,7 @@ func newRig(t testing.TB, clusters ...*Cluster) *rig {
 }
 
 // start serves on a TCP port of loopback.
-func (r *rig) start() *rig {
+func (r *serverTest) start() *serverTest {
 	r.Helper()
 	socket, err := (&net.ListenConfig{}).Listen(r.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -270,7 +270,7 @@ func (r *rig) start() *rig {
 }
 
 // serve serves connections of a net.Listener until the test ends or stop is called.
-func (r *rig) serve(socket net.Listener) *rig {
+func (r *serverTest) serve(socket net.Listener) *serverTest {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -288,7 +288,7 @@ func (r *rig) serve(socket net.Listener) *rig {
 }
 
 // dial connects with a client certificate, or with none if it is nil.
-func (r *rig) dial(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
+func (r *serverTest) dial(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
 	r.Helper()
 	config := &tls.Config{RootCAs: r.authority.pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	if certificate != nil {
@@ -304,7 +304,7 @@ func (r *rig) dial(certificate *tls.Certificate) externalgrpc.CloudProviderClien
 }
 
 // connectAs connects as the Cluster Autoscaler of a cluster.
-func (r *rig) connectAs(key types.NamespacedName) externalgrpc.CloudProviderClient {
+func (r *serverTest) connectAs(key types.NamespacedName) externalgrpc.CloudProviderClient {
 	r.Helper()
 	return r.dial(r.authority.issue(r, clientTemplate(pki.ClientURI(key))))
 }

@@ -105,8 +105,8 @@ func (c *fakeCloud) requests() string {
 	return strings.Join(c.calls, "; ")
 }
 
-// rig is an agent with one cluster.
-type rig struct {
+// agentTest is an agent with one cluster.
+type agentTest struct {
 	*Server
 	*fakeCloud
 	store *memoryStore
@@ -114,7 +114,7 @@ type rig struct {
 }
 
 // start runs an agent until the test ends or stop is called. Call it in a synctest bubble.
-func start(t *testing.T, c *fakeCloud, store *memoryStore, change ...func(*Options)) *rig {
+func start(t *testing.T, c *fakeCloud, store *memoryStore, change ...func(*Options)) *agentTest {
 	t.Helper()
 	o := Options{Store: store, Log: logr.Discard(),
 		Clusters: []Cluster{{Cluster: provisioner.Cluster{Name: "demo"}, Client: c.client, Runner: c}}}
@@ -139,17 +139,17 @@ func start(t *testing.T, c *fakeCloud, store *memoryStore, change ...func(*Optio
 	if err := s.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &rig{Server: s, fakeCloud: c, store: store, stop: stop}
+	return &agentTest{Server: s, fakeCloud: c, store: store, stop: stop}
 }
 
 // begin starts an operation.
-func (r *rig) begin(id string, current, desired uint32) (*agentpb.Operation, error) {
+func (r *agentTest) begin(id string, current, desired uint32) (*agentpb.Operation, error) {
 	res, err := (&workersServer{server: r.Server}).Begin(context.Background(), &agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
 	return res.GetOperation(), err
 }
 
 // execute runs an operation and returns its result.
-func (r *rig) execute(t *testing.T, id string, current, desired uint32) record {
+func (r *agentTest) execute(t *testing.T, id string, current, desired uint32) record {
 	t.Helper()
 	if _, err := r.begin(id, current, desired); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func (r *rig) execute(t *testing.T, id string, current, desired uint32) record {
 }
 
 // list calls the List method of the gRPC service.
-func (r *rig) list(t *testing.T) *agentpb.ListResponse {
+func (r *agentTest) list(t *testing.T) *agentpb.ListResponse {
 	t.Helper()
 	res, err := (&workersServer{server: r.Server}).List(t.Context(), &agentpb.ListRequest{Cluster: "demo"})
 	if err != nil {

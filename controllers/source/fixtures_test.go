@@ -30,8 +30,8 @@ import (
 
 var fleet = types.NamespacedName{Namespace: "team", Name: "fleet"}
 
-// rig is a source, its repository, and a controller process that can be restarted.
-type rig struct {
+// sourceTest is a source, its repository, and a controller process that can be restarted.
+type sourceTest struct {
 	*Steps
 	t      *testing.T
 	server *gitserver.Server
@@ -48,22 +48,10 @@ type rig struct {
 	events []string
 }
 
-func newRig(t *testing.T, o ...gitserver.Option) *rig {
+func newSourceTest(t *testing.T, o ...gitserver.Option) *sourceTest {
 	t.Helper()
-	server, err := gitserver.New(t.TempDir(), o...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	repo, err := server.NewRepo(t.Context(), "fleet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{t: t, api: fake.NewClientBuilder().Build(), server: server, repo: repo, dir: t.TempDir(), clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+	server, repo := gitserver.ForTest(t, "fleet", o...)
+	r := &sourceTest{t: t, api: fake.NewClientBuilder().Build(), server: server, repo: repo, dir: t.TempDir(), clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
 		obj: &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name}}}
 	r.obj.Spec.Git = &appsv1.GitSource{URL: repo.URL()}
 	r.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.Storage.Handler().ServeHTTP(w, req) }))
@@ -74,7 +62,7 @@ func newRig(t *testing.T, o ...gitserver.Option) *rig {
 }
 
 // start starts a new process with the existing storage.
-func (r *rig) start() {
+func (r *sourceTest) start() {
 	r.t.Helper()
 	if r.Steps != nil {
 		if err := r.Storage.Close(); err != nil {
@@ -90,19 +78,19 @@ func (r *rig) start() {
 		Secrets: r.api, Storage: served.Space(Space), Limits: r.limits, Clock: r.clock}
 }
 
-func (r *rig) reconcile() reconcile.Outcome {
+func (r *sourceTest) reconcile() reconcile.Outcome {
 	r.t.Helper()
 	return r.reconcileWith(r.t.Context())
 }
 
-func (r *rig) reconcileWith(ctx context.Context) reconcile.Outcome {
+func (r *sourceTest) reconcileWith(ctx context.Context) reconcile.Outcome {
 	r.t.Helper()
 	return r.Steps.Reconcile(ctx, &reconcile.Request[*appsv1.KsctlSource]{Object: r.obj,
 		Event: func(_, reason, _ string) { r.events = append(r.events, reason) }})
 }
 
 // done reconciles and expects success.
-func (r *rig) done() reconcile.Done {
+func (r *sourceTest) done() reconcile.Done {
 	r.t.Helper()
 	out := r.reconcile()
 	d, ok := out.(reconcile.Done)
@@ -116,7 +104,7 @@ func (r *rig) done() reconcile.Done {
 }
 
 // failed reconciles and expects a retry with a reason. It returns the error message.
-func (r *rig) failed(reason string) string {
+func (r *sourceTest) failed(reason string) string {
 	r.t.Helper()
 	out := r.reconcile()
 	f, ok := out.(reconcile.Retry)
@@ -127,13 +115,13 @@ func (r *rig) failed(reason string) string {
 }
 
 // stalled reconciles and expects a terminal failure with a reason.
-func (r *rig) stalled(reason string) {
+func (r *sourceTest) stalled(reason string) {
 	r.t.Helper()
 	r.stalledMessage(reason)
 }
 
 // stalledMessage does the same as stalled, and returns the error message.
-func (r *rig) stalledMessage(reason string) string {
+func (r *sourceTest) stalledMessage(reason string) string {
 	r.t.Helper()
 	out := r.reconcile()
 	f, ok := out.(reconcile.Stalled)
@@ -143,7 +131,7 @@ func (r *rig) stalledMessage(reason string) string {
 	return f.Err.Error()
 }
 
-func (r *rig) commit(files map[string]string, o ...gitserver.CommitOption) string {
+func (r *sourceTest) commit(files map[string]string, o ...gitserver.CommitOption) string {
 	r.t.Helper()
 	id, err := r.repo.Commit(r.t.Context(), files, "change", o...)
 	if err != nil {
@@ -153,7 +141,7 @@ func (r *rig) commit(files map[string]string, o ...gitserver.CommitOption) strin
 }
 
 // secret creates or replaces a Secret in the namespace of the source.
-func (r *rig) secret(name string, data map[string]string) {
+func (r *sourceTest) secret(name string, data map[string]string) {
 	r.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: name}, Data: map[string][]byte{}}
 	for k, v := range data {
@@ -168,7 +156,7 @@ func (r *rig) secret(name string, data map[string]string) {
 	}
 }
 
-func (r *rig) tag(name, commit string) {
+func (r *sourceTest) tag(name, commit string) {
 	r.t.Helper()
 	if err := r.repo.SetTag(r.t.Context(), name, commit); err != nil {
 		r.t.Fatal(err)
@@ -176,7 +164,7 @@ func (r *rig) tag(name, commit string) {
 }
 
 // requests returns the number of requests that f sends to the Git server.
-func (r *rig) requests(f func()) int64 {
+func (r *sourceTest) requests(f func()) int64 {
 	before := r.server.Requests()
 	f()
 	return r.server.Requests() - before
@@ -184,7 +172,7 @@ func (r *rig) requests(f func()) int64 {
 
 // content fetches the artifact in the status like an install, and returns the content of a file; ""
 // if the file does not exist.
-func (r *rig) content(name string) string {
+func (r *sourceTest) content(name string) string {
 	r.t.Helper()
 	a := r.obj.Status.Artifact
 	f, err := artifact.NewFetcher(artifact.Options{Dir: r.t.TempDir(), Limits: r.limits})
@@ -204,7 +192,7 @@ func (r *rig) content(name string) string {
 }
 
 // storedFiles returns the names of the stored files of the source.
-func (r *rig) storedFiles() []string {
+func (r *sourceTest) storedFiles() []string {
 	r.t.Helper()
 	found, err := os.ReadDir(filepath.Join(r.dir, Space, fleet.Namespace, fleet.Name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
