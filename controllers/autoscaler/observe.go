@@ -50,7 +50,7 @@ type observation struct {
 func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], localClient *engine.Client) (*observation, error) {
 	obj := req.Object
 	ref := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: obj.Spec.ClusterRef.Name}}
-	user := target.User{Key: s.ownerKey(obj), Spec: ref, Account: s.account(obj).Name, LocalClient: localClient, Empty: len(obj.Status.Pools) == 0, Requested: req.Requested}
+	user := target.User{Key: s.ownerKey(obj), Spec: ref, Account: s.account(obj), LocalClient: localClient, Empty: len(obj.Status.Pools) == 0, Deleting: obj.DeletionTimestamp != nil, Requested: req.Requested}
 	e := s.state.entry(client.ObjectKeyFromObject(obj))
 	e.uid, e.owner = obj.UID, user.Key
 	at, err := s.Targets.Resolve(ctx, user)

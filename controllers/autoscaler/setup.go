@@ -47,7 +47,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			return out
 		},
 		accountIndex: func(o *clusterv1.KsctlAutoScaler) []string {
-			return []string{reconcile.IndexValue("ServiceAccount", o.Namespace, s.Steps.account(o).Name)}
+			return []string{reconcile.IndexValue("ServiceAccount", o.Namespace, s.Steps.account(o))}
 		},
 	}
 	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &clusterv1.KsctlAutoScaler{}, fields); err != nil {

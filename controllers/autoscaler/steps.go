@@ -68,7 +68,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 		setConditions(obj, s.Clock.Now(), acceptedCondition(obj, err))
 		return target.Outcome(err, "")
 	}
-	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Local, s.account(obj))
+	localClient, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Local, obj, s.account(obj))
 	if err != nil {
 		s.pausePolling(obj, err)
 		return reconcile.OutcomeOf(err, "")
@@ -95,9 +95,9 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 	return out
 }
 
-// account returns the service account whose permissions are used.
-func (s *Steps) account(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
+// account returns the name of the service account whose permissions are used.
+func (s *Steps) account(obj *clusterv1.KsctlAutoScaler) string {
+	return cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)
 }
 
 // ownerKey returns the key of the object as a user of its target cluster.
@@ -237,7 +237,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		}
 		return reconcile.Waiting{On: "waiting for the deletion of " + strings.Join(remaining, ", "), For: waits, RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
 	}
-	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Local, s.account(obj))
+	localClient, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Local, obj, s.account(obj))
 	if err != nil {
 		return reconcile.OutcomeOf(reconcile.WithAbandonHint(err, "the Secret and the annotations of nodes", obj), "")
 	}

@@ -25,21 +25,25 @@ import (
 const clusterIndex = ".status.cluster"
 
 // clusterOf returns the ID of the remote cluster that an install, a remove or an autoscaler has
-// objects on; "" if it has none.
+// objects on, without the key in a Secret; "" if it has none.
 func clusterOf(o client.Object) string {
+	var id string
 	switch o := o.(type) {
 	case *appsv1.KsctlInstall:
-		return o.Status.Cluster
+		id = o.Status.Cluster
 	case *appsv1.KsctlRemove:
 		if o.Status.Removed != nil { // nil: the remove has not started
-			return o.Status.Cluster
+			id = o.Status.Cluster
 		}
 	case *clusterv1.KsctlAutoScaler:
 		if len(o.Status.Pools) > 0 { // the autoscaler has marked nodes
-			return target.ClusterID(o.Namespace, o.Spec.ClusterRef.Name)
+			id = target.ClusterID(o.Namespace, o.Spec.ClusterRef.Name)
 		}
 	}
-	return ""
+	if namespace, secret, ok := target.ParseSecretID(id); ok {
+		return target.SecretID(namespace, secret)
+	}
+	return id
 }
 
 func indexCluster(o client.Object) []string {
@@ -51,18 +55,22 @@ func indexCluster(o client.Object) []string {
 
 // cachedUsers returns the users of a cluster from the cache.
 func (s *Steps) cachedUsers(ctx context.Context, obj *clusterv1.KsctlCluster) ([]appsv1.WaitReference, error) {
-	return listUsers(ctx, s.Client, obj, client.MatchingFields{clusterIndex: target.ClusterID(obj.Namespace, obj.Name)}, client.UnsafeDisableDeepCopy)
+	return cachedUsers(ctx, s.Client, target.ClusterID(obj.Namespace, obj.Name))
+}
+
+func cachedUsers(ctx context.Context, cache client.Reader, cluster string) ([]appsv1.WaitReference, error) {
+	return listUsers(ctx, cache, cluster, client.MatchingFields{clusterIndex: cluster}, client.UnsafeDisableDeepCopy)
 }
 
 // listUsers lists the users of a cluster: the installs, removes and autoscalers that have objects
 // on it.
-func listUsers(ctx context.Context, reader client.Reader, obj *clusterv1.KsctlCluster, opts ...client.ListOption) ([]appsv1.WaitReference, error) {
+func listUsers(ctx context.Context, reader client.Reader, cluster string, opts ...client.ListOption) ([]appsv1.WaitReference, error) {
 	var out []appsv1.WaitReference
 	for kind, list := range map[string]client.ObjectList{"KsctlInstall": &appsv1.KsctlInstallList{}, "KsctlRemove": &appsv1.KsctlRemoveList{}, "KsctlAutoScaler": &clusterv1.KsctlAutoScalerList{}} {
 		err := reader.List(ctx, list, opts...)
 		if err == nil {
 			err = apimeta.EachListItem(list, func(item runtime.Object) error {
-				if o := item.(client.Object); clusterOf(o) == target.ClusterID(obj.Namespace, obj.Name) {
+				if o := item.(client.Object); clusterOf(o) == cluster {
 					out = append(out, appsv1.WaitReference{Type: appsv1.WaitInUse, Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
 				}
 				return nil

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -50,10 +51,7 @@ func (s *Setup) indexers() map[string]func(*clusterv1.KsctlCluster) []string {
 			return []string{reconcile.IndexValue(v1alpha1.ImportStateKind, c.Namespace, c.Spec.ImportRef.Name)}
 		},
 		bySecret: func(c *clusterv1.KsctlCluster) []string {
-			names := []types.NamespacedName{{Namespace: c.Namespace, Name: c.Name + secretSuffix}}
-			if c.Spec.KubeConfigRef != nil {
-				names[0].Name = c.Spec.KubeConfigRef.Name
-			}
+			names := []types.NamespacedName{kubeconfigSecret(c)}
 			if argo := c.Spec.ArgoCD; argo != nil {
 				names = append(names, argoCDSecret(c, argo.Namespace))
 			}
@@ -98,7 +96,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", clusterv1.KsctlClusterKind, err)
 	}
-	return mgr.Add(s.Prober)
+	protection := &secretProtection{client: mgr.GetClient(), direct: mgr.GetAPIReader()}
+	return errors.Join(protection.register(mgr, s.Reconciler.Options), mgr.Add(s.Prober))
 }
 
 // importChanged accepts updates of an ImportState that change its store, its agent, its clusters or

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
 // maxProbeTimeout bounds the timeout of a probe, if spec.timeout is longer.
@@ -90,7 +92,7 @@ func (s *Steps) reconcileCluster(ctx context.Context, req *reconcile.Request[*cl
 	if err := s.checkArgoCDNamespace(obj.Spec.ArgoCD); err != nil {
 		return nil, err
 	}
-	c, err := reconcile.AccountClient(ctx, s.Client, s.Target, s.accountOf(obj))
+	c, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Target, obj, s.accountOf(obj).Name)
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +149,16 @@ func (s *Steps) patchLabels(ctx context.Context, obj *clusterv1.KsctlCluster, ch
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster]) reconcile.Outcome {
 	obj := req.Object
 	names := recordedSecrets(obj)
+	if reconcile.IsDeletedWithNamespace(ctx, s.Client, obj) { // so do its Secrets there
+		names = slices.DeleteFunc(names, func(name types.NamespacedName) bool { return name.Namespace == obj.Namespace })
+	}
 	if reconcile.Abandoned(obj) {
 		req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("Secrets %v are not deleted because of the annotation %s", names, appsv1.AbandonAnnotation))
 		return reconcile.Done{Message: "the Secrets of the cluster are not deleted"}
 	}
 	users, err := s.cachedUsers(ctx, obj)
 	if err == nil && len(users) == 0 {
-		users, err = listUsers(ctx, s.Direct, obj)
+		users, err = listUsers(ctx, s.Direct, target.ClusterID(obj.Namespace, obj.Name))
 	}
 	if err != nil {
 		return reconcile.Retry{Err: err}
@@ -165,7 +170,10 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig to remove their objects from the cluster", joinUsers(users)), For: users, Reason: clusterv1.InUseReason,
 			RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))} // users in other shards cause no event
 	}
-	c, err := reconcile.AccountClient(ctx, s.Client, s.Target, s.accountOf(obj))
+	if len(names) == 0 {
+		return reconcile.Done{Message: "the cluster has no Secrets to delete"}
+	}
+	c, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Target, obj, s.accountOf(obj).Name)
 	if err != nil {
 		return s.finalizeWithoutAccount(ctx, obj, names, err)
 	}

@@ -19,6 +19,9 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.E
 	if obj.Spec.DeletionPolicy != v1alpha1.DeleteState || obj.Status.Secret == "" {
 		return reconcile.Done{Message: "the exported files stay"}
 	}
+	if reconcile.IsDeletedWithNamespace(ctx, s.Client, obj) {
+		return reconcile.Done{Message: "the Secret with the exported files is deleted with its namespace"}
+	}
 	name := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Status.Secret}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {

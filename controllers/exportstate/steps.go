@@ -257,6 +257,5 @@ func (s *Steps) Forget(key types.NamespacedName) { s.caches.Drop(key) }
 
 // clientFor returns a client with the permissions of the export's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ExportState) (*engine.Client, error) {
-	return reconcile.AccountClient(ctx, s.Client, s.Target,
-		types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)})
+	return reconcile.RecordedAccountClient(ctx, s.Client, s.Target, obj, cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount))
 }

@@ -152,8 +152,8 @@ func objectName(s string) string {
 
 // deleteClusters deletes the KsctlClusters that the ImportState created, if they still refer to it.
 // It returns those that still exist: their users need the states in the store until they are
-// deleted.
-func (s *Steps) deleteClusters(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface) (remaining []clusterv1.KsctlCluster, err error) {
+// deleted. In a terminating namespace, they are deleted with it.
+func (s *Steps) deleteClusters(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface, terminating bool) (remaining []clusterv1.KsctlCluster, err error) {
 	var list clusterv1.KsctlClusterList
 	err = s.Client.List(ctx, &list, client.InNamespace(obj.Namespace), client.UnsafeDisableDeepCopy)
 	if apimeta.IsNoMatchError(err) {
@@ -168,7 +168,7 @@ func (s *Steps) deleteClusters(ctx context.Context, obj *v1alpha1.ImportState, c
 			continue
 		}
 		remaining = append(remaining, *cluster)
-		if cluster.DeletionTimestamp != nil {
+		if cluster.DeletionTimestamp != nil || terminating {
 			continue
 		}
 		err := c.Resource(clusterGVR).Namespace(obj.Namespace).Delete(ctx, cluster.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cluster.UID}})

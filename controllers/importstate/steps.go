@@ -214,11 +214,15 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 	if obj.Spec.DeletionPolicy != v1alpha1.DeleteState || obj.Status.Store == "" {
 		return reconcile.Done{Message: "the imported states stay in the store"}
 	}
+	terminating := reconcile.IsDeletedWithNamespace(ctx, s.Client, obj)
+	if terminating && obj.Status.Store == obj.Namespace {
+		return reconcile.Done{Message: "the store is deleted with its namespace"}
+	}
 	c, err := s.clientFor(ctx, obj)
 	if err != nil {
 		return reconcile.OutcomeOf(fmt.Errorf("%w%s", err, keepHint), "")
 	}
-	remaining, err := s.deleteClusters(ctx, obj, c)
+	remaining, err := s.deleteClusters(ctx, obj, c, terminating)
 	if err != nil {
 		return reconcile.Retry{Err: fmt.Errorf("%w%s", err, keepHint)}
 	}
@@ -282,6 +286,5 @@ func storeNamespace(spec *v1alpha1.ImportStateSpec) string {
 
 // clientFor returns a client with the permissions of the import's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ImportState) (*engine.Client, error) {
-	return reconcile.AccountClient(ctx, s.Client, s.Target,
-		types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)})
+	return reconcile.RecordedAccountClient(ctx, s.Client, s.Target, obj, cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount))
 }

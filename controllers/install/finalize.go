@@ -30,7 +30,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if err := s.withdraw(ctx, o); err != nil && !abandoned { // otherwise it is garbage collected with the install
 		return reconcile.Retry{Err: err}
 	}
-	terminating := s.isTerminating(ctx, req.Object.Namespace)
+	terminating := reconcile.IsDeletedWithNamespace(ctx, s.Client, req.Object)
 	if o.terminatingNamespace = ""; terminating && o.key.Cluster == plan.LocalCluster {
 		o.terminatingNamespace = req.Object.Namespace
 	}
@@ -60,7 +60,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if len(dependents) > 0 {
 		return dependentsOutcome(dependents)
 	}
-	c, err := s.clientToRemove(ctx, req.Object, terminating)
+	c, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Targets.Local, req.Object, s.serviceAccountName(req.Object))
 	if err != nil {
 		return s.finalizeWithoutAccount(ctx, o, err)
 	}

@@ -23,7 +23,7 @@ import (
 func (s *Steps) resolveTarget(ctx context.Context, o *owner, localClient *engine.Client) (*engine.Client, error) {
 	in := o.req.Object
 	u := target.User{Key: o.key, Spec: &in.Spec.TargetCluster, Account: s.serviceAccountName(in), LocalClient: localClient,
-		Empty: o.inv.Len() == 0, UID: in.Status.ClusterUID, Requested: o.req.Requested}
+		Empty: o.inv.Len() == 0, Deleting: in.DeletionTimestamp != nil, UID: in.Status.ClusterUID, Requested: o.req.Requested}
 	resolved, err := s.Targets.Resolve(ctx, u)
 	var mismatch *target.ClusterMismatchError
 	if errors.As(err, &mismatch) && in.Annotations[appsv1.ApproveAnnotation] == mismatch.UID {

@@ -50,7 +50,7 @@ func TestGoldenConditionsAfterUpgrade(t *testing.T) {
 		"retry, then waiting": Waiting{On: "a pod", For: []appsv1.WaitReference{{Type: appsv1.WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web", Object: "ConfigMap team/a"}}},
 		"retry, then stalled": Stalled{Err: errors.New("a typo")},
 	} {
-		st := appsv1.CommonStatus{LastHandledReconcileAt: "2026-05-01T11:00:00Z"}
+		st := appsv1.CommonStatus{LastHandledReconcileAt: "2026-05-01T11:00:00Z", ServiceAccount: &appsv1.AccountReference{Name: "deployer", UID: "5e8f"}}
 		setConditions(&st, effectsOf(Retry{Err: errors.New("boom")}), 1, metav1.NewTime(noon))
 		setConditions(&st, effectsOf(outcome), 2, metav1.NewTime(noon.AddDate(0, 0, 1)))
 		if name == "retry, then waiting" { // the others wait for nothing

@@ -5,6 +5,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
@@ -55,6 +57,18 @@ var _ = Describe("A disrupted KsctlAutoScaler", func() {
 			Expect(s.node(ctx, i).Annotations).NotTo(HaveKey(fakeautoscaler.DisabledAnnotation))
 		}
 		s.expectInstalls(ctx, 0)
+	})
+
+	It("ends when its namespace is deleted, and leaves the machines without our annotations", func(ctx SpecContext) {
+		s := newTestCluster(ctx)
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
+		Eventually(ctx, func() map[string]string { return s.node(ctx, 0).Annotations }, soon).Should(HaveKey(fakeautoscaler.DisabledAnnotation))
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
+		Expect(h.ControlPlane.Client().Delete(ctx, ns)).To(Succeed())
+		Eventually(ctx, absent(ctx, ns), soon).Should(BeTrue())
+		Expect(s.nodes(ctx)()).To(ConsistOf("0:small"), "machines stay")
+		Expect(s.node(ctx, 0).Annotations).NotTo(HaveKey(fakeautoscaler.DisabledAnnotation))
 	})
 
 	It("answers a request at once when suspend is set meanwhile", func(ctx SpecContext) {

@@ -316,6 +316,25 @@ var _ = Describe("A namespace with an install that is deleted", suite.Safety, fu
 		Expect(countConfigMaps(ctx, elsewhere)).To(BeZero())
 	})
 
+	It("releases what a KsctlRemove has not removed yet", func(ctx SpecContext) {
+		ns, elsewhere := namespaceFor(ctx), namespaceFor(ctx)
+		inside, outside := inNamespace(ns, "a"), inNamespace(elsewhere, "b")
+		publish(ctx, ns, "src", "r1", inside, outside)
+		for _, doc := range []string{inside, outside} {
+			kubectl(ctx, "", doc, "apply", "-f", "-")
+		}
+		b := aConfigMap(elsewhere, "b")
+		mergePatch(ctx, b, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
+		rm := newRemoveBySource(ctx, ns, "rm")
+		approve(ctx, rm, awaitPreview(ctx, rm, 2))
+		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, "Removing", "finalizers [example.com/theirs]")
+		remove(ctx, namespace(ns))
+		awaitGone(ctx, rm, namespace(ns))
+		Expect(get(ctx, b)).To(Succeed())
+		Expect(b.Annotations).NotTo(HaveKey(live.MarkAnnotation))
+		mergePatch(ctx, b, `{"metadata":{"finalizers":null}}`)
+	})
+
 	It("names what the remaining permissions do not allow, and how to end it", func(ctx SpecContext) {
 		ns, elsewhere := namespaceFor(ctx), namespaceFor(ctx)
 		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())

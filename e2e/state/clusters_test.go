@@ -189,6 +189,32 @@ var _ = Describe("A KsctlCluster", func() {
 		Expect(secretOf(ctx, ns, "mine")()).To(HaveKey("value"))
 	})
 
+	It("is deleted with its namespace, and so are an import and an export, with what they have in other namespaces", func(ctx SpecContext) {
+		ns, store := namespace(ctx), namespace(ctx)
+		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": reachableState("demo", kubeconfigOf(h.ControlPlane))})
+		in := newImport(ns, func(s *v1alpha1.ImportStateSpec) {
+			s.DeletionPolicy, s.Store.Namespace = v1alpha1.DeleteState, store
+			s.Publish = &v1alpha1.ClusterPublication{KubeConfig: true, ArgoCD: &v1alpha1.ArgoCDPublication{Namespace: argocd}}
+		})
+		create(ctx, in)
+		c := clusterOf(ns, "demo", clusterv1.KsctlClusterSpec{})
+		Eventually(ctx, clusterReady(ctx, c), soon).Should(HavePrefix("True "))
+		Expect(c.Status.ServiceAccount).NotTo(BeNil())
+		out := newExport(ns, toSecret("states"), identity())
+		out.Spec.DeletionPolicy, out.Spec.From = v1alpha1.DeleteState, &v1alpha1.StateStore{Namespace: store}
+		create(ctx, out)
+		Eventually(ctx, exportReady(ctx, out), soon).Should(HavePrefix("True "))
+		Expect(stored(ctx, store)).To(HaveLen(1))
+		registered := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: argocd, Name: "cluster-" + ns + ".demo"}}
+		Expect(absent(ctx, registered)()).To(BeFalse())
+
+		gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+		Expect(h.ControlPlane.Client().Delete(ctx, gone)).To(Succeed())
+		Eventually(ctx, absent(ctx, gone), soon).Should(BeTrue())
+		Expect(stored(ctx, store)).To(BeEmpty())
+		Expect(absent(ctx, registered)()).To(BeTrue())
+	})
+
 	It("can be abandoned when its account is already deleted", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": reachableState("demo", kubeconfigOf(h.ControlPlane))})

@@ -171,14 +171,12 @@ var _ = Describe("An install on another cluster", func() {
 		By("rotating it to a user without permissions, and then to one with permissions")
 		nobody, err := remote.ConfigForUser("nobody-" + there)
 		Expect(err).NotTo(HaveOccurred())
-		secret.StringData = map[string]string{"config": userKubeconfig("nobody", nobody)}
-		Expect(h.ControlPlane.Client().Update(ctx, secret)).To(Succeed())
+		patch(ctx, h.ControlPlane.Client(), secret, fmt.Sprintf(`{"stringData":{"config":%q}}`, userKubeconfig("nobody", nobody)))
 		publish(ctx, here, "main@sha1:2", map[string]string{"a": "two"})
 		Eventually(ctx, readySummary(ctx, in), soon).ShouldNot(HavePrefix("True "))
 		second, err := remote.ConfigForUser("second-"+there, "system:masters")
 		Expect(err).NotTo(HaveOccurred())
-		secret.StringData = map[string]string{"config": userKubeconfig("second", second)}
-		Expect(h.ControlPlane.Client().Update(ctx, secret)).To(Succeed())
+		patch(ctx, h.ControlPlane.Client(), secret, fmt.Sprintf(`{"stringData":{"config":%q}}`, userKubeconfig("second", second)))
 		Eventually(ctx, configMapValues(ctx, remote.Client(), there), soon).Should(Equal(map[string]string{"a": "two"}))
 		Eventually(ctx, readySummary(ctx, in), soon).Should(HavePrefix("True "))
 
@@ -188,9 +186,11 @@ var _ = Describe("An install on another cluster", func() {
 		Expect(configMapValues(ctx, remote.Client(), there)()).To(HaveKey("a"))
 		patch(ctx, h.ControlPlane.Client(), in, `{"spec":{"kubeConfig":{"secretRef":{"name":"access","key":"config"}}}}`)
 		Eventually(ctx, readySummary(ctx, in), soon).Should(HavePrefix("True "))
+		Expect(finalizers(ctx, secret)()).To(ConsistOf(appsv1.Finalizer))
 		Expect(h.ControlPlane.Client().Delete(ctx, in)).To(Succeed())
 		Eventually(ctx, absent(ctx, h.ControlPlane.Client(), in), soon).Should(BeTrue())
 		Expect(configMapValues(ctx, remote.Client(), there)()).To(BeEmpty())
+		Eventually(ctx, finalizers(ctx, secret), soon).Should(BeEmpty(), "its kubeconfig is no longer in use")
 	})
 
 	It("writes nothing to a cluster that replaces the previous one under its name, until a user approves the loss of the previous objects", func(ctx SpecContext) {

@@ -24,6 +24,9 @@ package manager
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=externalartifacts/status,verbs=patch
 //
+// The finalizer of Secrets with a kubeconfig that is in use:
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=patch
+//
 // Events:
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 //

@@ -2,6 +2,7 @@ package v1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Condition types of every reconciled kind. Reconciling and Stalled are only present while they are
@@ -140,4 +141,16 @@ type CommonStatus struct {
 	// reconcile.fluxcd.io/requestedAt.
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+
+	// ServiceAccount is the account that the controller last acted as for the object.
+	// +optional
+	ServiceAccount *AccountReference `json:"serviceAccount,omitempty"`
+}
+
+// AccountReference identifies a ServiceAccount of the object's namespace.
+type AccountReference struct {
+	// Name of the ServiceAccount.
+	Name string `json:"name"`
+	// UID of the ServiceAccount.
+	UID types.UID `json:"uid"`
 }

@@ -99,7 +99,7 @@ func goldenTarget() TargetCluster {
 }
 
 func goldenStatus() CommonStatus {
-	return CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z",
+	return CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z", ServiceAccount: &AccountReference{Name: "deployer", UID: "5e8f"},
 		WaitsFor: []WaitReference{{Type: WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web", Object: "ConfigMap team/a"}},
 		Conditions: []metav1.Condition{{Type: ReadyCondition, Status: metav1.ConditionTrue, ObservedGeneration: 7,
 			LastTransitionTime: goldenTime,
@@ -186,7 +186,7 @@ func goldenInstall() *KsctlInstall {
 			LastAppliedRevision: "main@sha1:5f0c",
 			Artifact: &TakenArtifact{Revision: "main@sha1:5f0c", Digest: "sha256:cc",
 				URL: "http://source/stacks.tar.gz"},
-			StackVersion: "1.0.0", ServiceAccount: &AccountReference{Name: "deployer", UID: "5e8f"},
+			StackVersion: "1.0.0",
 			Components: []ComponentStatus{{Name: "app", Version: "1.2.3", DependsOn: []string{"db"}, Ready: true,
 				Objects: 4, Message: "waits for a pod",
 				Chart: &chart, ChartDependencies: []ChartStatus{chart}}},

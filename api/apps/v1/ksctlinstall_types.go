@@ -3,7 +3,6 @@ package v1
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // CatalogKind is the source kind of the stacks that are shipped with the controller.
@@ -192,18 +191,10 @@ type KsctlInstallSpec struct {
 	// +optional
 	Publish *Publish `json:"publish,omitempty"`
 
-	// Force recreates an object if a change affects an immutable field, unless guard.protectKinds
-	// or the annotation ksctl.com/prevent-deletion forbids its deletion.
+	// Force recreates an object if a change affects an immutable field, unless guard.protectKinds,
+	// the annotation ksctl.com/prevent-deletion or helm.sh/resource-policy forbids its deletion.
 	// +optional
 	Force bool `json:"force,omitempty"`
-}
-
-// AccountReference identifies a ServiceAccount of the object's namespace.
-type AccountReference struct {
-	// Name of the ServiceAccount.
-	Name string `json:"name"`
-	// UID of the ServiceAccount.
-	UID types.UID `json:"uid"`
 }
 
 // KsctlInstallStatus is the observed state of an install.
@@ -233,10 +224,6 @@ type KsctlInstallStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Components []ComponentStatus `json:"components,omitempty"`
-
-	// ServiceAccount is the account that created the objects of the inventory.
-	// +optional
-	ServiceAccount *AccountReference `json:"serviceAccount,omitempty"`
 
 	// Inventory lists the objects that the install owns.
 	// +optional

@@ -73,7 +73,7 @@ func goldenSchedule() appsv1.Schedule {
 }
 
 func goldenStatus() appsv1.CommonStatus {
-	return appsv1.CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z",
+	return appsv1.CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z", ServiceAccount: &appsv1.AccountReference{Name: "deployer", UID: "5e8f"},
 		WaitsFor: []appsv1.WaitReference{{Type: appsv1.WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web", Object: "ConfigMap team/a"}},
 		Conditions: []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue,
 			ObservedGeneration: 7,

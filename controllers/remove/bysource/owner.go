@@ -26,6 +26,8 @@ type owner struct {
 	req *reconcile.Request[*appsv1.KsctlRemove]
 	// orphan releases the remaining objects instead of deleting them.
 	orphan bool
+	// terminatingNamespace is the namespace of the KsctlRemove while that is being deleted with it.
+	terminatingNamespace string
 }
 
 var _ engine.Owner = (*owner)(nil)
@@ -39,7 +41,7 @@ func (o *owner) Inventory() *plan.Inventory { return o.inv }
 // Policies implements engine.Owner. Kept objects are not in the inventory.
 func (o *owner) Policies() plan.Policies {
 	p := plan.DefaultPolicies
-	p.ProtectKinds, p.Orphan = nil, o.orphan
+	p.ProtectKinds, p.Orphan, p.TerminatingNamespace = nil, o.orphan, o.terminatingNamespace
 	deleteCustomResources := o.req.Object.Spec.CustomResources == appsv1.CustomResourcesDelete
 	p.RemovalRequest = func(*appsv1.InventoryEntry) *plan.RemovalRequest {
 		return &plan.RemovalRequest{KeepReason: func(stacks.Ref) string { return "" }, DeleteCustomResources: deleteCustomResources}

@@ -181,6 +181,9 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		s.forgetOwner(o)
 		return reconcile.Done{Message: "no object is released"}
 	}
+	if o.key.Cluster == plan.LocalCluster && reconcile.IsDeletedWithNamespace(ctx, s.Client, req.Object) {
+		o.terminatingNamespace = req.Object.Namespace
+	}
 	c, err := s.clients(ctx, o)
 	if err != nil {
 		return target.Outcome(fmt.Errorf("%d objects are left to release: %w; to leave them marked, set the annotation %s: %s",

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/target"
@@ -19,12 +17,12 @@ type clients struct{ local, target *engine.Client }
 func (s *Steps) clients(ctx context.Context, o *owner) (clients, error) {
 	rm := o.req.Object
 	name := cmp.Or(rm.Spec.ServiceAccountName, s.DefaultServiceAccount)
-	localClient, err := reconcile.AccountClient(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: rm.Namespace, Name: name})
+	localClient, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Targets.Local, rm, name)
 	if err != nil {
 		return clients{}, err
 	}
 	located, err := s.Targets.Resolve(ctx, target.User{Key: o.key, Spec: &rm.Spec.TargetCluster, Account: name, LocalClient: localClient,
-		Empty: !o.started(), UID: rm.Status.ClusterUID, Requested: o.req.Requested})
+		Empty: !o.started(), Deleting: rm.DeletionTimestamp != nil, UID: rm.Status.ClusterUID, Requested: o.req.Requested})
 	if err != nil {
 		return clients{}, err
 	}

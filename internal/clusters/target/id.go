@@ -18,7 +18,7 @@ func ID(namespace string, t *appsv1.TargetCluster) string {
 		return ClusterID(cmp.Or(t.ClusterRef.Namespace, namespace), t.ClusterRef.Name)
 	case t.KubeConfig != nil:
 		ref := t.KubeConfig.SecretRef
-		id := secretPrefix + namespace + "." + ref.Name
+		id := SecretID(namespace, ref.Name)
 		if ref.Key != "" {
 			id += ":" + ref.Key
 		}
@@ -36,6 +36,20 @@ func ParseClusterID(id string) (namespace, name string, ok bool) {
 		return "", "", false
 	}
 	return strings.Cut(id, ".")
+}
+
+// SecretID returns the ID, without key, of a cluster that is given by a Secret with its kubeconfig.
+func SecretID(namespace, name string) string { return secretPrefix + ClusterID(namespace, name) }
+
+// ParseSecretID returns the Secret of such an ID, with or without key; ok is false for the ID of a
+// KsctlCluster.
+func ParseSecretID(id string) (namespace, name string, ok bool) {
+	secret, ok := strings.CutPrefix(id, secretPrefix)
+	if !ok {
+		return "", "", false
+	}
+	secret, _, _ = strings.Cut(secret, ":")
+	return strings.Cut(secret, ".")
 }
 
 // DisplayName returns the name of a cluster for messages.

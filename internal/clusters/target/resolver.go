@@ -40,6 +40,8 @@ type Resolver struct {
 	accesses sync.Map
 }
 
+var secretGVR = corev1.SchemeGroupVersion.WithResource("secrets")
+
 // cachedAccess is a kubeconfig that was read from a Secret.
 type cachedAccess struct {
 	source string
@@ -61,10 +63,10 @@ type User struct {
 	// cluster with its permissions.
 	Account     string
 	LocalClient *engine.Client
-	// Empty is true if the object has nothing installed yet. UID is the UID of the cluster with the
-	// installed objects, if it is known.
-	Empty bool
-	UID   string
+	// Empty is true if the object has nothing installed yet, Deleting if it is being deleted. UID is the
+	// UID of the cluster with the installed objects, if it is known.
+	Empty, Deleting bool
+	UID             string
 	// Requested is true if a user requested a reconcile.
 	Requested bool
 }
@@ -230,6 +232,21 @@ func (t *Resolver) locateKubeconfig(ctx context.Context, u User) (kubeconfigRef,
 	return location, nil
 }
 
+// isPermissionDeleted reports whether a namespace is being deleted, and with it the permission to read a
+// kubeconfig that the user needs to remove what it installed.
+func (t *Resolver) isPermissionDeleted(ctx context.Context, u User, namespace string) bool {
+	return u.Deleting && !u.Empty && reconcile.IsNamespaceTerminating(ctx, t.Cache, namespace)
+}
+
+// readSecret reads a Secret with the permissions of the controller.
+func (t *Resolver) readSecret(ctx context.Context, name types.NamespacedName, into *corev1.Secret) (found bool, err error) {
+	c, err := t.Local.ClientFor(nil)
+	if err != nil {
+		return false, err
+	}
+	return engine.GetInto(ctx, c, secretGVR, name.Namespace, name.Name, into)
+}
+
 // maxReadyMessage is the maximum number of bytes of a KsctlCluster's Ready message in messages.
 const maxReadyMessage = 256
 
@@ -243,7 +260,10 @@ func readyMessage(c *clusterv1.KsctlCluster) string {
 
 func (t *Resolver) readKubeconfig(ctx context.Context, u User, ref kubeconfigRef) (*kubeconfig.Access, error) {
 	var secret corev1.Secret
-	found, err := engine.GetInto(ctx, u.LocalClient, corev1.SchemeGroupVersion.WithResource("secrets"), ref.secret.Namespace, ref.secret.Name, &secret)
+	found, err := engine.GetInto(ctx, u.LocalClient, secretGVR, ref.secret.Namespace, ref.secret.Name, &secret)
+	if apierrors.IsForbidden(err) && t.isPermissionDeleted(ctx, u, ref.secret.Namespace) {
+		found, err = t.readSecret(ctx, ref.secret, &secret)
+	}
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("the kubeconfig of %s is in Secret %s, which ServiceAccount %s/%s may not get: only accounts that may get it can use the cluster: %w",

@@ -20,6 +20,8 @@ type CommonStatusApplyConfiguration struct {
 	// LastHandledReconcileAt is the last handled value of the annotation
 	// reconcile.fluxcd.io/requestedAt.
 	LastHandledReconcileAt *string `json:"lastHandledReconcileAt,omitempty"`
+	// ServiceAccount is the account that the controller last acted as for the object.
+	ServiceAccount *AccountReferenceApplyConfiguration `json:"serviceAccount,omitempty"`
 }
 
 // CommonStatusApplyConfiguration constructs a declarative configuration of the CommonStatus type for use with
@@ -67,5 +69,13 @@ func (b *CommonStatusApplyConfiguration) WithWaitsFor(values ...*WaitReferenceAp
 // If called multiple times, the LastHandledReconcileAt field is set to the value of the last call.
 func (b *CommonStatusApplyConfiguration) WithLastHandledReconcileAt(value string) *CommonStatusApplyConfiguration {
 	b.LastHandledReconcileAt = &value
+	return b
+}
+
+// WithServiceAccount sets the ServiceAccount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccount field is set to the value of the last call.
+func (b *CommonStatusApplyConfiguration) WithServiceAccount(value *AccountReferenceApplyConfiguration) *CommonStatusApplyConfiguration {
+	b.ServiceAccount = value
 	return b
 }

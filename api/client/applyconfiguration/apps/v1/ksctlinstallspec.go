@@ -75,8 +75,8 @@ type KsctlInstallSpecApplyConfiguration struct {
 	// Publish publishes the rendered stack as an ExternalArtifact of Flux. If it is unset, nothing
 	// is published, and a published artifact is deleted.
 	Publish *PublishApplyConfiguration `json:"publish,omitempty"`
-	// Force recreates an object if a change affects an immutable field, unless guard.protectKinds
-	// or the annotation ksctl.com/prevent-deletion forbids its deletion.
+	// Force recreates an object if a change affects an immutable field, unless guard.protectKinds,
+	// the annotation ksctl.com/prevent-deletion or helm.sh/resource-policy forbids its deletion.
 	Force *bool `json:"force,omitempty"`
 }
 

@@ -24,8 +24,6 @@ type KsctlInstallStatusApplyConfiguration struct {
 	StackVersion *string `json:"stackVersion,omitempty"`
 	// Components are the states of the components, in the order in which they are applied.
 	Components []ComponentStatusApplyConfiguration `json:"components,omitempty"`
-	// ServiceAccount is the account that created the objects of the inventory.
-	ServiceAccount *AccountReferenceApplyConfiguration `json:"serviceAccount,omitempty"`
 	// Inventory lists the objects that the install owns.
 	Inventory *InventoryApplyConfiguration `json:"inventory,omitempty"`
 	// Cluster is the cluster with the objects in the inventory: <namespace>.<name> of a
@@ -92,6 +90,14 @@ func (b *KsctlInstallStatusApplyConfiguration) WithLastHandledReconcileAt(value 
 	return b
 }
 
+// WithServiceAccount sets the ServiceAccount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccount field is set to the value of the last call.
+func (b *KsctlInstallStatusApplyConfiguration) WithServiceAccount(value *AccountReferenceApplyConfiguration) *KsctlInstallStatusApplyConfiguration {
+	b.CommonStatusApplyConfiguration.ServiceAccount = value
+	return b
+}
+
 // WithLastAttemptedRevision sets the LastAttemptedRevision field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the LastAttemptedRevision field is set to the value of the last call.
@@ -134,14 +140,6 @@ func (b *KsctlInstallStatusApplyConfiguration) WithComponents(values ...*Compone
 		}
 		b.Components = append(b.Components, *values[i])
 	}
-	return b
-}
-
-// WithServiceAccount sets the ServiceAccount field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ServiceAccount field is set to the value of the last call.
-func (b *KsctlInstallStatusApplyConfiguration) WithServiceAccount(value *AccountReferenceApplyConfiguration) *KsctlInstallStatusApplyConfiguration {
-	b.ServiceAccount = value
 	return b
 }
 

@@ -81,6 +81,14 @@ func (b *KsctlRemoveStatusApplyConfiguration) WithLastHandledReconcileAt(value s
 	return b
 }
 
+// WithServiceAccount sets the ServiceAccount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccount field is set to the value of the last call.
+func (b *KsctlRemoveStatusApplyConfiguration) WithServiceAccount(value *AccountReferenceApplyConfiguration) *KsctlRemoveStatusApplyConfiguration {
+	b.CommonStatusApplyConfiguration.ServiceAccount = value
+	return b
+}
+
 // WithLastAttemptedRevision sets the LastAttemptedRevision field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the LastAttemptedRevision field is set to the value of the last call.

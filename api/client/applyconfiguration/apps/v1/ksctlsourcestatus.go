@@ -75,6 +75,14 @@ func (b *KsctlSourceStatusApplyConfiguration) WithLastHandledReconcileAt(value s
 	return b
 }
 
+// WithServiceAccount sets the ServiceAccount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccount field is set to the value of the last call.
+func (b *KsctlSourceStatusApplyConfiguration) WithServiceAccount(value *AccountReferenceApplyConfiguration) *KsctlSourceStatusApplyConfiguration {
+	b.CommonStatusApplyConfiguration.ServiceAccount = value
+	return b
+}
+
 // WithArtifact sets the Artifact field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Artifact field is set to the value of the last call.

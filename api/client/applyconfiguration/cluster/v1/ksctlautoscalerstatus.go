@@ -80,6 +80,14 @@ func (b *KsctlAutoScalerStatusApplyConfiguration) WithLastHandledReconcileAt(val
 	return b
 }
 
+// WithServiceAccount sets the ServiceAccount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccount field is set to the value of the last call.
+func (b *KsctlAutoScalerStatusApplyConfiguration) WithServiceAccount(value *appsv1.AccountReferenceApplyConfiguration) *KsctlAutoScalerStatusApplyConfiguration {
+	b.CommonStatusApplyConfiguration.ServiceAccount = value
+	return b
+}
+
 // WithAutoscaler sets the Autoscaler field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Autoscaler field is set to the value of the last call.

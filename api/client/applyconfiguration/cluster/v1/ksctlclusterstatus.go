@@ -87,6 +87,14 @@ func (b *KsctlClusterStatusApplyConfiguration) WithLastHandledReconcileAt(value 
 	return b
 }
 
+// WithServiceAccount sets the ServiceAccount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccount field is set to the value of the last call.
+func (b *KsctlClusterStatusApplyConfiguration) WithServiceAccount(value *appsv1.AccountReferenceApplyConfiguration) *KsctlClusterStatusApplyConfiguration {
+	b.CommonStatusApplyConfiguration.ServiceAccount = value
+	return b
+}
+
 // WithImport sets the Import field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Import field is set to the value of the last call.

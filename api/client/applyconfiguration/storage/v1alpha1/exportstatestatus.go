@@ -76,6 +76,14 @@ func (b *ExportStateStatusApplyConfiguration) WithLastHandledReconcileAt(value s
 	return b
 }
 
+// WithServiceAccount sets the ServiceAccount field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccount field is set to the value of the last call.
+func (b *ExportStateStatusApplyConfiguration) WithServiceAccount(value *v1.AccountReferenceApplyConfiguration) *ExportStateStatusApplyConfiguration {
+	b.CommonStatusApplyConfiguration.ServiceAccount = value
+	return b
+}
+
 // WithLastExportedRevision sets the LastExportedRevision field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the LastExportedRevision field is set to the value of the last call.
