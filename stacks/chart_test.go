@@ -172,7 +172,7 @@ func TestTemplateErrorsHaveFileAndLine(t *testing.T) {
 		`chart/templates/x.yaml:1: component "shop": the template failed: choose one`:                                                "{{ fail \"choose one\" }}\n",
 		`chart/templates/x.yaml:2: component "shop": the template uses now, which is not allowed: the function depends on the clock`: "a: 1\nb: {{ now | date \"2006\" }}\n",
 		`chart/templates/x.yaml:1: component "shop": the template uses htpasswd, which is not allowed`:                               "a: {{ htpasswd \"a\" \"b\" }}\n",
-		`chart/templates/x.yaml: component "shop": the key "a" is set twice, first on line 1 (line 2 of the rendered template)`:      "a: 1\na: 2\n",
+		`chart/templates/x.yaml: component "shop": the object has no apiVersion (line 3 of the rendered template)`:                   "\n--- # one\na: 1\n",
 		`no template "gone" associated with template`:                                                                                "a: {{ include \"gone\" . }}\n",
 		`chart/templates/x.yaml`: "{{ define \"me\" }}{{ include \"me\" . }}{{ end }}{{ include \"me\" . }}\n",
 	} {

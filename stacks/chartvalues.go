@@ -119,7 +119,7 @@ func parseValues(in ValuesInput) (map[string]any, error) {
 	case len(docs) > 1:
 		return nil, problem.Newf("%s: must have one YAML document", in.Source)
 	case len(docs) == 1:
-		m, err = document.Map("", docs[0].Root)
+		m, err = document.Helm.Map("", docs[0].Root)
 	}
 	if err == nil {
 		return m, nil
@@ -224,5 +224,5 @@ func readValues(tree *source.Tree, file string) (map[string]any, error) {
 	if len(docs) > 1 {
 		return nil, problem.Errorf(file, docs[1].Line, "a values file must have one YAML document, and this is the second")
 	}
-	return document.Map(file, docs[0].Root)
+	return document.Helm.Map(file, docs[0].Root)
 }

@@ -101,7 +101,7 @@ type Helm struct {
 	// Digest is the expected digest of that chart version, sha256:….
 	Digest      string         `json:"digest,omitempty"`
 	ReleaseName string         `json:"releaseName,omitempty"`
-	Values      map[string]any `json:"values,omitempty"`
+	Values      map[string]any `json:"values,omitempty" dialect:"helm"`
 	ValuesFiles []string       `json:"valuesFiles,omitempty"`
 }
 

@@ -149,7 +149,7 @@ func FuzzManifest(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		objects, err := manifest.Parse("m.yaml", data, true)
+		objects, err := manifest.Parse("m.yaml", data)
 		checkErrors(t, err)
 		for _, o := range objects {
 			manifest.Normalize(o)

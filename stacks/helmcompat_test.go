@@ -1,112 +1,73 @@
 package stacks_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
-	"helm.sh/helm/v4/pkg/engine"
-	release "helm.sh/helm/v4/pkg/release/v1"
-	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/ksctl/gitops/e2e/charts/helmtemplate"
 	"github.com/ksctl/gitops/stacks"
 )
 
-// helmTemplate renders a chart with Helm's packages in the same way as helm install. It returns
-// YAML by kind/name.
+// helmTemplate renders a chart with Helm. It returns YAML by kind/name.
 func helmTemplate(t *testing.T, dir, releaseName, namespace string, values map[string]any) map[string]string {
 	t.Helper()
-	chart, err := loader.LoadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kube, err := common.ParseKubeVersion("v1.30.0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	raw, err := json.Marshal(values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	values, err = loader.LoadValues(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := chartutil.ProcessDependencies(chart, values); err != nil {
-		t.Fatal(err)
-	}
-	caps := &common.Capabilities{KubeVersion: *kube, APIVersions: common.VersionSet(stacks.BuiltinAPIVersions())}
-	options := common.ReleaseOptions{Name: releaseName, Namespace: namespace, Revision: 1, IsInstall: true}
-	top, err := util.ToRenderValues(chart, values, options, caps)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := engine.Render(chart, top)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range files {
-		if strings.HasSuffix(name, "NOTES.txt") {
-			delete(files, name)
-		}
-	}
-	hooks, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	for _, crd := range chart.CRDObjects() {
-		text.WriteString("\n---\n" + string(crd.File.Data))
-	}
-	for _, m := range manifests {
-		text.WriteString("\n---\n" + m.Content)
-	}
-	for _, hook := range hooks {
-		if !slices.Contains(hook.Events, release.HookTest) && !slices.Contains(hook.Events, release.HookPreDelete) {
-			text.WriteString("\n---\n" + hook.Manifest)
-		}
-	}
-	return objectsByName(t, text.String(), namespace)
+	return helmTemplateYAML(t, dir, releaseName, namespace, string(raw))
 }
 
-// objectsByName splits text into documents and returns YAML by kind/name.
-func objectsByName(t *testing.T, text, namespace string) map[string]string {
+// helmTemplateYAML is helmTemplate with the content of a values file.
+func helmTemplateYAML(t *testing.T, dir, releaseName, namespace, valuesFile string) map[string]string {
+	t.Helper()
+	objects, err := helmtemplate.Render(dir, helmtemplate.Options{Release: releaseName, Namespace: namespace,
+		KubeVersion: "v1.30.0", APIVersions: stacks.BuiltinAPIVersions(), Values: []byte(valuesFile)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objectsByName(t, objects, namespace)
+}
+
+// objectsByName returns YAML by kind/name.
+func objectsByName(t *testing.T, objects []map[string]any, namespace string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, doc := range strings.Split("\n"+text, "\n---\n") {
-		var object map[string]any
-		if err := yaml.Unmarshal([]byte(doc), &object); err != nil {
-			t.Fatal(err, doc)
-		}
-		if object == nil {
-			continue
-		}
-		var meta struct {
-			Kind     string
-			Metadata struct{ Name, Namespace string }
-		}
-		if err := yaml.Unmarshal([]byte(doc), &meta); err != nil {
-			t.Fatal(err)
-		}
-		if m, ok := object["metadata"].(map[string]any); ok && meta.Metadata.Namespace == namespace {
-			delete(m, "namespace") // whether set by the renderer or by the chart
+	for _, object := range objects {
+		u := &unstructured.Unstructured{Object: object}
+		if u.GetNamespace() == namespace {
+			u.SetNamespace("") // whether set by the renderer or by the chart
 		}
 		raw, err := yaml.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[meta.Kind+"/"+meta.Metadata.Name] = string(raw)
+		out[u.GetKind()+"/"+u.GetName()] = string(raw)
 	}
 	return out
+}
+
+// resultByName is objectsByName for what we rendered.
+func resultByName(t *testing.T, result stacks.Result, namespace string) map[string]string {
+	t.Helper()
+	var objects []map[string]any
+	for _, c := range result.Components {
+		for _, o := range c.Objects {
+			var object map[string]any
+			if err := yaml.Unmarshal(o.Manifest, &object); err != nil {
+				t.Fatal(err)
+			}
+			objects = append(objects, object)
+		}
+	}
+	return objectsByName(t, objects, namespace)
 }
 
 // A chart renders to the same objects as with Helm.
@@ -138,11 +99,7 @@ func renderWith(t *testing.T, root string, values map[string]any) map[string]str
 		Root: root, Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0", APIVersions: stacks.BuiltinAPIVersions()},
 		Choices: stacks.Choices{Components: []stacks.ComponentChoice{{Name: "my", Override: map[string]any{"values": values}}}},
 	})
-	var b strings.Builder
-	if err := result.WriteYAML(&b); err != nil {
-		t.Fatal(err)
-	}
-	return objectsByName(t, b.String(), "prod")
+	return resultByName(t, result, "prod")
 }
 
 func compareObjects(t *testing.T, got, want map[string]string) {

@@ -38,7 +38,7 @@ func (r *renderRun) readManifests(c *Component) ([]*manifest.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		objects, err := manifest.Parse(file, data, true)
+		objects, err := manifest.Parse(file, data)
 		errs.Add(err)
 		out = append(out, objects...)
 	}

@@ -168,18 +168,29 @@ func (r *renderRun) runStep(p *ResolvedComponent, step func() ([]*manifest.Objec
 	return objects, nil
 }
 
-// assignNamespaces sets the namespace of every object, and reports duplicate objects.
+// assignNamespaces sets the namespace of every object, drops those that a chart repeats, and reports
+// other duplicate objects.
 func (r *renderRun) assignNamespaces(rendered [][]*manifest.Object) error {
-	all := slices.Concat(rendered...)
-	clusterKinds := manifest.ClusterKindsOf(all)
+	clusterKinds := manifest.ClusterKindsOf(slices.Concat(rendered...))
 	for i, objects := range rendered {
 		p := &r.resolved.Components[i]
 		for _, o := range objects {
 			clusterKinds.SetNamespace(o, p.Namespace)
 			o.Component = p.Component.Name
 		}
+		if p.Component.Helm != nil {
+			var warnings []string
+			rendered[i], warnings = manifest.DropRepeated(objects)
+			r.warn(p.Component, warnings)
+		}
 	}
-	return manifest.FindDuplicates(all).Err()
+	return manifest.FindDuplicates(slices.Concat(rendered...)).Err()
+}
+
+func (r *renderRun) warn(c *Component, warnings []string) {
+	for _, w := range warnings {
+		r.warnings = append(r.warnings, fmt.Sprintf("component %q: %s", c.Name, w))
+	}
 }
 
 // renderComponent renders one component without its overrides.
@@ -195,9 +206,7 @@ func (r *renderRun) renderComponent(p *ResolvedComponent) ([]*manifest.Object, e
 			KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
 			Seed: r.randomSeed(c),
 		})
-		for _, w := range warnings {
-			r.warnings = append(r.warnings, fmt.Sprintf("component %q: %s", c.Name, w))
-		}
+		r.warn(c, warnings)
 		return objects, err
 	case c.Kustomize != nil:
 		dir, err := source.Clean(r.def.dir, c.Kustomize.Path)

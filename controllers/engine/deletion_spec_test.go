@@ -47,6 +47,7 @@ var _ = Describe("An object that changes between plan and delete", func() {
 	const (
 		protect   = `{"metadata":{"annotations":{"` + live.PreventDeletionAnnotation + `":"true"}}}`
 		unprotect = `{"metadata":{"annotations":{"` + live.PreventDeletionAnnotation + `":null}}}`
+		keep      = `{"metadata":{"annotations":{"` + live.HelmPolicyAnnotation + `":"keep"}}}`
 		disown    = `{"metadata":{"annotations":{"` + live.MarkAnnotation + `":null}}}`
 	)
 	var m *concurrentWriter
@@ -73,6 +74,14 @@ var _ = Describe("An object that changes between plan and delete", func() {
 		Expect(patchConfigMap(ctx, m.namespace, unprotect)).To(Succeed())
 		p.teardown(ctx, o)
 		Expect(labeledConfigMaps(ctx, m.namespace)).To(BeEmpty())
+	})
+
+	It("is released when it gets Helm's annotation to keep it", func(ctx SpecContext) {
+		begin(ctx, &concurrentWriter{patch: by(keep), times: 1})
+		Expect(o.inv.Len()).To(BeZero())
+		Expect(m.deletes).To(Equal(1))
+		Expect(labeledConfigMaps(ctx, m.namespace)).To(BeEmpty())
+		Expect(controlPlane.Client().Get(ctx, types.NamespacedName{Namespace: m.namespace, Name: "a"}, &corev1.ConfigMap{})).To(Succeed())
 	})
 
 	It("is left in the cluster when another client removes our mark", func(ctx SpecContext) {

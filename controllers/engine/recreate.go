@@ -58,6 +58,8 @@ func (a *executor) recreate(ctx context.Context, act *plan.Action, uid types.UID
 		return a.errorResult(act, err)
 	case u.GetAnnotations()[live.PreventDeletionAnnotation] == "true":
 		return refused("it has the annotation " + live.PreventDeletionAnnotation)
+	case live.IsKeptByHelm(u.GetAnnotations()[live.HelmPolicyAnnotation]):
+		return refused(plan.KeptByHelmMessage)
 	}
 	keepReason, err := a.checkDeletion(ctx, act, it.Ref)
 	var customResources *CustomResourcesError

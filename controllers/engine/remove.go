@@ -103,6 +103,8 @@ func (a *executor) confirm(ctx context.Context, act *plan.Action, ref stacks.Ref
 		act.Message = "it existed before"
 	case keepReason != "":
 		act.Message = keepReason
+	case live.IsKeptByHelm(u.GetAnnotations()[live.HelmPolicyAnnotation]):
+		act.Message = plan.KeptByHelmMessage
 	case u.GetAnnotations()[live.PreventDeletionAnnotation] == "true":
 		return actionResult{err: &plan.ProtectedError{Ref: ref}}
 	default:
@@ -179,7 +181,7 @@ func (a *executor) recheckDeletion(ctx context.Context, act *plan.Action, ref st
 	if err != nil {
 		return "", new(a.errorResult(act, err))
 	}
-	if l := act.Live; l == nil || o.Deleting || o.Protected != l.Protected || o.Adopted != l.Adopted || o.Mark != l.Mark {
+	if l := act.Live; l == nil || o.Deleting || o.Protected != l.Protected || o.KeptByHelm != l.KeptByHelm || o.Adopted != l.Adopted || o.Mark != l.Mark {
 		return "", &actionResult{replan: true}
 	}
 	return o.ResourceVersion, nil

@@ -38,6 +38,7 @@ const (
 	flagProtected
 	flagSuspended
 	flagTrackedByTool
+	flagKeptByHelm
 )
 
 // entry is a packed Object. An index may hold tens of thousands of them.
@@ -102,6 +103,7 @@ func pack(o *Object, in *interner) *entry {
 	e.set(flagProtected, o.Protected)
 	e.set(flagSuspended, o.Suspended)
 	e.set(flagTrackedByTool, o.TrackedByTool)
+	e.set(flagKeptByHelm, o.KeptByHelm)
 	var r rareFields
 	var ok bool
 	if e.uid, ok = parseUUID(string(o.UID)); !ok {
@@ -150,6 +152,7 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 		Protected:     e.is(flagProtected),
 		Suspended:     e.is(flagSuspended),
 		TrackedByTool: e.is(flagTrackedByTool),
+		KeptByHelm:    e.is(flagKeptByHelm),
 	}
 	if e.resourceVersion != 0 {
 		o.ResourceVersion = strconv.FormatUint(e.resourceVersion, 10)
@@ -175,7 +178,7 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 // reports during a removal. Other messages do not count, and neither does the resource version,
 // which every heartbeat changes.
 func (e *entry) differsForOwner(b *entry) bool {
-	const acted = flagFinished | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected | flagSuspended | flagTrackedByTool
+	const acted = flagFinished | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected | flagSuspended | flagTrackedByTool | flagKeptByHelm
 	if e.UID() != b.UID() || e.ownedHash != b.ownedHash || e.readiness != b.readiness || e.flags&acted != b.flags&acted || e.owner != b.owner {
 		return true
 	}

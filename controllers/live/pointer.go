@@ -134,6 +134,13 @@ func lookup(v any, tokens []string) (any, bool) {
 // object, whoever requests the deletion.
 const PreventDeletionAnnotation = "ksctl.com/prevent-deletion"
 
+// HelmPolicyAnnotation with the value "keep" makes helm uninstall keep an object
+// (https://helm.sh/docs/howto/charts_tips_and_tricks).
+const HelmPolicyAnnotation = "helm.sh/resource-policy"
+
+// IsKeptByHelm reports whether a value of HelmPolicyAnnotation keeps an object.
+func IsKeptByHelm(policy string) bool { return strings.EqualFold(strings.TrimSpace(policy), "keep") }
+
 // AdoptedAnnotation is on objects that existed before they were managed. A removal releases them
 // instead of deleting them.
 const AdoptedAnnotation = "ksctl.com/adopted"

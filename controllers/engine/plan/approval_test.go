@@ -226,6 +226,18 @@ func TestTeardownWithOrphanPolicy(t *testing.T) {
 	expectEqual(t, "waits without Orphan", verbs(p.Waits), "wait "+ref("b").ID())
 }
 
+// As with helm uninstall, the live annotation decides.
+func TestObjectsKeptByHelmAreReleased(t *testing.T) {
+	kept := func(o *live.Object) { o.KeptByHelm = true }
+	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied), entry("b", appsv1.EntryApplied)}, live: []live.Object{liveObject("a"), liveObject("b", kept)}}
+	for name, removals := range map[string][]Action{"teardown": Teardown(w.snapshot()).Removals, "prune": Reconcile(w.snapshot()).Removals} {
+		expectEqual(t, name, verbs(removals), "delete "+ref("a").ID(), "release "+ref("b").ID())
+		if why := removals[1].Message; removals[1].Reason != ReasonKept || why != "its annotation helm.sh/resource-policy is keep" {
+			t.Errorf("%s: %s: %s", name, removals[1].Reason, why)
+		}
+	}
+}
+
 func TestBeingDeletedErrorMessage(t *testing.T) {
 	for want, err := range map[string]*BeingDeletedError{
 		"ConfigMap ns/a is being deleted":                                                               {Ref: ref("a")},

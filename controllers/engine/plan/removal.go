@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -190,6 +191,8 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 		a.Verb, a.Reason = VerbDrop, ReasonOwnedByOther
 	case keepReason != "":
 		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, keepReason
+	case a.Live.KeptByHelm:
+		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, KeptByHelmMessage
 	case a.Live.Protected:
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonProtected, (&ProtectedError{Ref: ref}).Error()
 	default:
@@ -197,6 +200,9 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 	}
 	return a
 }
+
+// KeptByHelmMessage is why an object is released that helm uninstall would keep.
+const KeptByHelmMessage = "its annotation " + live.HelmPolicyAnnotation + " is keep"
 
 // decideTerminating returns the action for an object that is deleted with its namespace.
 func decideTerminating(in *Snapshot, a Action, ref stacks.Ref) Action {

@@ -68,12 +68,9 @@ func isInRelease(u *unstructured.Unstructured, r *stacks.Release) bool {
 	return release != nil && *release == *r && u.GetLabels()["app.kubernetes.io/managed-by"] == "Helm"
 }
 
-// keepAnnotation is the annotation of objects that helm uninstall keeps.
-const keepAnnotation = "helm.sh/resource-policy"
-
 // KeptByHelm reports whether helm uninstall would keep the object.
 func KeptByHelm(rendered *Rendered, u *unstructured.Unstructured) bool {
-	if u.GetAnnotations()[keepAnnotation] == "keep" {
+	if live.IsKeptByHelm(u.GetAnnotations()[live.HelmPolicyAnnotation]) {
 		return true
 	}
 	var want struct {
@@ -81,5 +78,5 @@ func KeptByHelm(rendered *Rendered, u *unstructured.Unstructured) bool {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 	}
-	return utiljson.Unmarshal(rendered.Manifest, &want) == nil && want.Metadata.Annotations[keepAnnotation] == "keep"
+	return utiljson.Unmarshal(rendered.Manifest, &want) == nil && live.IsKeptByHelm(want.Metadata.Annotations[live.HelmPolicyAnnotation])
 }

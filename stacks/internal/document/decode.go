@@ -31,7 +31,8 @@ func (l Lines) Of(path string) int {
 }
 
 // Decode decodes node into the struct that into points to. Decode reports every key that is not a
-// field (by its json tag), that is a duplicate, or whose value has the wrong type.
+// field (by its json tag), that is a duplicate, or whose value has the wrong type. A field with the tag
+// dialect:"helm" has Helm values.
 func Decode(file string, node *yaml.Node, into any) (Lines, problem.Errors) {
 	d := &decoder{converter: converter{file: file}, lines: Lines{}}
 	d.decode(node, reflect.ValueOf(into).Elem(), "", 0)
@@ -135,7 +136,12 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, path string, depth
 			continue
 		}
 		d.lines[field] = key.Line
+		before := d.dialect
+		if v.Type().FieldByIndex(index).Tag.Get("dialect") == "helm" {
+			d.dialect = Helm
+		}
 		d.decode(value, v.FieldByIndex(index), field, depth+1)
+		d.dialect = before
 	}
 }
 

@@ -2,6 +2,7 @@ package document
 
 import (
 	"math"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -16,13 +17,14 @@ var yaml11Bools = map[string]bool{
 }
 
 // Dialect is a dialect of YAML: yes and on are booleans for kubectl and Helm, and strings for
-// kustomize.
+// kustomize. For Helm they are booleans as keys, too: the key on is the same as true.
 type Dialect int
 
 // Dialects.
 const (
 	Kubectl Dialect = iota
 	Kustomize
+	Helm
 )
 
 // Value converts a node to maps, slices, strings, bools, int64, float64 and nil.
@@ -31,20 +33,20 @@ func (d Dialect) Value(file string, node *yaml.Node) (any, error) {
 	return c.value(node, 0)
 }
 
+// MapLast is like Map in the dialect of Helm, but the last value of a key counts that is set several
+// times: it calls onRepeated with the line and the key.
+func MapLast(file string, node *yaml.Node, onRepeated func(line int, key string)) (map[string]any, error) {
+	c := converter{file: file, dialect: Helm, onRepeated: onRepeated}
+	return c.root(node)
+}
+
 // Map is like Value in the dialect of kubectl, for a node that must be a mapping.
 func Map(file string, node *yaml.Node) (map[string]any, error) { return Kubectl.Map(file, node) }
 
 // Map is like Value, for a node that must be a mapping.
 func (d Dialect) Map(file string, node *yaml.Node) (map[string]any, error) {
-	v, err := d.Value(file, node)
-	if err != nil {
-		return nil, err
-	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		return nil, problem.Errorf(file, node.Line, "a mapping is expected here, not %s", KindName(node))
-	}
-	return m, nil
+	c := converter{file: file, dialect: d}
+	return c.root(node)
 }
 
 // KindName describes the type of a node for messages, with an article.
@@ -72,7 +74,22 @@ func KindName(node *yaml.Node) string {
 type converter struct {
 	file    string
 	dialect Dialect
-	nodes   int
+	// onRepeated is called for a key that is set several times; nil: that is an error.
+	onRepeated func(line int, key string)
+	nodes      int
+}
+
+// root converts a node that must be a mapping.
+func (c *converter) root(n *yaml.Node) (map[string]any, error) {
+	v, err := c.value(n, 0)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, c.errorf(n, "a mapping is expected here, not %s", KindName(n))
+	}
+	return m, nil
 }
 
 func (c *converter) errorf(n *yaml.Node, format string, args ...any) error {
@@ -121,7 +138,10 @@ func (c *converter) mapping(n *yaml.Node, depth int) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if first, twice := lines[name]; twice {
+		switch first, twice := lines[name]; {
+		case twice && c.onRepeated != nil:
+			c.onRepeated(key.Line, name)
+		case twice:
 			return nil, c.errorf(key, "the key %q is set twice, first on line %d", name, first)
 		}
 		lines[name] = key.Line
@@ -168,7 +188,10 @@ func (c *converter) key(n *yaml.Node) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
 		return "", c.errorf(n, "a key must be a string")
 	}
-	// Keep the key as written: the keys n and on do not mean false and true.
+	if isTrue, isBool := yaml11Bools[n.Value]; isBool && c.dialect == Helm && isPlain(n) {
+		return strconv.FormatBool(isTrue), nil
+	}
+	// Keep the key as written: in files of users, the keys n and on do not mean false and true.
 	return n.Value, nil
 }
 
@@ -185,7 +208,7 @@ func (c *converter) scalar(n *yaml.Node) (any, error) {
 	case "!!int", "!!float":
 		return c.number(n)
 	case "!!str":
-		if c.dialect == Kubectl && n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0 {
+		if c.dialect != Kustomize && isPlain(n) {
 			if b, ok := yaml11Bools[n.Value]; ok {
 				return b, nil
 			}
@@ -200,6 +223,11 @@ func (c *converter) scalar(n *yaml.Node) (any, error) {
 	}
 	// kubectl treats timestamps and custom tags as strings.
 	return n.Value, nil
+}
+
+// isPlain reports whether a scalar has neither quotes nor a tag.
+func isPlain(n *yaml.Node) bool {
+	return n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0
 }
 
 func (c *converter) number(n *yaml.Node) (any, error) {

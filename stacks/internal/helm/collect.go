@@ -16,7 +16,7 @@ import (
 
 // Annotations of Helm hooks.
 const (
-	hookAnnotation   = "helm.sh/hook"
+	hookAnnotation   = manifest.HookAnnotation
 	weightAnnotation = "helm.sh/hook-weight"
 	deleteAnnotation = "helm.sh/hook-delete-policy"
 )
@@ -27,7 +27,7 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string) 
 	var warnings []string
 	var errs problem.Errors
 	for _, crd := range loaded.CRDObjects() {
-		objects, err := manifest.Parse(c.templateFile(loaded, crd.Filename), crd.File.Data, true)
+		objects, err := manifest.Parse(c.templateFile(loaded, crd.Filename), crd.File.Data)
 		errs.Add(err)
 		out = append(out, objects...)
 	}
@@ -35,8 +35,9 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string) 
 		if path.Base(name) == "NOTES.txt" || strings.TrimSpace(rendered[name]) == "" {
 			continue
 		}
-		objects, err := manifest.Parse(c.templateFile(loaded, name), []byte(rendered[name]), false)
+		objects, repeated, err := manifest.ParseRendered(c.templateFile(loaded, name), rendered[name])
 		errs.Add(err)
+		warnings = append(warnings, repeated...)
 		for _, o := range objects {
 			keep, warning := readHook(o)
 			if warning != "" {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/ksctl/gitops/stacks/problem"
 )
@@ -62,7 +63,7 @@ type ClusterKinds map[string]bool
 func ClusterKindsOf(objects []*Object) ClusterKinds {
 	out := ClusterKinds{}
 	for _, o := range objects {
-		if o.Group != "apiextensions.k8s.io" || o.Kind != "CustomResourceDefinition" {
+		if !isDefinition(o) {
 			continue
 		}
 		spec, _ := o.Value["spec"].(map[string]any)
@@ -92,6 +93,34 @@ func (k ClusterKinds) SetNamespace(o *Object, namespace string) {
 	o.Namespace = namespace
 	o.NamespaceDefaulted = true
 	meta["namespace"] = namespace
+}
+
+// DropRepeated removes objects that a chart renders several times: copies, and CustomResourceDefinitions,
+// of which the last one counts. Helm applies each of them, with the same result. It leaves others, which
+// FindDuplicates reports.
+func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
+	at := make(map[string]int, len(objects))
+	for _, o := range objects {
+		first, twice := at[o.ID()]
+		switch {
+		case !twice:
+			at[o.ID()] = len(kept)
+			kept = append(kept, o)
+			continue
+		case reflect.DeepEqual(kept[first].Value, o.Value):
+		case isDefinition(o):
+			kept[first], o = o, kept[first]
+		default:
+			kept = append(kept, o)
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %s is left out, because it is in %s, too", o.Location(), o, kept[first].Location()))
+	}
+	return kept, warnings
+}
+
+func isDefinition(o *Object) bool {
+	return o.Group == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition"
 }
 
 // FindDuplicates reports objects that are in all more than once.

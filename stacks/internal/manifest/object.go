@@ -4,6 +4,8 @@ package manifest
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -62,14 +64,10 @@ func (o *Object) Location() string {
 	return o.File
 }
 
-// Parse parses the objects of a file. lines is false if the user cannot see the lines, such as
-// those of a rendered template.
-func Parse(file string, data []byte, lines bool) ([]*Object, error) {
-	docs, err := document.Parse(file, data)
+// Parse parses the objects of a file. As for kubectl, its last line ends with a newline.
+func Parse(file string, data []byte) ([]*Object, error) {
+	docs, err := document.Parse(file, endWithNewline(data))
 	if err != nil {
-		if !lines {
-			return nil, moveLinesToMessage(err)
-		}
 		return nil, err
 	}
 	var out []*Object
@@ -79,35 +77,27 @@ func Parse(file string, data []byte, lines bool) ([]*Object, error) {
 		errs.Add(err)
 		out = append(out, objects...)
 	}
-	if !lines {
-		for _, o := range out {
-			o.Line = 0
-		}
-		if len(errs) > 0 {
-			return nil, moveLinesToMessage(errs)
-		}
-	}
 	return out, errs.Err()
 }
 
-// moveLinesToMessage moves the line numbers of errors to their messages.
-func moveLinesToMessage(err error) error {
-	errs := problem.Flatten(err)
-	for _, e := range errs {
-		if e.Line > 0 {
-			e.Message = fmt.Sprintf("%s (line %d of the rendered template)", e.Message, e.Line)
-			e.Line = 0
-		}
+func endWithNewline(data []byte) []byte {
+	if bytes.HasSuffix(data, []byte("\n")) {
+		return data
 	}
-	return errs.Err()
+	return append(data[:len(data):len(data)], '\n')
 }
 
 // FromNode returns the object of one document, or the objects of a List.
 func FromNode(dialect document.Dialect, file string, node *yaml.Node) ([]*Object, error) {
+	return objectsOf(file, node, func(n *yaml.Node) (map[string]any, error) { return dialect.Map(file, n) })
+}
+
+// objectsOf is FromNode with another conversion of mappings.
+func objectsOf(file string, node *yaml.Node, convert func(*yaml.Node) (map[string]any, error)) ([]*Object, error) {
 	if node.Kind != yaml.MappingNode {
 		return nil, problem.Errorf(file, node.Line, "an object is expected here, not %s", document.KindName(node))
 	}
-	value, err := dialect.Map(file, node)
+	value, err := convert(node)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +108,7 @@ func FromNode(dialect document.Dialect, file string, node *yaml.Node) ([]*Object
 		var out []*Object
 		var errs problem.Errors
 		for _, item := range items {
-			objects, err := FromNode(dialect, file, item)
+			objects, err := objectsOf(file, item, convert)
 			errs.Add(err)
 			out = append(out, objects...)
 		}
@@ -131,14 +121,11 @@ func FromNode(dialect document.Dialect, file string, node *yaml.Node) ([]*Object
 	return []*Object{o}, nil
 }
 
-// listItems returns the items of a List, and false for other objects. The kind of a custom resource
-// may also end in List, but such an object has a name.
+// listItems returns the items of a List, and false for other objects. As for kubectl, an object with
+// items is a list even if it has a name.
 func listItems(value map[string]any, node *yaml.Node) ([]*yaml.Node, bool) {
 	kind, _ := value["kind"].(string)
 	if _, isList := value["items"].([]any); !isList || !strings.HasSuffix(kind, "List") {
-		return nil, false
-	}
-	if meta, ok := value["metadata"].(map[string]any); ok && meta["name"] != nil {
 		return nil, false
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -178,8 +165,8 @@ func New(file string, line int, value map[string]any) (*Object, error) {
 	if !ok {
 		return fail("the %s has no metadata", o.Kind)
 	}
-	if _, there := meta["generateName"]; there {
-		return fail("the %s uses metadata.generateName; set metadata.name instead", o.Kind)
+	if err := setGeneratedName(o, meta); err != nil {
+		return fail("%w", err)
 	}
 	if o.Name, _ = meta["name"].(string); o.Name == "" {
 		return fail("the %s has no metadata.name", o.Kind)
@@ -195,6 +182,35 @@ func New(file string, line int, value map[string]any) (*Object, error) {
 		}
 	}
 	return o, nil
+}
+
+// HookAnnotation marks the hooks of charts.
+const HookAnnotation = "helm.sh/hook"
+
+// maxGeneratedPrefix leaves room for the hash: a Job and its Pods have names of at most 63 characters.
+const maxGeneratedPrefix = 63 - generatedHashLength
+
+const generatedHashLength = 10
+
+// setGeneratedName gives an object with generateName a name: the API server would give another one at
+// each apply. A Job or a hook gets the hash of its content, so that it runs again when that changes.
+func setGeneratedName(o *Object, meta map[string]any) error {
+	prefix, _ := meta["generateName"].(string)
+	delete(meta, "generateName")
+	if name, _ := meta["name"].(string); name != "" || prefix == "" {
+		return nil
+	}
+	annotations, _ := meta["annotations"].(map[string]any)
+	if _, isHook := annotations[HookAnnotation]; !isHook && (o.Group != "batch" || o.Kind != "Job") {
+		return fmt.Errorf("the %s uses metadata.generateName; set metadata.name instead", o.Kind)
+	}
+	content, err := Canonical(o.Value)
+	if err != nil {
+		return fmt.Errorf("the %s cannot be encoded as JSON", o.Kind)
+	}
+	sum := sha256.Sum256(content)
+	meta["name"] = prefix[:min(len(prefix), maxGeneratedPrefix)] + hex.EncodeToString(sum[:])[:generatedHashLength]
+	return nil
 }
 
 func stringMap(v any) string {

@@ -57,7 +57,7 @@ func phase(o *Object) int {
 		return phasePreHook
 	case o.Group == "" && o.Kind == "Namespace":
 		return phaseNamespace
-	case o.Group == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition":
+	case isDefinition(o):
 		return phaseCRD
 	case o.Group == "apiregistration.k8s.io", o.Group == "admissionregistration.k8s.io":
 		return phaseAdmission

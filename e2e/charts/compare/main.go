@@ -1,0 +1,86 @@
+// Command compare renders the charts in a folder with Helm's library and with ours, and prints in which
+// way the objects differ. It takes any folder of charts, as folders or archives:
+//
+//	go run ./e2e/charts/compare DIR
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: compare DIR")
+		os.Exit(2)
+	}
+	charts, err := findCharts(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	counts := map[class]int{}
+	for _, c := range charts {
+		cases, err := casesOf(c)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		for _, one := range cases {
+			result := one.compare(context.Background())
+			counts[result.class]++
+			if result.class != equal {
+				fmt.Printf("%s\t%s\t%s\n", result.class, one, result.detail)
+			}
+		}
+	}
+	for _, c := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Printf("%d\t%s\n", counts[c], c)
+	}
+}
+
+// findCharts returns the charts in a folder, but not their subcharts.
+func findCharts(dir string) (charts []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if _, err := os.Stat(filepath.Join(path, "Chart.yaml")); err != nil {
+				return nil
+			}
+			charts = append(charts, path)
+			return filepath.SkipDir
+		case strings.HasSuffix(path, ".tgz"):
+			charts = append(charts, path)
+		}
+		return nil
+	})
+	return charts, err
+}
+
+// chartCase is a chart with one values file; "" if it has its default values.
+type chartCase struct{ chart, values string }
+
+func (c chartCase) String() string {
+	if c.values == "" {
+		return c.chart
+	}
+	return c.chart + " with " + filepath.Base(c.values)
+}
+
+// casesOf returns the cases of a chart: its default values, and each of ci/*values*.yaml.
+func casesOf(chart string) ([]chartCase, error) {
+	out := []chartCase{{chart: chart}}
+	files, err := filepath.Glob(filepath.Join(chart, "ci", "*values*.yaml"))
+	for _, file := range files {
+		out = append(out, chartCase{chart: chart, values: file})
+	}
+	return out, err
+}
