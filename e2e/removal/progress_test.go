@@ -324,15 +324,14 @@ var _ = Describe("A namespace with an install that is deleted", suite.Safety, fu
 			kubectl(ctx, "", doc, "apply", "-f", "-")
 		}
 		b := aConfigMap(elsewhere, "b")
-		mergePatch(ctx, b, `{"metadata":{"finalizers":["example.com/theirs"]}}`)
+		mergePatch(ctx, b, `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":"true"}}}`)
 		rm := newRemoveBySource(ctx, ns, "rm")
 		approve(ctx, rm, awaitPreview(ctx, rm, 2))
-		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, "Removing", "finalizers [example.com/theirs]")
+		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, "Removing", live.PreventDeletionAnnotation)
 		remove(ctx, namespace(ns))
 		awaitGone(ctx, rm, namespace(ns))
 		Expect(get(ctx, b)).To(Succeed())
 		Expect(b.Annotations).NotTo(HaveKey(live.MarkAnnotation))
-		mergePatch(ctx, b, `{"metadata":{"finalizers":null}}`)
 	})
 
 	It("names what the remaining permissions do not allow, and how to end it", func(ctx SpecContext) {
