@@ -60,15 +60,17 @@ var _ = Describe("A disrupted KsctlAutoScaler", func() {
 	})
 
 	It("ends when its namespace is deleted, and leaves the machines without our annotations", func(ctx SpecContext) {
-		s := newTestCluster(ctx)
-		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
+		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
 		Eventually(ctx, func() map[string]string { return s.node(ctx, 0).Annotations }, soon).Should(HaveKey(fakeautoscaler.DisabledAnnotation))
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
 		Expect(h.ControlPlane.Client().Delete(ctx, ns)).To(Succeed())
 		Eventually(ctx, absent(ctx, ns), soon).Should(BeTrue())
-		Expect(s.nodes(ctx)()).To(ConsistOf("0:small"), "machines stay")
-		Expect(s.node(ctx, 0).Annotations).NotTo(HaveKey(fakeautoscaler.DisabledAnnotation))
+		Expect(s.nodes(ctx)()).To(ConsistOf("0:small", "1:small"), "machines stay")
+		for i := range 2 {
+			Expect(s.node(ctx, i).Annotations).NotTo(HaveKey(fakeautoscaler.DisabledAnnotation))
+		}
 	})
 
 	It("answers a request at once when suspend is set meanwhile", func(ctx SpecContext) {
