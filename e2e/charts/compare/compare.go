@@ -8,13 +8,16 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/ksctl/gitops/e2e/charts/helmtemplate"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // class is how the objects of two renders differ.
@@ -22,7 +25,7 @@ type class string
 
 const (
 	equal         class = "equal"
-	generated     class = "differs only in values that Helm generates anew"
+	anew          class = "differs only in values that Helm generates anew"
 	newline       class = "differs only in newlines at the end of strings"
 	different     class = "different"
 	refusedByUs   class = "refused by us alone"
@@ -82,7 +85,7 @@ func classify(got, want, again map[string]any) comparison {
 	}
 	got, want = masked(got, want, again).(map[string]any), masked(want, want, again).(map[string]any)
 	if reflect.DeepEqual(got, want) {
-		return comparison{class: generated}
+		return comparison{class: anew}
 	}
 	return comparison{different, firstDifference("", got, want)}
 }
@@ -114,6 +117,7 @@ func renderWithUs(ctx context.Context, chart string, values []byte) (_ map[strin
 		return nil, err
 	}
 	result, err := stacks.Render(ctx, stacks.Request{Root: root, Stack: "compare", Install: stacks.Identity{Namespace: namespace, Name: releaseName}, SecretKey: []byte("compare"),
+		Generate:     generated.Options{Policy: generated.Keep, Now: time.Now()},
 		Capabilities: stacks.Capabilities{KubeVersion: kubeVersion, APIVersions: stacks.BuiltinAPIVersions()}})
 	if err != nil {
 		return nil, err
@@ -131,11 +135,18 @@ func renderWithUs(ctx context.Context, chart string, values []byte) (_ map[strin
 	return byName(objects), nil
 }
 
+// runsAtRemoval matches the events of hooks that only run when a release is removed. We render their
+// Jobs, suspended; Helm keeps them apart.
+var runsAtRemoval = regexp.MustCompile(`^\s*(pre|post)-delete\s*(,\s*(pre|post)-delete\s*)*$`)
+
 // byName returns objects by kind, namespace and name, without what the API server ignores.
 func byName(objects []map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, object := range objects {
 		u := &unstructured.Unstructured{Object: object}
+		if runsAtRemoval.MatchString(u.GetAnnotations()["helm.sh/hook"]) {
+			continue
+		}
 		if u.GetNamespace() == namespace {
 			u.SetNamespace("")
 		}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -45,17 +46,20 @@ func main() {
 	}
 }
 
-// findCharts returns the charts in a folder, but not their subcharts.
+// findCharts returns the charts in a folder, but neither their subcharts nor library charts.
 func findCharts(dir string) (charts []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir():
-			if _, err := os.Stat(filepath.Join(path, "Chart.yaml")); err != nil {
+			metadata, err := os.ReadFile(filepath.Join(path, "Chart.yaml"))
+			if err != nil {
 				return nil
 			}
-			charts = append(charts, path)
+			if !libraryType.Match(metadata) {
+				charts = append(charts, path)
+			}
 			return filepath.SkipDir
 		case strings.HasSuffix(path, ".tgz"):
 			charts = append(charts, path)
@@ -64,6 +68,8 @@ func findCharts(dir string) (charts []string, err error) {
 	})
 	return charts, err
 }
+
+var libraryType = regexp.MustCompile(`(?m)^type: *["']?library`)
 
 // chartCase is a chart with one values file; "" if it has its default values.
 type chartCase struct{ chart, values string }

@@ -22,6 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// helmVersion is the version that a released helm has. The linker sets it there.
+const helmVersion = "v4.3.1"
+
 // Options of a render.
 type Options struct {
 	Release, Namespace string
@@ -53,6 +56,7 @@ func Render(path string, o Options) ([]map[string]any, error) {
 		return nil, err
 	}
 	caps := &common.Capabilities{KubeVersion: *kube, APIVersions: common.VersionSet(o.APIVersions)}
+	caps.HelmVersion.Version = helmVersion
 	top, err := util.ToRenderValues(loaded, values, common.ReleaseOptions{Name: o.Release, Namespace: o.Namespace, Revision: 1, IsInstall: true}, caps)
 	if err != nil {
 		return nil, err
