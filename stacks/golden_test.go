@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	goldenfile "github.com/ksctl/gitops/internal/golden"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // Inventories store these hashes. If they changed, an update would apply every object of every
@@ -107,14 +109,20 @@ func fullRequest() stacks.Request {
 // The digest of a request is a hash of its JSON. If it changed, an update would render every stack
 // again.
 func TestGoldenRequestDigests(t *testing.T) {
-	full, decrypted := fullRequest(), fullRequest()
-	goldenfile.Complete(t, full)
+	full, decrypted, generates := fullRequest(), fullRequest(), fullRequest()
+	values := map[string]*generated.Values{"web": {Key: []byte("another key"), Rotated: "2026-05",
+		Calls:  map[string]generated.Value{"randAlphaNum#0@templates/secret.yaml": {Text: "x7Gb", PrivateKey: "none", Arguments: "4"}},
+		Places: map[string]string{"web/login/password": "randAlphaNum#0@templates/secret.yaml"},
+		Clock:  &generated.Clock{Time: time.Unix(1700000000, 0).UTC(), For: "chart and values"}}}
+	generates.Generate = generated.Options{Policy: generated.Keep, Owner: "site", Derive: []string{"web"}, Values: values, Now: time.Now()}
+	goldenfile.Complete(t, generates)
+	goldenfile.JSON(t, "generated.json", values["web"]) // as stored in the Secret
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
 		name string
 		req  stacks.Request
-	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted}} {
+	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted}, {"with generated values", generates}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

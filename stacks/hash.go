@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"slices"
+	"time"
 
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 )
@@ -17,11 +18,11 @@ const renderFormat = "1"
 // hashBytes is the length of a content hash: 16 characters of base64url.
 const hashBytes = 12
 
-// contentHash returns the hash of a manifest. The hash of a Secret is keyed: its content is often
-// guessable, and a published hash must not disclose it.
-func contentHash(o *manifest.Object, raw, key []byte) string {
+// contentHash returns the hash of a manifest. That of a Secret, and of what contains a generated value,
+// is keyed: the content is often guessable, and a published hash must not disclose it.
+func contentHash(o *manifest.Object, raw, key []byte, isGenerated bool) string {
 	h := sha256.New()
-	if o.Group == "" && o.Kind == "Secret" {
+	if o.Group == "" && o.Kind == "Secret" || isGenerated {
 		h = hmac.New(sha256.New, key)
 	}
 	h.Write(raw)
@@ -29,11 +30,12 @@ func contentHash(o *manifest.Object, raw, key []byte) string {
 }
 
 // Digest returns the digest of all inputs of a render. It is keyed, because the inputs include
-// values from Secrets. The digests of the artifact and the charts are inputs; the folders that they
+// values from Secrets and generated values. The digests of the artifact and the charts are inputs; the folders that they
 // are unpacked in are not.
 func Digest(req Request) (string, error) {
 	key := req.SecretKey
 	req.Root, req.SecretKey, req.ChartLimits = "", nil, ChartLimits{}
+	req.Generate.Derive, req.Generate.Now = nil, time.Time{} // they only matter for values that become an input of the next render
 	if req.DecryptionKeyID != "" {
 		req.Decrypted = nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/problem"
@@ -40,9 +41,17 @@ const maxRedactedBytes = 1 << 20
 // withheldMessage replaces a message that may contain secret values.
 const withheldMessage = "the error message is withheld: it may contain decrypted values, and there are too many of them to redact"
 
-// redactorFor returns a redactor of all inputs of a render that are not public.
-func redactorFor(tree *source.Tree, req *Request) redactor {
+// redactorFor returns a redactor of all inputs of a render that are not public, and of new generated
+// values.
+func redactorFor(tree *source.Tree, req *Request, created map[string]*generated.Values) redactor {
 	secrets := decryptedSecrets(tree, req.Decrypted)
+	if req.Generate.Policy == generated.Keep {
+		for _, byComponent := range []map[string]*generated.Values{req.Generate.Values, created} {
+			for _, v := range byComponent {
+				secrets = append(secrets, v.Secrets()...)
+			}
+		}
+	}
 	secret := len(secrets) > 0
 	for _, in := range req.Choices.Values {
 		if in.Public {
@@ -68,6 +77,9 @@ func redactorFor(tree *source.Tree, req *Request) redactor {
 	for _, value := range secrets {
 		quoted := strconv.Quote(value)
 		encodings = append(encodings, value, quoted[1:len(quoted)-1], base64.StdEncoding.EncodeToString([]byte(value)))
+		if strings.HasPrefix(value, "-----BEGIN") {
+			continue // its lines are values, too; the words of the first and the last one are no secrets
+		}
 		// Messages are folded and truncated, so single words are redacted, too.
 		encodings = append(encodings, strings.FieldsFunc(value, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`{}()", r) })...)
 	}

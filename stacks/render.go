@@ -9,6 +9,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/kustomize"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
@@ -38,7 +39,7 @@ func Render(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	if len(result.Warnings) > 0 {
-		secrets := redactorFor(tree, &req)
+		secrets := redactorFor(tree, &req, result.Generated)
 		for i, w := range result.Warnings {
 			result.Warnings[i] = secrets.redact(w)
 		}
@@ -50,7 +51,7 @@ func Render(ctx context.Context, req Request) (Result, error) {
 func renderFrom(ctx context.Context, tree *source.Tree, req Request) (Result, error) {
 	def, err := loadFrom(tree, req.Root, req.Path, req.Stack, req.ChartLimits)
 	if err != nil && len(req.Decrypted) > 0 {
-		err = redactorFor(tree, &req).redactError(err) // the choices of the install are not read yet
+		err = redactorFor(tree, &req, nil).redactError(err) // the choices of the install are not read yet
 	}
 	if err != nil {
 		return Result{}, err
@@ -60,12 +61,12 @@ func renderFrom(ctx context.Context, tree *source.Tree, req Request) (Result, er
 	}
 	resolved, err := resolve(ctx, tree, def, req)
 	if err != nil {
-		return Result{}, redactorFor(tree, &req).redactError(err)
+		return Result{}, redactorFor(tree, &req, nil).redactError(err)
 	}
-	r := &renderRun{ctx: ctx, req: req, tree: tree, def: def, resolved: resolved}
+	r := &renderRun{ctx: ctx, req: req, tree: tree, def: def, resolved: resolved, generated: map[string]*generated.Values{}}
 	result, err := r.render()
 	if err != nil {
-		return Result{}, redactorFor(tree, &req).redactError(err)
+		return Result{}, redactorFor(tree, &req, r.generated).redactError(err)
 	}
 	return result, nil
 }
@@ -100,6 +101,8 @@ type renderRun struct {
 	def      *Definition
 	resolved *ResolvedStack
 	warnings []string
+	// generated are the generated values of the rendered components, new and old ones.
+	generated map[string]*generated.Values
 }
 
 func (r *renderRun) render() (Result, error) {
@@ -201,13 +204,7 @@ func (r *renderRun) renderComponent(p *ResolvedComponent) ([]*manifest.Object, e
 	case c.Helm != nil && p.chart == nil:
 		return nil, nil // Resolve added a warning
 	case c.Helm != nil:
-		objects, warnings, err := p.chart.Render(r.ctx, helm.Options{
-			Release: releaseName(c), Namespace: p.Namespace, Values: p.Values,
-			KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
-			Seed: r.randomSeed(c),
-		})
-		r.warn(c, warnings)
-		return objects, err
+		return r.renderChart(p)
 	case c.Kustomize != nil:
 		dir, err := source.Clean(r.def.dir, c.Kustomize.Path)
 		if err != nil {
@@ -216,6 +213,29 @@ func (r *renderRun) renderComponent(p *ResolvedComponent) ([]*manifest.Object, e
 		return kustomize.Build(r.ctx, r.tree, dir)
 	}
 	return r.readManifests(c)
+}
+
+func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error) {
+	c, generate := p.Component, &r.req.Generate
+	stored := generate.Values[c.Name]
+	switch {
+	case stored != nil:
+	case generate.Policy == generated.Keep:
+		stored = generated.NewValues(nil)
+	default:
+		stored = generated.NewValues(r.req.SecretKey)
+	}
+	rendered, err := p.chart.Render(r.ctx, helm.Options{
+		Release: releaseName(c), Namespace: p.Namespace, Values: p.Values,
+		KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
+		Seed:       r.randomSeed(c),
+		Generation: helm.Generation{Policy: generate.Policy, Stored: stored, Derive: slices.Contains(generate.Derive, c.Name), Now: generate.Now},
+	})
+	r.warn(c, rendered.Warnings)
+	if generate.Policy != generated.Refuse && !rendered.Generated.IsEmpty() {
+		r.generated[c.Name] = rendered.Generated
+	}
+	return rendered.Objects, err
 }
 
 // randomSeed returns the seed of a component's random functions. It is keyed, so that generated
@@ -245,6 +265,14 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 		return Result{}, err
 	}
 	out := Result{StackVersion: r.def.Spec.Version, Warnings: append(r.resolved.Warnings, r.warnings...)}
+	for name, v := range r.generated {
+		if !v.Equal(r.req.Generate.Values[name]) {
+			if out.Generated == nil {
+				out.Generated = map[string]*generated.Values{}
+			}
+			out.Generated[name] = v
+		}
+	}
 	for i, objects := range rendered {
 		p := &r.resolved.Components[i]
 		c := RenderedComponent{
@@ -256,8 +284,14 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			c.Release = &Release{Namespace: p.Namespace, Name: releaseName(p.Component)}
 			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
 		}
+		contains := r.generated[p.Component.Name].Finder()
+		if secret, err := r.generatedSecret(p); err != nil {
+			return Result{}, r.withComponent(p, err)
+		} else if secret != nil {
+			c.Objects = append(c.Objects, *secret)
+		}
 		for _, o := range objects {
-			object, err := r.buildObject(o)
+			object, err := r.buildObject(o, contains)
 			if err != nil {
 				return Result{}, r.withComponent(p, err)
 			}
@@ -268,7 +302,26 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 	return out, nil
 }
 
-func (r *renderRun) buildObject(o *manifest.Object) (Object, error) {
+// generatedSecret returns the Secret with the generated values of a component, or nil.
+func (r *renderRun) generatedSecret(p *ResolvedComponent) (*Object, error) {
+	values := r.generated[p.Component.Name]
+	if values == nil || r.req.Generate.Owner == "" || r.req.Generate.Policy != generated.Keep {
+		return nil, nil
+	}
+	name := generated.SecretName(r.req.Generate.Owner, p.Component.Name)
+	value, err := generated.Secret(p.Namespace, name, values)
+	if err != nil {
+		return nil, err
+	}
+	o := &manifest.Object{Version: "v1", Kind: "Secret", Namespace: p.Namespace, Name: name, Component: p.Component.Name, Value: value}
+	out, err := r.buildObject(o, func([]byte) bool { return true })
+	out.Generated = true
+	return &out, err
+}
+
+// buildObject returns the object of a result. isGenerated reports whether a manifest contains a
+// generated value.
+func (r *renderRun) buildObject(o *manifest.Object, isGenerated func(manifest []byte) bool) (Object, error) {
 	raw, err := manifest.Canonical(o.Value)
 	if err != nil {
 		return Object{}, &Error{File: o.File, Line: o.Line, Message: fmt.Sprintf("%s cannot be encoded as JSON", o), Err: err}
@@ -277,7 +330,7 @@ func (r *renderRun) buildObject(o *manifest.Object) (Object, error) {
 		Ref:     Ref{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},
 		Version: o.Version, NamespaceDefaulted: o.NamespaceDefaulted,
 		Manifest: raw, File: o.File, Line: o.Line,
-		Hash: contentHash(o, raw, r.req.SecretKey),
+		Hash: contentHash(o, raw, r.req.SecretKey, isGenerated(raw)),
 	}
 	if o.Hook != nil {
 		out.Hook = &Hook{Phase: HookPre, Weight: o.Hook.Weight, DeletePolicies: o.Hook.DeletePolicies}

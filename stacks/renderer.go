@@ -30,7 +30,8 @@ type RendererOptions struct {
 	OnRender func(req Request, took time.Duration, err error)
 }
 
-// Renderer caches results by the digest of the request. It also reuses a result for a new revision
+// Renderer caches results by the digest of the request; a result with new generated values by that of
+// the request that has them. It also reuses a result for a new revision
 // of the source if the files that the render read are unchanged. It is safe for concurrent use.
 type Renderer struct {
 	opts RendererOptions
@@ -76,18 +77,12 @@ func (r *Renderer) Render(ctx context.Context, req Request) (Result, error) {
 // RenderWithDecryption. Cached results are reused for the same req.DecryptionKeyID without
 // decrypting again.
 func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decrypt Decrypter) (Result, error) {
-	digest, err := Digest(req)
+	digest, base, err := digests(req)
 	if err != nil {
 		return Result{}, err
 	}
 	if e := r.lookup(digest); e != nil {
 		return e.decode(digest)
-	}
-	anyRevision := req
-	anyRevision.Digest = ""
-	base, err := Digest(anyRevision)
-	if err != nil {
-		return Result{}, err
 	}
 	if e := r.lookupPrevious(base); e != nil && e.matches(req.Root) {
 		r.rekey(e, digest)
@@ -106,8 +101,27 @@ func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decryp
 		return Result{}, err
 	}
 	trace := result.Trace
-	result.Digest, result.Trace = digest, nil
-	return result, r.store(&cacheEntry{digest: digest, base: base}, result, trace)
+	result.Trace = nil
+	if len(result.Generated) > 0 { // the next request has these values
+		req.Generate = req.Generate.With(result.Generated)
+		if digest, base, err = digests(req); err != nil {
+			return Result{}, err
+		}
+	}
+	result.Digest = digest
+	cached := result
+	cached.Generated = nil
+	return result, r.store(&cacheEntry{digest: digest, base: base}, cached, trace)
+}
+
+// digests returns the digest of a request, and the one without the revision of the source.
+func digests(req Request) (digest, base string, err error) {
+	if digest, err = Digest(req); err != nil {
+		return "", "", err
+	}
+	req.Digest = ""
+	base, err = Digest(req)
+	return digest, base, err
 }
 
 // lookup returns the cache entry of a digest, or nil.

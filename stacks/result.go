@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/helm"
 )
 
@@ -40,6 +41,8 @@ type Request struct {
 	ChartLimits ChartLimits `json:"chartLimits,omitzero"`
 	// Capabilities of the target.
 	Capabilities Capabilities `json:"capabilities"`
+	// Generate is how charts generate values such as passwords and certificates.
+	Generate generated.Options `json:"generate,omitzero"`
 	// SecretKey keys the hashes of Secrets, so that a published hash does not disclose their
 	// content.
 	SecretKey []byte `json:"secretKey,omitempty"`
@@ -82,6 +85,9 @@ type Result struct {
 	Trace map[string]string `json:"trace,omitempty"`
 	// Decrypted lists the encrypted files and values that the result was rendered from.
 	Decrypted []string `json:"decrypted,omitempty"`
+	// Generated has the generated values of each component for which they differ from those of the
+	// request. The next render needs them.
+	Generated map[string]*generated.Values `json:"generated,omitempty"`
 }
 
 // RenderedComponent is one component of a rendered stack with its objects.
@@ -140,6 +146,9 @@ type Object struct {
 	// was set. The namespace is wrong for a cluster-scoped kind. If a kind is neither built in nor
 	// defined in the stack, only the cluster knows its scope.
 	NamespaceDefaulted bool `json:"namespaceDefaulted,omitempty"`
+	// Generated is true for the Secret with the generated values of the component. It is applied
+	// before what was rendered from them.
+	Generated bool `json:"generated,omitempty"`
 	// Hook is set for Helm hooks and for the Jobs of components with preRemove.
 	Hook *Hook `json:"hook,omitempty"`
 	// Manifest is canonical JSON: keys sorted, no whitespace.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -107,8 +109,17 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(result.Generated)) {
+		calls := slices.Sorted(maps.Keys(result.Generated[name].Calls))
+		if result.Generated[name].Clock != nil {
+			calls = append(calls, "now")
+		}
+		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "note: component %q: placeholders stand for what the controller generates: %s\n", name, strings.Join(calls, ", ")); err != nil {
+			return err
+		}
+	}
 	if o.output == "json" {
-		result.Trace = nil // the inputs of the render, which only caches need
+		result.Trace, result.Generated = nil, nil // the inputs of the render, which only caches need
 		enc := json.NewEncoder(cmd.OutOrStdout())
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")

@@ -159,7 +159,7 @@ func TestPrepareComponent(t *testing.T) {
 	for i, want := range []struct {
 		step int
 		once bool
-	}{{0, false}, {0, false}, {2, false}, {2, true}, {3, true}} {
+	}{{0, false}, {0, false}, {3, false}, {3, true}, {4, true}} {
 		it := c.Items[i]
 		if it.Step != want.step || it.RunsOnce != want.once || it.Component != "c" || it.Wave != 4 || (i > 0 && it.Shared) {
 			t.Errorf("item %d: step %d, once=%t, %s/%d, shared=%t", i, it.Step, it.RunsOnce, it.Component, it.Wave, it.Shared)

@@ -6,12 +6,13 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Steps of a component: namespaces, CRDs, pre hooks by weight, the main step with all other
-// objects, and post hooks by weight.
+// Steps of a component: namespaces, its generated values, CRDs, pre hooks by weight, the main step with
+// all other objects, and post hooks by weight.
 const (
-	stepNamespaces = 0
-	stepCRDs       = 1
-	stepPreHooks   = 2
+	stepNamespaces = iota
+	stepGenerated
+	stepCRDs
+	stepPreHooks
 )
 
 // preRemovePositions returns a function for the position of each pre-remove Job of one component:
@@ -38,8 +39,8 @@ func hookWeights(objects []stacks.Object, phase stacks.HookPhase) []int {
 	return slices.Compact(weights)
 }
 
-// steps returns a function for the step of each object of one component. Only Namespaces, CRDs and
-// hooks have steps of their own; all other objects are in the main step.
+// steps returns a function for the step of each object of one component. Only Namespaces, generated
+// values, CRDs and hooks have steps of their own; all other objects are in the main step.
 func steps(objects []stacks.Object) func(*stacks.Object) int {
 	pre, post := hookWeights(objects, stacks.HookPre), hookWeights(objects, stacks.HookPost)
 	main := stepPreHooks + len(pre)
@@ -51,6 +52,8 @@ func steps(objects []stacks.Object) func(*stacks.Object) int {
 			return main + 1 + slices.Index(post, o.Hook.Weight)
 		case o.Group == "" && o.Kind == "Namespace":
 			return stepNamespaces
+		case o.Generated:
+			return stepGenerated
 		case o.Group == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition":
 			return stepCRDs
 		default:

@@ -21,16 +21,17 @@ func TestSteps(t *testing.T) {
 		objects []stacks.Object
 		want    []int
 	}{
-		"main objects":            {[]stacks.Object{hookObject("ConfigMap", "", nil), hookObject("Deployment", "apps", nil)}, []int{2, 2}},
-		"Namespace and CRD":       {[]stacks.Object{hookObject("Namespace", "", nil), hookObject("CustomResourceDefinition", crds, nil), hookObject("Thing", "g.io", nil)}, []int{0, 1, 2}},
-		"same kinds, other group": {[]stacks.Object{hookObject("Namespace", "g.io", nil), hookObject("CustomResourceDefinition", "g.io", nil)}, []int{2, 2}},
-		"hooks by weight":         {[]stacks.Object{hookObject("Job", "batch", pre(-5)), hookObject("Job", "batch", pre(10)), hookObject("ConfigMap", "", nil), hookObject("Job", "batch", post(3))}, []int{2, 3, 4, 5}},
-		"single large weight":     {[]stacks.Object{hookObject("Job", "batch", pre(1000)), hookObject("ConfigMap", "", nil)}, []int{2, 3}},
-		"hooks of same weight":    {[]stacks.Object{hookObject("Job", "batch", pre(0)), hookObject("Secret", "", pre(0)), hookObject("ConfigMap", "", nil)}, []int{2, 2, 3}},
-		"same weight, two phases": {[]stacks.Object{hookObject("Job", "batch", pre(1)), hookObject("ConfigMap", "", nil), hookObject("Job", "batch", post(1)), hookObject("Job", "batch", post(2))}, []int{2, 3, 4, 5}},
+		"main objects":            {[]stacks.Object{hookObject("ConfigMap", "", nil), hookObject("Deployment", "apps", nil)}, []int{3, 3}},
+		"Namespace and CRD":       {[]stacks.Object{hookObject("Namespace", "", nil), hookObject("CustomResourceDefinition", crds, nil), hookObject("Thing", "g.io", nil)}, []int{0, 2, 3}},
+		"same kinds, other group": {[]stacks.Object{hookObject("Namespace", "g.io", nil), hookObject("CustomResourceDefinition", "g.io", nil)}, []int{3, 3}},
+		"hooks by weight":         {[]stacks.Object{hookObject("Job", "batch", pre(-5)), hookObject("Job", "batch", pre(10)), hookObject("ConfigMap", "", nil), hookObject("Job", "batch", post(3))}, []int{3, 4, 5, 6}},
+		"single large weight":     {[]stacks.Object{hookObject("Job", "batch", pre(1000)), hookObject("ConfigMap", "", nil)}, []int{3, 4}},
+		"hooks of same weight":    {[]stacks.Object{hookObject("Job", "batch", pre(0)), hookObject("Secret", "", pre(0)), hookObject("ConfigMap", "", nil)}, []int{3, 3, 4}},
+		"same weight, two phases": {[]stacks.Object{hookObject("Job", "batch", pre(1)), hookObject("ConfigMap", "", nil), hookObject("Job", "batch", post(1)), hookObject("Job", "batch", post(2))}, []int{3, 4, 5, 6}},
 		"Namespace and CRD hooks": {[]stacks.Object{hookObject("Namespace", "", nil), hookObject("Namespace", "", pre(0)), hookObject("CustomResourceDefinition", crds, post(0)), hookObject("ConfigMap", "", nil)},
-			[]int{0, 2, 4, 3}},
-		"only hooks": {[]stacks.Object{hookObject("Job", "batch", post(2)), hookObject("Job", "batch", post(1))}, []int{4, 3}},
+			[]int{0, 3, 5, 4}},
+		"only hooks":       {[]stacks.Object{hookObject("Job", "batch", post(2)), hookObject("Job", "batch", post(1))}, []int{5, 4}},
+		"generated values": {[]stacks.Object{hookObject("Namespace", "", nil), {Ref: stacks.Ref{Kind: "Secret"}, Generated: true}, hookObject("CustomResourceDefinition", crds, nil), hookObject("Job", "batch", pre(0))}, []int{0, 1, 2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step := steps(tc.objects)

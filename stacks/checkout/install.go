@@ -10,6 +10,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/catalog"
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/problem"
@@ -119,9 +120,11 @@ func (i *Install) RenderRequest(root string, caps stacks.Capabilities, values fu
 		inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: ref.Kind != "Secret"})
 	}
 	choices, err := stacks.ChoicesFromInstall(&i.KsctlInstall, inputs)
-	return stacks.Request{
-		Root: root, Path: i.Spec.Path, Stack: i.Spec.Stack, Install: i.Identity(), Choices: choices, Capabilities: caps,
-	}, missing, err
+	out := stacks.Request{Root: root, Path: i.Spec.Path, Stack: i.Spec.Stack, Install: i.Identity(), Choices: choices, Capabilities: caps}
+	if i.Spec.Generate != appsv1.GenerateRefuse {
+		out.Generate.Policy = generated.Placeholders
+	}
+	return out, missing, err
 }
 
 // locate returns the errors in err, with the file and line of the install in errors without a file:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/catalog"
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
@@ -188,6 +189,7 @@ func (v *validation) checkUnusedStack(file string) {
 	_, err := stacks.Render(v.ctx, stacks.Request{
 		Root: v.c.root, Path: def.Dir(), Stack: def.Metadata.Name, Capabilities: v.capabilities(def),
 		Install: stacks.Identity{Namespace: "default", Name: def.Metadata.Name}, WithoutCharts: true,
+		Generate: generated.Options{Policy: generated.Placeholders},
 	})
 	if v.warnEncrypted(err, file) {
 		return

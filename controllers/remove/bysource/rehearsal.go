@@ -22,6 +22,7 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // rehearse renders the stack, finds its objects, and records them in the status; nil on success.
@@ -105,7 +106,7 @@ func (s *Steps) renderRequest(ctx context.Context, o *owner) (stacks.Request, er
 		return stacks.Request{}, err
 	}
 	return stacks.Request{Path: spec.Path, Stack: spec.Stack, Install: stacks.Identity{Namespace: rm.Namespace, Name: rm.Name},
-		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey}, nil
+		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey, Generate: generated.Options{Policy: generated.Placeholders}}, nil
 }
 
 func componentNames(rendered []stacks.RenderedComponent) []string {

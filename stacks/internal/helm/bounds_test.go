@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/source"
 )
 
@@ -55,7 +56,7 @@ func TestFunctionCallsAreBounded(t *testing.T) {
 		fmt.Sprintf(`untilStep 0 %d 1 | len`, maxLoop+1):   false,
 		fmt.Sprintf(`untilStep 0 -%d -1 | len`, maxLoop+1): false,
 	} {
-		if out, err := execTemplate(t, newTemplateFuncs("a"), "{{ "+call+" }}"); (err == nil) != allowed {
+		if out, err := execTemplate(t, newTestGenerator(generated.Refuse, "a"), "{{ "+call+" }}"); (err == nil) != allowed {
 			t.Errorf("%s: %s, %v", call, out, err)
 		}
 	}

@@ -2,8 +2,6 @@ package helm
 
 import (
 	"cmp"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -15,9 +13,12 @@ import (
 	"time"
 )
 
-// beginFunc is the function that instrument calls at the beginning of every template, to set the
-// current template. It renders nothing.
-const beginFunc = "ksctlBegin"
+// beginFunc and endFunc are the functions that instrument calls at the beginning and at the end of
+// every template file. They render nothing.
+const (
+	beginFunc = "ksctlBegin"
+	endFunc   = "ksctlEnd"
+)
 
 // Limits of single calls, whose output could otherwise be much larger than their input.
 const (
@@ -26,81 +27,58 @@ const (
 	maxRepeat = 16 << 20
 )
 
-// refusedFuncs are the functions that templates must not use, with what their output depends on.
-var refusedFuncs = map[string]string{
-	"now": "the clock", "ago": "the clock",
-	"genPrivateKey": "a new key", "genCA": "a new key", "genCAWithKey": "a new certificate",
-	"genSelfSignedCert": "a new key", "genSelfSignedCertWithKey": "a new certificate",
-	"genSignedCert": "a new key", "genSignedCertWithKey": "a new certificate",
-	"bcrypt": "a random salt", "htpasswd": "a random salt", "encryptAES": "a random vector",
-}
+// refusal says what the output of a function depends on, and what to do instead.
+type refusal struct{ dependsOn, advice string }
 
-func refusalAdvice(name string) string {
-	switch {
-	case name == "bcrypt" || name == "htpasswd" || name == "encryptAES":
-		return "compute the result beforehand and set it as a value from a Secret"
-	case strings.HasPrefix(name, "gen"):
-		return "use an existing Secret, or let cert-manager issue the certificate"
+// refusedFuncs are the functions that templates must not call under generated.Refuse.
+var refusedFuncs = map[string]refusal{}
+
+func init() {
+	for _, kind := range []struct {
+		refusal
+		functions []string
+	}{
+		{refusal{"the clock", "set a fixed value"}, []string{"now", "ago", "date", "dateInZone", "date_in_zone", "htmlDate", "htmlDateInZone", "durationRound"}},
+		{refusal{"a new key", "use an existing Secret, or let cert-manager issue the certificate"}, []string{
+			"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey"}},
+		{refusal{"a random salt", "compute the result beforehand and set it as a value from a Secret"}, []string{"bcrypt", "htpasswd", "encryptAES"}},
+	} {
+		for _, name := range kind.functions {
+			refusedFuncs[name] = kind.refusal
+		}
 	}
-	return "set a fixed value"
 }
 
-// templateFuncs has deterministic replacements for Helm's template functions: the same input
-// renders the same output, each time and on each machine.
-type templateFuncs struct {
-	seed     []byte
-	template string
-	random   *rand.ChaCha8
-	// used are the random functions that each template called. refused is the first call that is
-	// not allowed.
-	used    map[string][]string
-	refused string
-}
-
-func (f *templateFuncs) begin(name string) string {
-	mac := hmac.New(sha256.New, f.seed)
-	mac.Write([]byte(name))
-	f.template = name
-	f.random = rand.NewChaCha8([32]byte(mac.Sum(nil)))
-	return ""
-}
-
-func (f *templateFuncs) funcMap() template.FuncMap {
+// funcMap returns replacements for Helm's template functions: with the same stored values, the same
+// input renders the same output, each time and on each machine.
+func (g *generator) funcMap() template.FuncMap {
 	m := template.FuncMap{
-		beginFunc:      f.begin,
-		"randAlphaNum": f.randString("randAlphaNum", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"),
-		"randAlpha":    f.randString("randAlpha", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"),
-		"randNumeric":  f.randString("randNumeric", "0123456789"),
-		"randAscii":    f.randString("randAscii", printable()),
-		"randBytes":    f.randBytes,
-		"randInt":      f.randInt,
-		"shuffle":      f.shuffle,
-		"uuidv4":       f.uuid,
+		beginFunc:      g.begin,
+		endFunc:        g.end,
+		"randAlphaNum": g.randString("randAlphaNum", alphanumeric),
+		"randAlpha":    g.randString("randAlpha", letters),
+		"randNumeric":  g.randString("randNumeric", digits),
+		"randAscii":    g.randString("randAscii", printable()),
+		"randBytes":    g.randBytes,
+		"randInt":      g.randInt,
+		"shuffle":      g.shuffle,
+		"uuidv4":       g.uuid,
 		"keys":         sortedKeys,
 		"values":       sortedValues,
 		"repeat":       repeat,
 		"until":        func(n int) ([]int, error) { return untilStep(0, n, cmp.Compare(n, 0)) },
 		"untilStep":    untilStep,
 	}
-	maps.Copy(m, f.dates())
-	for name := range refusedFuncs {
-		m[name] = func(...any) (any, error) { return nil, f.refuse(name) }
-	}
+	maps.Copy(m, g.dates())
+	maps.Copy(m, g.credentialFuncs())
 	return m
 }
 
-func (f *templateFuncs) refuse(name string) error {
-	if f.refused == "" {
-		f.refused = name
-	}
-	return fmt.Errorf("the function %s is not allowed here", name)
-}
-
-func (f *templateFuncs) recordUse(name string) {
-	if !slices.Contains(f.used[f.template], name) {
-		f.used[f.template] = append(f.used[f.template], name)
-	}
-}
+const (
+	digits       = "0123456789"
+	letters      = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	alphanumeric = letters + digits
+)
 
 func printable() string {
 	var b strings.Builder
@@ -110,87 +88,106 @@ func printable() string {
 	return b.String()
 }
 
-func (f *templateFuncs) randIntn(n int) int { return rand.New(f.random).IntN(n) }
-
-func (f *templateFuncs) randString(name, alphabet string) func(int) (string, error) {
-	return func(count int) (string, error) {
-		f.recordUse(name)
-		if count < 0 || count > maxRandom {
-			return "", fmt.Errorf("%s makes at most %d characters", name, maxRandom)
-		}
-		out := make([]byte, count)
-		for i := range out {
-			out[i] = alphabet[f.randIntn(len(alphabet))]
-		}
-		return string(out), nil
+func randomString(source *rand.ChaCha8, count int, alphabet string) string {
+	random := rand.New(source)
+	out := make([]byte, count)
+	for i := range out {
+		out[i] = alphabet[random.IntN(len(alphabet))]
 	}
+	return string(out)
 }
 
-func (f *templateFuncs) randomBytes(n int) []byte {
+func randomBytes(source *rand.ChaCha8, n int) []byte {
 	out := make([]byte, n)
-	_, _ = f.random.Read(out)
+	_, _ = source.Read(out)
 	return out
 }
 
-func (f *templateFuncs) randBytes(count int) (string, error) {
-	f.recordUse("randBytes")
-	if count < 0 || count > maxRandom {
-		return "", fmt.Errorf("randBytes makes at most %d bytes", maxRandom)
-	}
-	return base64.StdEncoding.EncodeToString(f.randomBytes(count)), nil
-}
-
-func (f *templateFuncs) randInt(low, high int) (int, error) {
-	f.recordUse("randInt")
-	if high <= low {
-		return 0, fmt.Errorf("randInt needs a range, but %d is not below %d", low, high)
-	}
-	return low + f.randIntn(high-low), nil
-}
-
-func (f *templateFuncs) shuffle(s string) string {
-	f.recordUse("shuffle")
-	runes := []rune(s)
-	rand.New(f.random).Shuffle(len(runes), func(i, j int) { runes[i], runes[j] = runes[j], runes[i] })
-	return string(runes)
-}
-
-func (f *templateFuncs) uuid() string {
-	f.recordUse("uuidv4")
-	b := f.randomBytes(16)
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// dates returns Helm's date functions in UTC. They reject calls without a time, which would use the
-// clock.
-func (f *templateFuncs) dates() template.FuncMap {
-	format := func(name string) func(layout string, at any, zone string) (string, error) {
-		return func(layout string, at any, zone string) (string, error) {
-			t, ok := toTime(at)
-			if !ok {
-				return "", f.refuse(name)
+func (g *generator) randString(name, alphabet string) func(int) (string, error) {
+	return func(count int) (string, error) {
+		return g.random(name, strconv.Itoa(count), false, func(source *rand.ChaCha8) (string, error) {
+			if count < 0 || count > maxRandom {
+				return "", fmt.Errorf("%s makes at most %d characters", name, maxRandom)
 			}
-			loc, err := time.LoadLocation(zone)
-			if err != nil || zone == "Local" {
-				loc = time.UTC
-			}
-			return t.In(loc).Format(layout), nil
+			return randomString(source, count, alphabet), nil
+		})
+	}
+}
+
+func (g *generator) randBytes(count int) (string, error) {
+	return g.random("randBytes", strconv.Itoa(count), false, func(source *rand.ChaCha8) (string, error) {
+		if count < 0 || count > maxRandom {
+			return "", fmt.Errorf("randBytes makes at most %d bytes", maxRandom)
 		}
+		return base64.StdEncoding.EncodeToString(randomBytes(source, count)), nil
+	})
+}
+
+func (g *generator) randInt(low, high int) (int, error) {
+	text, err := g.random("randInt", fmt.Sprintf("%d %d", low, high), false, func(source *rand.ChaCha8) (string, error) {
+		if high <= low {
+			return "", fmt.Errorf("randInt needs a range, but %d is not below %d", low, high)
+		}
+		return strconv.Itoa(low + rand.New(source).IntN(high-low)), nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(text)
+}
+
+func (g *generator) shuffle(s string) (string, error) {
+	return g.random("shuffle", s, true, func(source *rand.ChaCha8) (string, error) {
+		runes := []rune(s)
+		rand.New(source).Shuffle(len(runes), func(i, j int) { runes[i], runes[j] = runes[j], runes[i] })
+		return string(runes), nil
+	})
+}
+
+func (g *generator) uuid() (string, error) {
+	return g.random("uuidv4", "", false, func(source *rand.ChaCha8) (string, error) {
+		b := randomBytes(source, 16)
+		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+		return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), nil
+	})
+}
+
+// dates returns Helm's date functions in UTC. What would use the clock uses now.
+func (g *generator) dates() template.FuncMap {
+	format := func(function, layout string, at any, zone string) string {
+		t, ok := toTime(at)
+		if !ok {
+			t = g.now(function)
+		}
+		loc, err := time.LoadLocation(zone)
+		if err != nil || zone == "Local" {
+			loc = time.UTC
+		}
+		return t.In(loc).Format(layout)
 	}
 	parse := func(layout, s string) (time.Time, error) { return time.ParseInLocation(layout, s, time.UTC) }
 	return template.FuncMap{
-		"date":         func(layout string, at any) (string, error) { return format("date")(layout, at, "UTC") },
-		"dateInZone":   format("dateInZone"),
-		"date_in_zone": format("date_in_zone"),
-		"htmlDate":     func(at any) (string, error) { return format("htmlDate")(time.DateOnly, at, "UTC") },
-		"htmlDateInZone": func(at any, zone string) (string, error) {
-			return format("htmlDateInZone")(time.DateOnly, at, zone)
-		},
-		"toDate":        func(layout, s string) time.Time { t, _ := parse(layout, s); return t },
-		"mustToDate":    parse,
-		"durationRound": f.durationRound,
+		"now":            func() time.Time { return g.now("now") },
+		"ago":            g.ago,
+		"date":           func(layout string, at any) string { return format("date", layout, at, "UTC") },
+		"dateInZone":     func(layout string, at any, zone string) string { return format("dateInZone", layout, at, zone) },
+		"date_in_zone":   func(layout string, at any, zone string) string { return format("date_in_zone", layout, at, zone) },
+		"htmlDate":       func(at any) string { return format("htmlDate", time.DateOnly, at, "UTC") },
+		"htmlDateInZone": func(at any, zone string) string { return format("htmlDateInZone", time.DateOnly, at, zone) },
+		"toDate":         func(layout, s string) time.Time { t, _ := parse(layout, s); return t },
+		"mustToDate":     parse,
+		"durationRound":  g.durationRound,
 	}
+}
+
+// ago returns the duration since a time.
+func (g *generator) ago(at any) string {
+	t, ok := toTime(at)
+	now := g.now("ago")
+	if !ok {
+		t = now
+	}
+	return now.Sub(t).Round(time.Second).String()
 }
 
 func toTime(at any) (time.Time, bool) {
@@ -211,9 +208,8 @@ func toTime(at any) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// durationRound is Helm's durationRound, except that it rejects a time, because the duration since
-// then depends on the clock.
-func (f *templateFuncs) durationRound(v any) (string, error) {
+// durationRound is Helm's durationRound. It takes a time, too: the duration since then.
+func (g *generator) durationRound(v any) string {
 	var d time.Duration
 	switch v := v.(type) {
 	case string:
@@ -221,7 +217,7 @@ func (f *templateFuncs) durationRound(v any) (string, error) {
 	case int64:
 		d = time.Duration(v)
 	case time.Time:
-		return "", f.refuse("durationRound")
+		d = g.now("durationRound").Sub(v)
 	}
 	d = d.Abs()
 	for _, unit := range []struct {
@@ -232,10 +228,10 @@ func (f *templateFuncs) durationRound(v any) (string, error) {
 		{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"},
 	} {
 		if d > unit.length {
-			return strconv.FormatInt(int64(d/unit.length), 10) + unit.name, nil
+			return strconv.FormatInt(int64(d/unit.length), 10) + unit.name
 		}
 	}
-	return "0s", nil
+	return "0s"
 }
 
 // sortedKeys is Helm's keys, but sorted.

@@ -10,11 +10,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-var fuzzOptions = Options{Release: "r", Namespace: "n", KubeVersion: "v1.36.0", Seed: []byte("seed")}
+var fuzzOptions = Options{Release: "r", Namespace: "n", KubeVersion: "v1.36.0", Seed: []byte("seed"), Generation: Generation{Stored: generated.NewValues([]byte("key"))}}
 
 // renderTwice opens a chart and renders it twice. Both results are equal, or the error has a file.
 func renderTwice(t *testing.T, root, dir string) {
@@ -33,12 +34,12 @@ func renderTwice(t *testing.T, root, dir string) {
 		checkTyped(t, err)
 		return
 	}
-	first, _, err := c.Render(t.Context(), fuzzOptions)
+	first, err := c.Render(t.Context(), fuzzOptions)
 	if err != nil {
 		checkTyped(t, err)
 		return
 	}
-	second, _, err := c.Render(t.Context(), fuzzOptions)
+	second, err := c.Render(t.Context(), fuzzOptions)
 	if err != nil {
 		t.Fatalf("the second render failed: %v", err)
 	}

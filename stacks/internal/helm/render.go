@@ -1,8 +1,9 @@
 package helm
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"path"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 	"github.com/ksctl/gitops/stacks/problem"
 )
@@ -32,55 +34,97 @@ type Options struct {
 	Values      map[string]any
 	KubeVersion string
 	APIVersions []string
-	// Seed of random functions. The digest of the chart and the name of the template are part of
-	// the seed, too.
+	// Seed of what is derived. The digest of the chart is part of the seed, too.
 	Seed []byte
+	// Generation is how templates generate values.
+	Generation Generation
 }
 
-// Render renders the chart to objects. warnings are for the user.
-func (c *Chart) Render(ctx context.Context, o Options) (objects []*manifest.Object, warnings []string, err error) {
+// Rendered is a rendered chart.
+type Rendered struct {
+	Objects []*manifest.Object
+	// Warnings are for the user.
+	Warnings []string
+	// Generated has the values that the templates generated, now or earlier. It is also set if the
+	// render failed, because messages may contain them.
+	Generated *generated.Values
+}
+
+// Render renders the chart to objects.
+func (c *Chart) Render(ctx context.Context, o Options) (Rendered, error) {
 	kube, err := common.ParseKubeVersion(o.KubeVersion)
 	if err != nil {
-		return nil, nil, c.errorf("", "the target's Kubernetes version %q is not a version", o.KubeVersion)
+		return Rendered{}, c.errorf("", "the target's Kubernetes version %q is not a version", o.KubeVersion)
 	}
 	if want := c.pristine.Metadata.KubeVersion; want != "" && !util.IsCompatibleRange(want, kube.String()) {
-		return nil, nil, c.errorf("Chart.yaml", "the chart requires Kubernetes %s, but the target has %s", want, o.KubeVersion)
+		return Rendered{}, c.errorf("Chart.yaml", "the chart requires Kubernetes %s, but the target has %s", want, o.KubeVersion)
 	}
-	loaded, vals, err := c.prepare(o.Values)
-	if err != nil {
-		return nil, nil, err
+	out, moved, err := c.renderOnce(ctx, kube, o)
+	if err == nil && len(moved) > 0 {
+		// What is derived from a value that moved, such as a checksum, follows it.
+		o.Generation.Stored = move(out.Generated, moved)
+		out, _, err = c.renderOnce(ctx, kube, o)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, problem.Newf("the render was stopped: %w", err)
-	}
-	f := &templateFuncs{seed: append(slices.Clone(o.Seed), c.Digest...), used: map[string][]string{}}
-	f.begin("")
-	instrument(loaded)
-	rendered, err := c.execute(ctx, loaded, vals, kube, o, f)
-	if err != nil {
-		return nil, nil, err
-	}
-	if objects, warnings, err = c.collectObjects(loaded, rendered); err != nil {
-		return nil, nil, err
-	}
-	if loaded.Metadata.Deprecated {
-		warnings = append(warnings, fmt.Sprintf("%s: the chart is deprecated", c.Path))
-	}
-	return objects, append(warnings, c.randomWarnings(loaded, f)...), nil
+	return out, err
 }
 
-// instrument prepends to every template a call that sets the current template of templateFuncs.
+// renderOnce also returns the values that moved to other calls, see generator.place.
+func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion, o Options) (Rendered, map[string]generated.Value, error) {
+	loaded, vals, err := c.prepare(o.Values)
+	if err != nil {
+		return Rendered{}, nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Rendered{}, nil, problem.Newf("the render was stopped: %w", err)
+	}
+	g, err := c.newGenerator(o)
+	if err != nil {
+		return Rendered{}, nil, err
+	}
+	out := Rendered{Generated: g.out}
+	instrument(loaded)
+	files, err := c.execute(ctx, loaded, vals, kube, o, g)
+	if refused := g.refusal(func(function, file string) []problem.Error { return c.findCalls(loaded, function, file) }); refused != nil {
+		return out, nil, refused
+	}
+	if err != nil {
+		return out, nil, err
+	}
+	if out.Objects, out.Warnings, err = c.collectObjects(loaded, files); err != nil {
+		return out, nil, err
+	}
+	if loaded.Metadata.Deprecated {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s: the chart is deprecated", c.Path))
+	}
+	out.Warnings = append(out.Warnings, g.warnings(func(file string) string { return c.templateFile(loaded, file) })...)
+	moved := g.place(out.Objects)
+	if len(moved) == 0 {
+		g.forgetUnused()
+	}
+	return out, moved, nil
+}
+
+// newGenerator returns the generator for one execution of the templates.
+func (c *Chart) newGenerator(o Options) (*generator, error) {
+	vals, err := json.Marshal(o.Values)
+	if err != nil {
+		return nil, c.errorf("", "the values cannot be encoded as JSON")
+	}
+	return newGenerator(o.Generation, c.pristine.Name(), append(slices.Clone(o.Seed), c.Digest...), o.Generation.Stored.Hash(c.Digest, string(vals))), nil
+}
+
+// instrument makes every template file call beginFunc and endFunc.
 func instrument(ch *chart.Chart) {
 	for i, t := range ch.Templates {
 		name := path.Join(ch.ChartFullPath(), t.Name)
-		ch.Templates[i] = &common.File{Name: t.Name, Data: slices.Concat([]byte("{{"+beginFunc+" "+strconv.Quote(name)+"}}"), t.Data)}
+		ch.Templates[i] = &common.File{Name: t.Name, Data: slices.Concat([]byte("{{"+beginFunc+" "+strconv.Quote(name)+"}}"), t.Data, []byte("{{"+endFunc+"}}"))}
 	}
 	for _, sub := range ch.Dependencies() {
 		instrument(sub)
 	}
 }
 
-func (c *Chart) execute(ctx context.Context, loaded *chart.Chart, vals map[string]any, kube *common.KubeVersion, o Options, f *templateFuncs) (map[string]string, error) {
+func (c *Chart) execute(ctx context.Context, loaded *chart.Chart, vals map[string]any, kube *common.KubeVersion, o Options, g *generator) (map[string]string, error) {
 	caps := common.DefaultCapabilities.Copy()
 	caps.KubeVersion = *kube
 	caps.APIVersions = common.VersionSet(o.APIVersions)
@@ -91,9 +135,9 @@ func (c *Chart) execute(ctx context.Context, loaded *chart.Chart, vals map[strin
 	if err != nil {
 		return nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values", Err: err}
 	}
-	rendered, err := engine.Engine{CustomTemplateFuncs: f.funcMap()}.RenderWithContext(ctx, loaded, top)
+	rendered, err := engine.Engine{CustomTemplateFuncs: g.funcMap()}.RenderWithContext(ctx, loaded, top)
 	if err != nil {
-		return nil, c.templateError(loaded, f, err)
+		return nil, c.templateError(loaded, err)
 	}
 	return rendered, nil
 }
@@ -104,6 +148,43 @@ func (c *Chart) templateFile(loaded *chart.Chart, template string) string {
 	return path.Join(c.Path, strings.TrimPrefix(template, loaded.Name()+"/"))
 }
 
+// findCalls returns the lines of a template file that name a function; if there are none, those of
+// partials, which the file may include; if there are none either, as for a template in a value, the file.
+func (c *Chart) findCalls(loaded *chart.Chart, function, file string) []problem.Error {
+	word := regexp.MustCompile(`\b` + function + `\b`)
+	var here, partials []problem.Error
+	var walk func(*chart.Chart)
+	walk = func(ch *chart.Chart) {
+		for _, t := range ch.Templates {
+			name := path.Join(ch.ChartFullPath(), t.Name)
+			if !word.Match(t.Data) || name != file && !strings.HasPrefix(path.Base(name), "_") {
+				continue
+			}
+			for i, line := range bytes.Split(t.Data, []byte("\n")) {
+				found := problem.Error{File: c.templateFile(loaded, name), Line: i + 1}
+				switch {
+				case !word.Match(line):
+				case name == file:
+					here = append(here, found)
+				default:
+					partials = append(partials, found)
+				}
+			}
+		}
+		for _, sub := range ch.Dependencies() {
+			walk(sub)
+		}
+	}
+	walk(loaded)
+	switch {
+	case len(here) > 0:
+		return here
+	case len(partials) > 0:
+		return partials
+	}
+	return []problem.Error{{File: c.templateFile(loaded, file)}}
+}
+
 var (
 	// The engine has no typed errors. These patterns extract file and line from their text, only
 	// for the message.
@@ -112,7 +193,7 @@ var (
 	chainPlace  = regexp.MustCompile(`template: ([^\s:]+/[^\s:]+):(\d+):\d+: `)
 )
 
-func (c *Chart) templateError(loaded *chart.Chart, f *templateFuncs, err error) error {
+func (c *Chart) templateError(loaded *chart.Chart, err error) error {
 	text := err.Error()
 	out := &problem.Error{File: c.Path, Message: "the template failed: " + oneLine(text), Err: err}
 	locate := func(template, line, message string) {
@@ -129,22 +210,7 @@ func (c *Chart) templateError(loaded *chart.Chart, f *templateFuncs, err error) 
 		last := all[len(all)-1]
 		locate(text[last[2]:last[3]], text[last[4]:last[5]], text[last[1]:])
 	}
-	if f.refused != "" {
-		out.Message = fmt.Sprintf("the template uses %s, which is not allowed: the function depends on %s, so that each render would differ; %s", f.refused, cmp.Or(refusedFuncs[f.refused], "the clock"), refusalAdvice(f.refused))
-	}
 	return out
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// randomWarnings returns a warning for every template that uses random functions.
-func (c *Chart) randomWarnings(loaded *chart.Chart, f *templateFuncs) []string {
-	var out []string
-	for template, names := range f.used {
-		slices.Sort(names)
-		out = append(out, fmt.Sprintf("%s uses %s: what it makes is derived from the install and the chart, and changes when the chart does; better give it a value",
-			c.templateFile(loaded, template), strings.Join(names, ", ")))
-	}
-	slices.Sort(out)
-	return out
-}
