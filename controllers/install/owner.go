@@ -21,6 +21,7 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/internal/sources/publish"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // owner implements engine.Owner for a KsctlInstall. It also holds the state of the install that is
@@ -60,6 +61,10 @@ type owner struct {
 	// renderBackoff delays the retry of a render that was stopped because it exceeded a limit.
 	renderBackoff renderBackoff
 	values        map[valuesKey]cachedValues
+
+	// generated are the values that the templates of charts generated, by component. It is nil until
+	// they are read after a start.
+	generated map[string]*generated.Values
 
 	// readiness are the last results for the objects that the install depends on. unmetDependencies
 	// are the dependencies that are not ready.

@@ -170,6 +170,9 @@ func (o *owner) publishedFiles(ctx context.Context, components []plan.Component)
 				c.Namespace = it.Name
 				continue
 			}
+			if it.Generated {
+				continue // they are for the next render of this install
+			}
 			object := it.Object
 			var err error
 			if object.Manifest, err = o.Manifest(ctx, &it); err != nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
@@ -45,7 +46,7 @@ func boundWarnings(all []string) []string {
 
 // render returns the rendered stack of an install. It fetches and renders only if an input has
 // changed.
-func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a artifact.Artifact) (*renderedStack, error) {
+func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targetClient *engine.Client, a artifact.Artifact) (*renderedStack, error) {
 	in := o.req.Object
 	values, secrets, keys, err := s.inputs(ctx, o, c)
 	if err != nil {
@@ -59,16 +60,21 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a art
 	if err != nil {
 		return nil, err
 	}
+	generate, err := s.generateOptions(ctx, o, targetClient)
+	if err != nil {
+		return nil, err
+	}
 	req := stacks.Request{
 		Digest: a.Digest, Path: in.Spec.Path, Stack: in.Spec.Stack,
 		Install: stacks.Identity{Namespace: in.Namespace, Name: in.Name},
 		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey, DecryptionKeyID: keys.Fingerprint(),
+		Generate: generate,
 	}
-	digest, err := stacks.Digest(req)
+	chartFingerprint, err := secrets.fingerprint(in, s.SecretKey)
 	if err != nil {
 		return nil, err
 	}
-	chartFingerprint, err := secrets.fingerprint(in, s.SecretKey)
+	digest, err := stacks.Digest(req)
 	if err != nil {
 		return nil, err
 	}
@@ -76,31 +82,38 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, a art
 	if o.rendered.digest == digest {
 		return &o.rendered, nil
 	}
-	render := s.renderFunc(in, a, secrets, keys, req)
 	if o.req.Requested {
 		o.renderBackoff = renderBackoff{}
 	}
 	if err := o.renderBackoff.check(digest, s.Clock.Now()); err != nil {
 		return nil, err
 	}
-	res, err := render(ctx)
+	render := s.renderFunc(in, a, secrets, keys)
+	res, err := renderGenerating(ctx, o, targetClient, &req, render)
 	if err = o.renderBackoff.record(err, digest, reconcile.RetryInterval(&in.Spec.Schedule), s.Clock.Now()); err != nil {
 		return nil, err
 	}
-	o.rerender = render
+	if len(res.Generated) > 0 { // they are an input from now on
+		if digest, err = stacks.Digest(req); err != nil {
+			return nil, err
+		}
+		digest += chartFingerprint
+		o.generated = req.Generate.Values
+	}
+	o.rerender = func(ctx context.Context) (stacks.Result, error) { return render(ctx, req) }
 	removes := removedInstalls(&res)
 	o.storeManifests(&res)
 	o.rendered = renderedStack{digest: digest, stackVersion: res.StackVersion, components: nilIfEmpty(res.Components),
-		warnings: boundWarnings(res.Warnings), decrypted: res.Decrypted, removes: removes}
+		warnings: res.Warnings, decrypted: res.Decrypted, removes: removes}
 	return &o.rendered, nil
 }
 
 // renderFunc returns a function that fetches the inputs of a render, and renders the stack.
-func (s *Steps) renderFunc(in *appsv1.KsctlInstall, a artifact.Artifact, secrets chartSecrets, keys *content.Keys, req stacks.Request) func(context.Context) (stacks.Result, error) {
+func (s *Steps) renderFunc(in *appsv1.KsctlInstall, a artifact.Artifact, secrets chartSecrets, keys *content.Keys) func(context.Context, stacks.Request) (stacks.Result, error) {
 	// The function is kept between reconciles, so it captures only the fields that it needs.
 	var kept appsv1.KsctlInstall
 	kept.Spec.Charts, kept.Status.Components = in.Spec.Charts, in.Status.Components
-	return func(ctx context.Context) (stacks.Result, error) {
+	return func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
 		return s.Content.Render(ctx, a, req, keys, secrets.access(&kept), func(req *stacks.Request) error { return checkChartDigests(&kept, req) })
 	}
 }

@@ -191,14 +191,14 @@ func (s *Steps) renderArtifact(ctx context.Context, o *owner, a artifact.Artifac
 	if err != nil {
 		return nil, target.Outcome(err, revision)
 	}
-	stack, err := s.render(ctx, o, c, a)
+	stack, err := s.render(ctx, o, c, targetClient, a)
 	if out := o.artifactUnavailable(err, s.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))); out != nil {
 		return nil, out
 	}
 	if err != nil {
 		return nil, renderOutcome(err, revision, s.Clock.Now())
 	}
-	in.Status.StackVersion, in.Status.Warnings = stack.stackVersion, stack.warnings
+	in.Status.StackVersion, in.Status.Warnings = stack.stackVersion, boundWarnings(slices.Concat(stack.warnings, o.expiringCertificates(s.Clock.Now())))
 	return &applyInput{stack: stack, client: targetClient, revision: revision, digest: a.Digest}, nil
 }
 

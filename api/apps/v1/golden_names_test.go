@@ -43,7 +43,8 @@ func TestGoldenNames(t *testing.T) {
 		{"ClusterUpdating", ClusterUpdating}, {"ClusterFailed", ClusterFailed},
 		{"ClusterUnreachable", ClusterUnreachable}, {"ClusterWaiting", ClusterWaiting},
 		{"ClusterRemoving", ClusterRemoving},
-		{"ClusterValues", ClusterValues},
+		{"ClusterValues", ClusterValues}, {"RotateAnnotation", RotateAnnotation},
+		{"GenerateKeep", GenerateKeep}, {"GenerateRefuse", GenerateRefuse},
 	} {
 		fmt.Fprintf(&out, "%s = %v\n", c.name, c.value)
 	}

@@ -168,7 +168,7 @@ func goldenInstall() *KsctlInstall {
 			ValuesFrom: []ValuesReference{{Kind: ClusterValues, Name: "values",
 				Set: []ClusterValue{{Path: "ingress.host", Expr: "metadata.name"}},
 				Key: "values.yaml", Component: "app", Optional: true}},
-			Charts: goldenCharts(), Decryption: goldenDecryption(), ServiceAccountName: "deployer",
+			Charts: goldenCharts(), Generate: GenerateKeep, Decryption: goldenDecryption(), ServiceAccountName: "deployer",
 			TargetNamespace: "web",
 			DependsOn: []Dependency{{APIVersion: "apps/v1", Kind: "Deployment", Name: "db", Namespace: "data",
 				ReadyExpr: "status.readyReplicas > 0"}},

@@ -62,6 +62,15 @@ type ComponentChoice struct {
 	Override *apiextensionsv1.JSON `json:"override,omitempty"`
 }
 
+// GeneratePolicy is what happens when the templates of a chart generate values.
+type GeneratePolicy string
+
+// Policies of KsctlInstallSpec.Generate.
+const (
+	GenerateKeep   GeneratePolicy = "Keep"
+	GenerateRefuse GeneratePolicy = "Refuse"
+)
+
 // KsctlInstallSpec is the desired state of one stack on one cluster.
 //
 // +kubebuilder:validation:XValidation:rule="self.sourceRef.kind != 'Catalog' || (has(self.stackVersion) && size(self.stackVersion) > 0)",message="stackVersion is required for sourceRef.kind Catalog, so that an upgrade of the controller changes nothing"
@@ -133,6 +142,15 @@ type KsctlInstallSpec struct {
 	// +listMapKey=repository
 	// +kubebuilder:validation:MaxItems=64
 	Charts []ChartRepository `json:"charts,omitempty"`
+
+	// Generate is what happens when the templates of a chart generate a password, a key, a
+	// certificate or a salt, or read the clock. Keep generates each value once, and keeps it in a
+	// Secret ksctl-generated-<hash> beside the objects of the component. Refuse derives random
+	// strings from the install and the chart, so that they change with the chart, and refuses the
+	// rest. Installs that only publish always refuse. Defaults to Keep.
+	// +optional
+	// +kubebuilder:validation:Enum=Keep;Refuse
+	Generate GeneratePolicy `json:"generate,omitempty"`
 
 	// Decryption configures the decryption of SOPS-encrypted files in the source and values in
 	// valuesFrom. Encrypted files and values are refused if it is unset.

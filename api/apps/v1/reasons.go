@@ -19,6 +19,8 @@ const (
 	StackNotInCatalogReason = "StackNotInCatalog"
 	// InvalidStackReason: the stack, or the configuration of it in the spec, is invalid.
 	InvalidStackReason = "InvalidStack"
+	// GeneratedValuesLostReason: the Secret with the values that a chart generated is gone.
+	GeneratedValuesLostReason = "GeneratedValuesLost"
 	// RenderStoppedReason: the render exceeded a limit and was stopped, or its process died.
 	RenderStoppedReason = "RenderStopped"
 	// ChartSecretNotFoundReason: a Secret with the access to a chart repository does not exist.

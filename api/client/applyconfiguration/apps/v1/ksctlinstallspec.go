@@ -44,6 +44,12 @@ type KsctlInstallSpecApplyConfiguration struct {
 	// Charts configures the access to chart repositories of the stack. Repositories that are not
 	// listed are accessed without credentials.
 	Charts []ChartRepositoryApplyConfiguration `json:"charts,omitempty"`
+	// Generate is what happens when the templates of a chart generate a password, a key, a
+	// certificate or a salt, or read the clock. Keep generates each value once, and keeps it in a
+	// Secret ksctl-generated-<hash> beside the objects of the component. Refuse derives random
+	// strings from the install and the chart, so that they change with the chart, and refuses the
+	// rest. Installs that only publish always refuse. Defaults to Keep.
+	Generate *appsv1.GeneratePolicy `json:"generate,omitempty"`
 	// Decryption configures the decryption of SOPS-encrypted files in the source and values in
 	// valuesFrom. Encrypted files and values are refused if it is unset.
 	Decryption *DecryptionApplyConfiguration `json:"decryption,omitempty"`
@@ -226,6 +232,14 @@ func (b *KsctlInstallSpecApplyConfiguration) WithCharts(values ...*ChartReposito
 		}
 		b.Charts = append(b.Charts, *values[i])
 	}
+	return b
+}
+
+// WithGenerate sets the Generate field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Generate field is set to the value of the last call.
+func (b *KsctlInstallSpecApplyConfiguration) WithGenerate(value appsv1.GeneratePolicy) *KsctlInstallSpecApplyConfiguration {
+	b.Generate = &value
 	return b
 }
 

@@ -1,0 +1,242 @@
+package install
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/generated"
+)
+
+// generateOptions returns how the charts of an install generate values. c is for the target cluster.
+func (s *Steps) generateOptions(ctx context.Context, o *owner, c *engine.Client) (generated.Options, error) {
+	in := o.req.Object
+	if in.Spec.Generate == appsv1.GenerateRefuse || publishesOnly(in) {
+		return generated.Options{}, nil
+	}
+	if o.generated == nil {
+		var err error
+		if o.generated, err = readGenerated(ctx, o, c); err != nil {
+			return generated.Options{}, err
+		}
+	}
+	o.forgetGenerated()
+	o.rotateGenerated(in.Annotations[appsv1.RotateAnnotation])
+	return generated.Options{Policy: generated.Keep, Owner: o.key.String(), Values: o.generated, Derive: o.derivedComponents(), Now: s.Clock.Now()}, nil
+}
+
+// generatedSecrets returns the Secrets in the inventory that have generated values, by component.
+func (o *owner) generatedSecrets() map[string]stacks.Ref {
+	out := map[string]stacks.Ref{}
+	for id, e := range o.inv.All() {
+		if ref, err := stacks.ParseID(id); err == nil && ref.Group == "" && ref.Kind == "Secret" && ref.Name == generated.SecretName(o.key.String(), e.Component) {
+			out[e.Component] = ref
+		}
+	}
+	return out
+}
+
+// readGenerated reads the values that were generated before this process started.
+func readGenerated(ctx context.Context, o *owner, c *engine.Client) (map[string]*generated.Values, error) {
+	out := map[string]*generated.Values{}
+	for component, ref := range o.generatedSecrets() {
+		v, err := readGeneratedSecret(ctx, o, c, component, ref)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			out[component] = v
+		}
+	}
+	return out, nil
+}
+
+// readGeneratedSecret returns the generated values of a component, or nil if there is no Secret with the
+// mark of the install.
+func readGeneratedSecret(ctx context.Context, o *owner, c *engine.Client, component string, ref stacks.Ref) (*generated.Values, error) {
+	secret, err := readSecret(ctx, c, component, ref)
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	if mark, err := live.ParseMark(secret.Annotations[live.MarkAnnotation]); err != nil || mark.Owner != o.key.String() {
+		return nil, nil // the engine refuses to replace it
+	}
+	v, err := generated.FromSecret(secret)
+	if err != nil {
+		return nil, reconcile.NewTerminalError(appsv1.InvalidStackReason, "component %q: %v", component, err)
+	}
+	return v, nil
+}
+
+// readSecret returns a Secret of the target cluster, or nil.
+func readSecret(ctx context.Context, c *engine.Client, component string, ref stacks.Ref) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	found, err := engine.GetInto(ctx, c, corev1.SchemeGroupVersion.WithResource("secrets"), ref.Namespace, ref.Name, &secret)
+	if err != nil {
+		return nil, fmt.Errorf("reading generated values of component %q: %w", component, err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return &secret, nil
+}
+
+// renderGenerating renders a request, and adds the generated values to it. Before new values are used,
+// it looks in the cluster for earlier ones.
+func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
+	res, err := render(ctx, *req)
+	if err != nil || len(res.Generated) == 0 {
+		return res, err
+	}
+	found, err := findGenerated(ctx, o, c, &res)
+	if err != nil {
+		return stacks.Result{}, err
+	}
+	if len(found) > 0 {
+		req.Generate = req.Generate.With(found)
+		if res, err = render(ctx, *req); err != nil {
+			return stacks.Result{}, err
+		}
+	}
+	req.Generate = req.Generate.With(res.Generated)
+	return res, nil
+}
+
+// findGenerated returns values of earlier renders for components that have none: those in a Secret that
+// the inventory does not have, because the status was lost, and those of a lost Secret that are still
+// in other Secrets.
+func findGenerated(ctx context.Context, o *owner, c *engine.Client, res *stacks.Result) (map[string]*generated.Values, error) {
+	out := map[string]*generated.Values{}
+	installed := o.generatedSecrets()
+	for _, rc := range res.Components {
+		created := res.Generated[rc.Name]
+		i := slices.IndexFunc(rc.Objects, func(obj stacks.Object) bool { return obj.Generated })
+		if created == nil || o.generated[rc.Name] != nil || i < 0 {
+			continue
+		}
+		var v *generated.Values
+		var err error
+		if _, lost := installed[rc.Name]; lost {
+			v, err = rescueGenerated(ctx, o, c, rc.Name, created)
+		} else {
+			v, err = readGeneratedSecret(ctx, o, c, rc.Name, rc.Objects[i].Ref)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			out[rc.Name] = v
+		}
+	}
+	return out, nil
+}
+
+// rescueGenerated returns the values of a component whose Secret is lost: those that are the whole value
+// of a key of another Secret. It reports the others, which are generated anew.
+func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component string, created *generated.Values) (*generated.Values, error) {
+	out := generated.NewValues(created.Key)
+	for _, place := range slices.Sorted(maps.Keys(created.Places)) {
+		call := created.Places[place]
+		parts := strings.SplitN(place, "/", 3)
+		if created.Calls[call].PrivateKey != "" || len(parts) < 3 {
+			continue // the key of a certificate is elsewhere
+		}
+		secret, err := readSecret(ctx, c, component, stacks.Ref{Kind: "Secret", Namespace: cmp.Or(parts[0], o.generatedSecrets()[component].Namespace), Name: parts[1]})
+		if err != nil {
+			return nil, err
+		}
+		if secret != nil && len(secret.Data[parts[2]]) > 0 {
+			out.Calls[call] = generated.Value{Text: string(secret.Data[parts[2]]), Arguments: created.Calls[call].Arguments}
+		}
+	}
+	var anew []string
+	for call := range created.Calls {
+		if _, rescued := out.Calls[call]; !rescued {
+			anew = append(anew, call)
+		}
+	}
+	slices.Sort(anew)
+	o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason, reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
+		"%d values are taken from other Secrets, %d are generated anew: %s", component, len(out.Calls), len(anew), strings.Join(anew, ", ")), maxComponentMessage))
+	return out, nil
+}
+
+// rotateGenerated forgets the values of a component once for each token of the annotation
+// RotateAnnotation.
+func (o *owner) rotateGenerated(annotation string) {
+	component, token, ok := strings.Cut(annotation, "@")
+	v := o.generated[component]
+	if !ok || v == nil || v.Rotated == token {
+		return
+	}
+	o.generated = maps.Clone(o.generated) // it is part of an earlier request
+	o.generated[component] = generated.NewValues(v.Key)
+	o.generated[component].Rotated = token
+}
+
+// forgetGenerated drops the values of components that are neither rendered nor installed anymore.
+func (o *owner) forgetGenerated() {
+	installed := o.generatedSecrets()
+	forgotten := func(component string, _ *generated.Values) bool {
+		_, there := installed[component]
+		return !there && !slices.ContainsFunc(o.rendered.components, func(c stacks.RenderedComponent) bool { return c.Name == component })
+	}
+	for component, v := range o.generated {
+		if forgotten(component, v) {
+			o.generated = maps.Clone(o.generated) // it is part of an earlier request
+			maps.DeleteFunc(o.generated, forgotten)
+			return
+		}
+	}
+}
+
+// derivedComponents returns the components with objects that were rendered without kept values.
+func (o *owner) derivedComponents() []string {
+	kept := o.generatedSecrets()
+	out := map[string]bool{}
+	for _, e := range o.inv.All() {
+		if _, there := kept[e.Component]; !there && o.generated[e.Component] == nil && e.Component != "" {
+			out[e.Component] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
+}
+
+// expiringCertificates returns a warning for each generated certificate that is in the last third of its
+// life, and ends within 30 days.
+func (o *owner) expiringCertificates(now time.Time) []string {
+	var out []string
+	for component, v := range o.generated {
+		for call, value := range v.Calls {
+			block, _ := pem.Decode([]byte(value.Text))
+			if value.PrivateKey == "" || block == nil {
+				continue
+			}
+			cert, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				continue
+			}
+			left := cert.NotAfter.Sub(now)
+			if left > 30*24*time.Hour || left > cert.NotAfter.Sub(cert.NotBefore)/3 {
+				continue
+			}
+			out = append(out, fmt.Sprintf("component %q: the generated certificate %s ends at %s: to generate all values of the component anew, set the annotation %s: %s@%s",
+				component, call, cert.NotAfter.UTC().Format(time.RFC3339), appsv1.RotateAnnotation, component, cert.NotAfter.UTC().Format(time.DateOnly)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
