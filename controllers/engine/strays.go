@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
@@ -16,8 +17,9 @@ import (
 
 // adoptStrays adds strays to the inventory: objects that we created and that it does not list. Such
 // an object appears when a leader is paused before a create request, and sends it after its
-// successor has removed the object. Desired strays are not added here, but claimed when they are
-// applied.
+// successor has removed the object; or when an object is handed over to an owner that does not want it
+// anymore. Desired strays are not added here, but claimed when they are applied. Until then they stay
+// strays: the next render may not have them.
 func (a *executor) adoptStrays(ctx context.Context) error {
 	t, o := a.target, a.owner
 	inv, since := o.Inventory(), o.Policies().AdoptStraysSince
@@ -25,13 +27,12 @@ func (a *executor) adoptStrays(ctx context.Context) error {
 		return nil
 	}
 	strays := t.Index.Strays(a.ownerKey, func(ref stacks.Ref) bool {
-		id := ref.ID()
-		_, listed := inv.Get(id)
-		return a.desired[id] || listed
+		_, listed := inv.Get(ref.ID())
+		return listed
 	})
 	for _, ref := range strays {
 		l, ok := t.Index.Get(ref)
-		if !ok {
+		if !ok || a.desired[ref.ID()] {
 			continue
 		}
 		m, err := t.Discovery.Resolve(ctx, ref.Group, l.Version, ref.Kind)
@@ -54,13 +55,27 @@ func (a *executor) adoptStrays(ctx context.Context) error {
 	return nil
 }
 
-// isStray is true for an object that we created with this mark since the creation of the owner. The
-// mark alone is no proof, because labels and annotations get copied and restored; and an object
-// that is older than the owner was left by an earlier owner with the same name. It is a pure
+// isStray is true for an object that we created, or handed over, with this mark since the creation of
+// the owner. The mark alone is no proof, because labels and annotations get copied and restored; and an
+// object that is older than the owner was left by an earlier owner with the same name. It is a pure
 // function.
 func isStray(u *unstructured.Unstructured, mark live.Mark, since time.Time) bool {
-	ann := u.GetAnnotations()
+	ann, entries := u.GetAnnotations(), u.GetManagedFields()
 	return ann[live.MarkAnnotation] == mark.String() && ann[live.AdoptedAnnotation] == "" &&
-		slices.ContainsFunc(u.GetManagedFields(), isOwnEntry) &&
-		u.GetDeletionTimestamp() == nil && !u.GetCreationTimestamp().Time.Before(since)
+		slices.ContainsFunc(entries, isOwnEntry) && u.GetDeletionTimestamp() == nil &&
+		(!u.GetCreationTimestamp().Time.Before(since) || slices.ContainsFunc(entries, isHandoverSince(since)))
+}
+
+var markField = fieldpath.MakePathOrDie("metadata", "annotations", live.MarkAnnotation)
+
+// isHandoverSince returns a function that reports whether a managed fields entry is that of handOver,
+// and not older than a time.
+func isHandoverSince(since time.Time) func(metav1.ManagedFieldsEntry) bool {
+	return func(e metav1.ManagedFieldsEntry) bool {
+		if e.Manager != live.FieldManager || e.Operation != metav1.ManagedFieldsOperationUpdate || e.Subresource != "" || e.Time == nil || e.Time.Time.Before(since) {
+			return false
+		}
+		set, err := readSet(e.FieldsV1)
+		return err == nil && set.Has(markField)
+	}
 }

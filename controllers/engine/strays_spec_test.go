@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/stacks"
@@ -68,5 +70,29 @@ var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 			left = append(left, cm.Name)
 		}
 		Expect(left).To(ConsistOf("copy", "restored"))
+	})
+
+	It("is adopted and removed if it is older than the owner, and was handed over to it", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		giver := newOwner(ctx, ns, "giver")
+		p := startProcess(ns, engine.Options{})
+		p.reconcileUntilReady(ctx, giver, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
+		created := labeledConfigMaps(ctx, ns)[0].CreationTimestamp.Time
+		Eventually(time.Now, shortRetry).Should(BeTemporally(">", created.Add(time.Second)), "times of objects are in seconds")
+
+		o := newOwner(ctx, ns, "o")
+		o.policies.AdoptStraysSince = time.Now().Truncate(time.Second)
+		giver.policies.HandoverTo = func(string) plan.HandoverDecision { return plan.HandoverDecision{To: new(o.Key())} }
+		p.reconcileUntilReady(ctx, giver, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))})
+		Expect(giver.inv.Len()).To(Equal(1))
+
+		By("a plan that wants it, but does not apply it yet")
+		blocked := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))}, o.policies, p.target.Discovery)
+		blocked[0].BlockedOn = []string{"a dependency"}
+		_, err := p.engine.Reconcile(ctx, p.pass(o), blocked)
+		Expect(err).NotTo(HaveOccurred())
+		By("a plan that does not want it")
+		p.reconcileUntilReady(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "c", "1"))})
+		Expect(labeledConfigMaps(ctx, ns)).To(ConsistOf(HaveField("Name", "b"), HaveField("Name", "c")))
 	})
 })

@@ -23,6 +23,14 @@ func TestIsStray(t *testing.T) {
 	managed := func(entries ...metav1.ManagedFieldsEntry) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) { u.SetManagedFields(entries) }
 	}
+	// handedOver makes an object that is older than the owner, with an annotation that was set later.
+	handedOver := func(annotation, manager string, at time.Time) func(*unstructured.Unstructured) {
+		return func(u *unstructured.Unstructured) {
+			u.SetCreationTimestamp(metav1.NewTime(since.Add(-time.Hour)))
+			u.SetManagedFields(append(u.GetManagedFields(), metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: at},
+				FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + annotation + `":{}}}}`)}))
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(*unstructured.Unstructured)
 		stray  bool
@@ -30,6 +38,10 @@ func TestIsStray(t *testing.T) {
 		"applied by us":          {func(*unstructured.Unstructured) {}, true},
 		"as old as the owner":    {func(u *unstructured.Unstructured) { u.SetCreationTimestamp(metav1.NewTime(since)) }, true},
 		"older than the owner":   {func(u *unstructured.Unstructured) { u.SetCreationTimestamp(metav1.NewTime(since.Add(-time.Second))) }, false},
+		"handed over since":      {handedOver("ksctl.com/mark", live.FieldManager, since), true},
+		"handed over before":     {handedOver("ksctl.com/mark", live.FieldManager, since.Add(-time.Second)), false},
+		"another field updated":  {handedOver("ksctl.com/other", live.FieldManager, since), false},
+		"marked by another":      {handedOver("ksctl.com/mark", "restore", since), false},
 		"mark of another owner":  {annotate(live.MarkAnnotation, live.Mark{Owner: other.String(), ID: mark.ID}.String()), false},
 		"mark of another object": {annotate(live.MarkAnnotation, live.Mark{Owner: mark.Owner, ID: ref("b").ID()}.String()), false},
 		"invalid mark":           {annotate(live.MarkAnnotation, "x"), false},

@@ -167,7 +167,7 @@ func (ix *Index) putPacked(o *Object, e *entry, ownVersion string, w *watcher) {
 	}
 	delete(g.tombstones, n)
 	g.objects[n] = e
-	if w != nil && (old == nil || old.owner != e.owner) {
+	if old == nil && w != nil || old != nil && old.owner != e.owner { // also handed over by a request of ours
 		ix.addStray(g, n, e.owner)
 	}
 	// At the end of the first list, every user of the kind is notified.
