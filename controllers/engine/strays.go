@@ -30,6 +30,7 @@ func (a *executor) adoptStrays(ctx context.Context) error {
 		_, listed := inv.Get(ref.ID())
 		return listed
 	})
+	failed := 0
 	for _, ref := range strays {
 		l, ok := t.Index.Get(ref)
 		if !ok || a.desired[ref.ID()] {
@@ -44,16 +45,23 @@ func (a *executor) adoptStrays(ctx context.Context) error {
 		switch {
 		case err == nil && isStray(u, live.Mark{Owner: a.ownerKey, ID: ref.ID()}, since):
 			inv.Put(appsv1.InventoryEntry{ID: ref.ID(), Version: l.Version, State: appsv1.EntryIntended})
-		case err == nil, apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		case err == nil, apierrors.IsNotFound(err):
 		case isFatal(err):
 			return err
-		default:
+		default: // retried in the next pass; the right to read it may be granted
+			if failed++; failed == maxUnreadStrays {
+				return nil
+			}
 			continue
 		}
 		t.Index.DropStray(a.ownerKey, ref)
 	}
 	return nil
 }
+
+// maxUnreadStrays is the number of failed reads after which a pass looks at no more strays. Whoever may
+// write annotations can make objects that seem to be strays of others.
+const maxUnreadStrays = 20
 
 // isStray is true for an object that we created, or handed over, with this mark since the creation of
 // the owner. The mark alone is no proof, because labels and annotations get copied and restored; and an

@@ -59,6 +59,22 @@ var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 		o.policies.AdoptStraysSince = o.install.CreationTimestamp.Time
 		p = next
 		Eventually(names, shortRetry).Should(ConsistOf("a", "copy", "restored"))
+
+		By("a stray that the account may not read for a while")
+		applyAs(ctx, o, live.FieldManager, "unread", "unread")
+		Eventually(func() bool {
+			_, known := next.target.Index.Get(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "unread"})
+			return known
+		}, shortRetry).Should(BeTrue())
+		config, err := controlPlane.ConfigForUser("nobody")
+		Expect(err).NotTo(HaveOccurred())
+		pass := next.pass(o)
+		pass.Client, err = engine.NewClient(config)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = next.engine.Reconcile(ctx, pass, engine.Prepare(ctx, want, o.policies, next.target.Discovery))
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(names, shortRetry).Should(ConsistOf("a", "copy", "restored"))
+
 		applyAs(ctx, o, live.FieldManager, "later", "later")
 		Eventually(func() bool {
 			_, known := next.target.Index.Get(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "later"})
