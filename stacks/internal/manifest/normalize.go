@@ -12,8 +12,9 @@ import (
 // install.
 var argoCDTracking = []string{"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/instance"}
 
-// Normalize removes empty fields and the tracking marks of Argo CD.
+// Normalize removes empty fields, fields that others fill, and the tracking marks of Argo CD.
 func Normalize(o *Object) {
+	dropFilled(o)
 	status := o.Value["status"]
 	if fields, ok := status.(map[string]any); status == nil || ok && len(fields) == 0 {
 		delete(o.Value, "status")
