@@ -132,3 +132,10 @@ func rawMap(raw *apiextensionsv1.JSON) (map[string]any, error) {
 // Nearest returns the known name that name was most likely meant to be. It returns an empty string
 // if no known name is similar.
 func Nearest(name string, known []string) string { return problem.Nearest(name, known) }
+
+// RefusesGenerated reports whether charts of an install must not generate values: it says so, or it
+// publishes the objects for others, who must not get them with a Secret's content.
+func RefusesGenerated(in *appsv1.KsctlInstall) bool {
+	publishes := in.Spec.Publish != nil && (in.Spec.Publish.Mode == appsv1.PublishOnly || in.Spec.Publish.Secrets != appsv1.SecretsInclude)
+	return in.Spec.Generate == appsv1.GenerateRefuse || publishes
+}

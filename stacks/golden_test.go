@@ -111,10 +111,10 @@ func fullRequest() stacks.Request {
 func TestGoldenRequestDigests(t *testing.T) {
 	full, decrypted, generates := fullRequest(), fullRequest(), fullRequest()
 	values := map[string]*generated.Values{"web": {Key: []byte("another key"), Rotated: "2026-05",
-		Calls:  map[string]generated.Value{"randAlphaNum#0@templates/secret.yaml": {Text: "x7Gb", PrivateKey: "none", Arguments: "4"}},
+		Calls:  map[string]generated.Value{"randAlphaNum#0@templates/secret.yaml": {Text: "x7Gb", PrivateKey: "none", Arguments: "4", Derived: true}},
 		Places: map[string]string{"web/login/password": "randAlphaNum#0@templates/secret.yaml"},
 		Clock:  &generated.Clock{Time: time.Unix(1700000000, 0).UTC(), For: "chart and values"}}}
-	generates.Generate = generated.Options{Policy: generated.Keep, Owner: "site", Derive: []string{"web"}, Values: values, Now: time.Now()}
+	generates.Generate = generated.Options{Policy: generated.Keep, Owner: "site", Rotate: "web@2026-06", Derive: []string{"web"}, Values: values, Now: time.Now()}
 	goldenfile.Complete(t, generates)
 	goldenfile.JSON(t, "generated.json", values["web"]) // as stored in the Secret
 	decrypted.DecryptionKeyID = ""

@@ -30,8 +30,8 @@ func contentHash(o *manifest.Object, raw, key []byte, isGenerated bool) string {
 }
 
 // Digest returns the digest of all inputs of a render. It is keyed, because the inputs include
-// values from Secrets and generated values. The digests of the artifact and the charts are inputs; the folders that they
-// are unpacked in are not.
+// values from Secrets and generated values. The digests of the artifact and the charts are inputs; the
+// folders that they are unpacked in are not.
 func Digest(req Request) (string, error) {
 	key := req.SecretKey
 	req.Root, req.SecretKey, req.ChartLimits = "", nil, ChartLimits{}

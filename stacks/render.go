@@ -223,8 +223,9 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 	case generate.Policy == generated.Keep:
 		stored = generated.NewValues(nil)
 	default:
-		stored = generated.NewValues(r.req.SecretKey)
+		stored = generated.NewValues(append([]byte{}, r.req.SecretKey...)) // not random
 	}
+	stored = stored.ForRotation(c.Name, generate.Rotate)
 	rendered, err := p.chart.Render(r.ctx, helm.Options{
 		Release: releaseName(c), Namespace: p.Namespace, Values: p.Values,
 		KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
@@ -285,11 +286,6 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
 		}
 		contains := r.generated[p.Component.Name].Finder()
-		if secret, err := r.generatedSecret(p); err != nil {
-			return Result{}, r.withComponent(p, err)
-		} else if secret != nil {
-			c.Objects = append(c.Objects, *secret)
-		}
 		for _, o := range objects {
 			object, err := r.buildObject(o, contains)
 			if err != nil {
@@ -297,26 +293,44 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			}
 			c.Objects = append(c.Objects, object)
 		}
+		if c.Objects, err = r.addGeneratedSecret(p, c.Objects); err != nil {
+			return Result{}, r.withComponent(p, err)
+		}
 		out.Components = append(out.Components, c)
 	}
 	return out, nil
 }
 
-// generatedSecret returns the Secret with the generated values of a component, or nil.
-func (r *renderRun) generatedSecret(p *ResolvedComponent) (*Object, error) {
+// addGeneratedSecret adds the Secret with the generated values of a component, if it has some, after its
+// Namespaces.
+func (r *renderRun) addGeneratedSecret(p *ResolvedComponent, objects []Object) ([]Object, error) {
 	values := r.generated[p.Component.Name]
 	if values == nil || r.req.Generate.Owner == "" || r.req.Generate.Policy != generated.Keep {
-		return nil, nil
+		return objects, nil
+	}
+	namespace := p.Namespace
+	if !p.Component.CreateNamespace && !slices.ContainsFunc(objects, func(o Object) bool { return o.Namespace == namespace }) {
+		// The component may not have a namespace of its own.
+		if i := slices.IndexFunc(objects, func(o Object) bool { return o.Namespace != "" }); i >= 0 {
+			namespace = objects[i].Namespace
+		}
 	}
 	name := generated.SecretName(r.req.Generate.Owner, p.Component.Name)
-	value, err := generated.Secret(p.Namespace, name, values)
+	value, err := generated.Secret(namespace, name, values)
 	if err != nil {
 		return nil, err
 	}
-	o := &manifest.Object{Version: "v1", Kind: "Secret", Namespace: p.Namespace, Name: name, Component: p.Component.Name, Value: value}
-	out, err := r.buildObject(o, func([]byte) bool { return true })
-	out.Generated = true
-	return &out, err
+	o := &manifest.Object{Version: "v1", Kind: "Secret", Namespace: namespace, Name: name, Component: p.Component.Name, Value: value}
+	secret, err := r.buildObject(o, func([]byte) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	secret.Generated = true
+	first := slices.IndexFunc(objects, func(o Object) bool { return o.Group != "" || o.Kind != "Namespace" || o.Hook != nil })
+	if first < 0 {
+		first = len(objects)
+	}
+	return slices.Insert(objects, first, secret), nil
 }
 
 // buildObject returns the object of a result. isGenerated reports whether a manifest contains a

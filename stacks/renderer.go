@@ -31,8 +31,8 @@ type RendererOptions struct {
 }
 
 // Renderer caches results by the digest of the request; a result with new generated values by that of
-// the request that has them. It also reuses a result for a new revision
-// of the source if the files that the render read are unchanged. It is safe for concurrent use.
+// the request that has them. It also reuses a result for a new revision of the source if the files that
+// the render read are unchanged. It is safe for concurrent use.
 type Renderer struct {
 	opts RendererOptions
 
@@ -77,12 +77,16 @@ func (r *Renderer) Render(ctx context.Context, req Request) (Result, error) {
 // RenderWithDecryption. Cached results are reused for the same req.DecryptionKeyID without
 // decrypting again.
 func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decrypt Decrypter) (Result, error) {
-	digest, base, err := digests(req)
+	digest, err := Digest(req)
 	if err != nil {
 		return Result{}, err
 	}
 	if e := r.lookup(digest); e != nil {
 		return e.decode(digest)
+	}
+	base, err := baseDigest(req)
+	if err != nil {
+		return Result{}, err
 	}
 	if e := r.lookupPrevious(base); e != nil && e.matches(req.Root) {
 		r.rekey(e, digest)
@@ -104,7 +108,10 @@ func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decryp
 	result.Trace = nil
 	if len(result.Generated) > 0 { // the next request has these values
 		req.Generate = req.Generate.With(result.Generated)
-		if digest, base, err = digests(req); err != nil {
+		if digest, err = Digest(req); err != nil {
+			return Result{}, err
+		}
+		if base, err = baseDigest(req); err != nil {
 			return Result{}, err
 		}
 	}
@@ -114,14 +121,10 @@ func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decryp
 	return result, r.store(&cacheEntry{digest: digest, base: base}, cached, trace)
 }
 
-// digests returns the digest of a request, and the one without the revision of the source.
-func digests(req Request) (digest, base string, err error) {
-	if digest, err = Digest(req); err != nil {
-		return "", "", err
-	}
+// baseDigest returns the digest of a request without the revision of the source.
+func baseDigest(req Request) (string, error) {
 	req.Digest = ""
-	base, err = Digest(req)
-	return digest, base, err
+	return Digest(req)
 }
 
 // lookup returns the cache entry of a digest, or nil.

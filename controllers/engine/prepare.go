@@ -65,7 +65,9 @@ func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedCompon
 	if !plan.IsBuiltIn(o.Group) {
 		it.ReadyExpr = rc.ReadyExpr
 	}
-	it.Ignore = ignoredPaths(p.Ignore, it.Ref)
+	if !o.Generated { // whatever the rules say, the next render needs its values
+		it.Ignore = ignoredPaths(p.Ignore, it.Ref)
+	}
 	it.ContentHash = hashContent(it.Hash, it.ReadyExpr, it.Ignore)
 	return it
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
@@ -24,7 +25,8 @@ import (
 // generateOptions returns how the charts of an install generate values. c is for the target cluster.
 func (s *Steps) generateOptions(ctx context.Context, o *owner, c *engine.Client) (generated.Options, error) {
 	in := o.req.Object
-	if in.Spec.Generate == appsv1.GenerateRefuse || publishesOnly(in) {
+	if stacks.RefusesGenerated(in) {
+		o.generated = nil
 		return generated.Options{}, nil
 	}
 	if o.generated == nil {
@@ -33,15 +35,16 @@ func (s *Steps) generateOptions(ctx context.Context, o *owner, c *engine.Client)
 			return generated.Options{}, err
 		}
 	}
-	o.forgetGenerated()
-	o.rotateGenerated(in.Annotations[appsv1.RotateAnnotation])
-	return generated.Options{Policy: generated.Keep, Owner: o.key.String(), Values: o.generated, Derive: o.derivedComponents(), Now: s.Clock.Now()}, nil
+	return generated.Options{Policy: generated.Keep, Owner: o.key.String(), Values: o.generated, Rotate: in.Annotations[appsv1.RotateAnnotation], Now: s.Clock.Now()}, nil
 }
 
 // generatedSecrets returns the Secrets in the inventory that have generated values, by component.
 func (o *owner) generatedSecrets() map[string]stacks.Ref {
 	out := map[string]stacks.Ref{}
 	for id, e := range o.inv.All() {
+		if e.State == appsv1.EntryIntended {
+			continue // it may not exist; findGenerated looks for it
+		}
 		if ref, err := stacks.ParseID(id); err == nil && ref.Group == "" && ref.Kind == "Secret" && ref.Name == generated.SecretName(o.key.String(), e.Component) {
 			out[e.Component] = ref
 		}
@@ -64,15 +67,18 @@ func readGenerated(ctx context.Context, o *owner, c *engine.Client) (map[string]
 	return out, nil
 }
 
-// readGeneratedSecret returns the generated values of a component, or nil if there is no Secret with the
-// mark of the install.
+// readGeneratedSecret returns the generated values in a Secret, or nil if it does not exist or has the
+// mark of another owner. It has none if it was left in the cluster.
 func readGeneratedSecret(ctx context.Context, o *owner, c *engine.Client, component string, ref stacks.Ref) (*generated.Values, error) {
-	secret, err := readSecret(ctx, c, component, ref)
-	if err != nil || secret == nil {
-		return nil, err
+	secret, err := readSecret(ctx, c, ref)
+	if err != nil {
+		return nil, fmt.Errorf("reading the generated values of component %q: %w", component, err)
 	}
-	if mark, err := live.ParseMark(secret.Annotations[live.MarkAnnotation]); err != nil || mark.Owner != o.key.String() {
-		return nil, nil // the engine refuses to replace it
+	if secret == nil {
+		return nil, nil
+	}
+	if mark, err := live.ParseMark(secret.Annotations[live.MarkAnnotation]); err == nil && mark.Owner != o.key.String() && ref.Name == generated.SecretName(o.key.String(), component) {
+		return nil, nil
 	}
 	v, err := generated.FromSecret(secret)
 	if err != nil {
@@ -82,14 +88,11 @@ func readGeneratedSecret(ctx context.Context, o *owner, c *engine.Client, compon
 }
 
 // readSecret returns a Secret of the target cluster, or nil.
-func readSecret(ctx context.Context, c *engine.Client, component string, ref stacks.Ref) (*corev1.Secret, error) {
+func readSecret(ctx context.Context, c *engine.Client, ref stacks.Ref) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	found, err := engine.GetInto(ctx, c, corev1.SchemeGroupVersion.WithResource("secrets"), ref.Namespace, ref.Name, &secret)
-	if err != nil {
-		return nil, fmt.Errorf("reading generated values of component %q: %w", component, err)
-	}
-	if !found {
-		return nil, nil
+	if err != nil || !found {
+		return nil, err
 	}
 	return &secret, nil
 }
@@ -97,6 +100,10 @@ func readSecret(ctx context.Context, c *engine.Client, component string, ref sta
 // renderGenerating renders a request, and adds the generated values to it. Before new values are used,
 // it looks in the cluster for earlier ones.
 func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
+	if req.Generate.Policy == generated.Keep {
+		o.forgetGenerated()
+		req.Generate.Values, req.Generate.Derive = o.generated, o.derivedComponents()
+	}
 	res, err := render(ctx, *req)
 	if err != nil || len(res.Generated) == 0 {
 		return res, err
@@ -116,23 +123,26 @@ func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stac
 }
 
 // findGenerated returns values of earlier renders for components that have none: those in a Secret that
-// the inventory does not have, because the status was lost, and those of a lost Secret that are still
-// in other Secrets.
+// the inventory does not have, because the status was lost or the install takes over from another one,
+// and those that are still in other Secrets.
 func findGenerated(ctx context.Context, o *owner, c *engine.Client, res *stacks.Result) (map[string]*generated.Values, error) {
 	out := map[string]*generated.Values{}
-	installed := o.generatedSecrets()
 	for _, rc := range res.Components {
 		created := res.Generated[rc.Name]
 		i := slices.IndexFunc(rc.Objects, func(obj stacks.Object) bool { return obj.Generated })
 		if created == nil || o.generated[rc.Name] != nil || i < 0 {
 			continue
 		}
-		var v *generated.Values
-		var err error
-		if _, lost := installed[rc.Name]; lost {
-			v, err = rescueGenerated(ctx, o, c, rc.Name, created)
-		} else {
-			v, err = readGeneratedSecret(ctx, o, c, rc.Name, rc.Objects[i].Ref)
+		ref := rc.Objects[i].Ref
+		v, err := readGeneratedSecret(ctx, o, c, rc.Name, ref)
+		if from := o.req.Object.Spec.TakeOver; err == nil && v == nil && from != nil {
+			former := o.key
+			former.Name = from.Name
+			ref.Name = generated.SecretName(former.String(), rc.Name)
+			v, err = readGeneratedSecret(ctx, o, c, rc.Name, ref)
+		}
+		if err == nil && v == nil {
+			v, err = rescueGenerated(ctx, o, c, rc.Name, ref.Namespace, created)
 		}
 		if err != nil {
 			return nil, err
@@ -144,63 +154,54 @@ func findGenerated(ctx context.Context, o *owner, c *engine.Client, res *stacks.
 	return out, nil
 }
 
-// rescueGenerated returns the values of a component whose Secret is lost: those that are the whole value
-// of a key of another Secret. It reports the others, which are generated anew.
-func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component string, created *generated.Values) (*generated.Values, error) {
+// rescueGenerated returns the values of a component that are the whole value of a key of a Secret in the
+// cluster; nil if there are none. If the Secret with the values is lost, it reports the others, which are
+// generated anew.
+func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component, namespace string, created *generated.Values) (*generated.Values, error) {
 	out := generated.NewValues(created.Key)
+	out.Rotated = created.Rotated
 	for _, place := range slices.Sorted(maps.Keys(created.Places)) {
 		call := created.Places[place]
 		parts := strings.SplitN(place, "/", 3)
-		if created.Calls[call].PrivateKey != "" || len(parts) < 3 {
+		if created.Calls[call].PrivateKey != "" || created.Calls[call].Derived || len(parts) < 3 {
 			continue // the key of a certificate is elsewhere
 		}
-		secret, err := readSecret(ctx, c, component, stacks.Ref{Kind: "Secret", Namespace: cmp.Or(parts[0], o.generatedSecrets()[component].Namespace), Name: parts[1]})
-		if err != nil {
-			return nil, err
+		secret, err := readSecret(ctx, c, stacks.Ref{Kind: "Secret", Namespace: cmp.Or(parts[0], namespace), Name: parts[1]})
+		if err != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("looking for generated values of component %q: %w", component, err)
 		}
 		if secret != nil && len(secret.Data[parts[2]]) > 0 {
 			out.Calls[call] = generated.Value{Text: string(secret.Data[parts[2]]), Arguments: created.Calls[call].Arguments}
 		}
 	}
-	var anew []string
-	for call := range created.Calls {
-		if _, rescued := out.Calls[call]; !rescued {
-			anew = append(anew, call)
+	if _, lost := o.generatedSecrets()[component]; lost {
+		var anew []string
+		for call := range created.Calls {
+			if _, rescued := out.Calls[call]; !rescued {
+				anew = append(anew, call)
+			}
 		}
+		slices.Sort(anew)
+		o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason, reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
+			"%d values are taken from other Secrets, %d are generated anew: %s", component, len(out.Calls), len(anew), strings.Join(anew, ", ")), maxComponentMessage))
 	}
-	slices.Sort(anew)
-	o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason, reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
-		"%d values are taken from other Secrets, %d are generated anew: %s", component, len(out.Calls), len(anew), strings.Join(anew, ", ")), maxComponentMessage))
+	if len(out.Calls) == 0 {
+		return nil, nil
+	}
 	return out, nil
-}
-
-// rotateGenerated forgets the values of a component once for each token of the annotation
-// RotateAnnotation.
-func (o *owner) rotateGenerated(annotation string) {
-	component, token, ok := strings.Cut(annotation, "@")
-	v := o.generated[component]
-	if !ok || v == nil || v.Rotated == token {
-		return
-	}
-	o.generated = maps.Clone(o.generated) // it is part of an earlier request
-	o.generated[component] = generated.NewValues(v.Key)
-	o.generated[component].Rotated = token
 }
 
 // forgetGenerated drops the values of components that are neither rendered nor installed anymore.
 func (o *owner) forgetGenerated() {
 	installed := o.generatedSecrets()
-	forgotten := func(component string, _ *generated.Values) bool {
-		_, there := installed[component]
-		return !there && !slices.ContainsFunc(o.rendered.components, func(c stacks.RenderedComponent) bool { return c.Name == component })
-	}
+	kept := map[string]*generated.Values{} // the old map is part of an earlier request
 	for component, v := range o.generated {
-		if forgotten(component, v) {
-			o.generated = maps.Clone(o.generated) // it is part of an earlier request
-			maps.DeleteFunc(o.generated, forgotten)
-			return
+		_, there := installed[component]
+		if there || slices.ContainsFunc(o.rendered.components, func(c stacks.RenderedComponent) bool { return c.Name == component }) {
+			kept[component] = v
 		}
 	}
+	o.generated = kept
 }
 
 // derivedComponents returns the components with objects that were rendered without kept values.
@@ -208,7 +209,7 @@ func (o *owner) derivedComponents() []string {
 	kept := o.generatedSecrets()
 	out := map[string]bool{}
 	for _, e := range o.inv.All() {
-		if _, there := kept[e.Component]; !there && o.generated[e.Component] == nil && e.Component != "" {
+		if _, there := kept[e.Component]; !there && o.generated[e.Component] == nil && e.Component != "" && e.State != appsv1.EntryIntended {
 			out[e.Component] = true
 		}
 	}

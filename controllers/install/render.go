@@ -93,13 +93,12 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targe
 	if err = o.renderBackoff.record(err, digest, reconcile.RetryInterval(&in.Spec.Schedule), s.Clock.Now()); err != nil {
 		return nil, err
 	}
-	if len(res.Generated) > 0 { // they are an input from now on
-		if digest, err = stacks.Digest(req); err != nil {
-			return nil, err
-		}
-		digest += chartFingerprint
-		o.generated = req.Generate.Values
+	// The generated values are an input from now on.
+	o.generated = req.Generate.Values
+	if digest, err = stacks.Digest(req); err != nil {
+		return nil, err
 	}
+	digest += chartFingerprint
 	o.rerender = func(ctx context.Context) (stacks.Result, error) { return render(ctx, req) }
 	removes := removedInstalls(&res)
 	o.storeManifests(&res)
@@ -118,10 +117,12 @@ func (s *Steps) renderFunc(in *appsv1.KsctlInstall, a artifact.Artifact, secrets
 	}
 }
 
-// nilIfEmpty returns nil if no component has an object.
+// nilIfEmpty returns nil if no component has an object of its own.
 func nilIfEmpty(cs []stacks.RenderedComponent) []stacks.RenderedComponent {
-	if slices.ContainsFunc(cs, func(c stacks.RenderedComponent) bool { return len(c.Objects) > 0 }) {
-		return cs
+	for _, c := range cs {
+		if slices.ContainsFunc(c.Objects, func(o stacks.Object) bool { return !o.Generated }) {
+			return cs
+		}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/stacks/generated"
 )
@@ -58,7 +59,7 @@ func generatedSecret(ctx context.Context, ns string) *corev1.Secret {
 	Expect(plane.Client().List(ctx, &list, client.InNamespace(ns))).To(Succeed())
 	var found []corev1.Secret
 	for _, s := range list.Items {
-		if generated.IsSecretName(s.Name) {
+		if s.Type == generated.SecretType {
 			found = append(found, s)
 		}
 	}
@@ -143,6 +144,15 @@ var _ = Describe("What a chart generates", func() {
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(generatedData(ctx, ns)).To(Equal(first))
 
+		By("upgrading the chart")
+		publish(ctx, ns, "src", "main@sha1:2", generatingStack("1.1.0", "a.example.com"))
+		atRevision(ctx, in, "main@sha1:2")
+		upgraded := generatedData(ctx, ns)
+		Expect(upgraded).To(HaveKey("config/rendered"), "the time of a render of this chart")
+		delete(upgraded, "config/rendered")
+		delete(first, "config/rendered")
+		Expect(upgraded).To(Equal(first))
+
 		By("deleting the Secret")
 		stop()
 		Expect(plane.Client().Delete(ctx, generatedSecret(ctx, ns))).To(Succeed())
@@ -184,6 +194,40 @@ var _ = Describe("What a chart generates", func() {
 		writes := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)
 		Expect(writes).To(HaveLen(1), "only the Secret with the values: %s", writes)
 		Expect(writes[0]).To(HaveField("Name", generatedSecret(ctx, ns).Name))
+	})
+
+	It("moves with its objects to an install that takes over", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "src", "main@sha1:1", generatingStack("1.0.0", "a.example.com"))
+		in := newInstall(ctx, ns, "i", hourly)
+		atRevision(ctx, in, "main@sha1:1")
+		first := generatedData(ctx, ns)
+		successor := newInstall(ctx, ns, "j", hourly, func(in *appsv1.KsctlInstall) { in.Spec.TakeOver = &appsv1.TakeOver{Name: "i"} })
+		reports(ctx, successor, "False", "OwnedByAnother")
+		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, func() bool { return absent(ctx, in) }, soon).Should(BeTrue())
+		atRevision(ctx, successor, "main@sha1:1")
+		Expect(generatedData(ctx, ns)).To(Equal(first))
+		Expect(generatedSecret(ctx, ns).Annotations[live.MarkAnnotation]).To(ContainSubstring("/j"))
+	})
+
+	It("stays when the install is left in the cluster and created again, and whatever the rules for drift", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "src", "main@sha1:1", generatingStack("1.0.0", "a.example.com"))
+		in := newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) { in.Spec.DeletionPolicy = appsv1.DeletionOrphan })
+		atRevision(ctx, in, "main@sha1:1")
+		first := generatedData(ctx, ns)
+		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, func() bool { return absent(ctx, in) }, soon).Should(BeTrue())
+
+		in = newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) {
+			in.Spec.Drift = &appsv1.Drift{Mode: appsv1.DriftIgnore, Ignore: []appsv1.IgnoreRule{{Target: &appsv1.IgnoreTarget{Kind: "Secret"}, Paths: []string{"/data"}}}}
+		})
+		atRevision(ctx, in, "main@sha1:1")
+		Expect(generatedData(ctx, ns)).To(Equal(first))
+		kept := generatedSecret(ctx, ns)
+		Expect(patch(ctx, kept.DeepCopy(), "mallory", `{"data":{"values":""}}`)).To(Succeed())
+		Eventually(ctx, func() map[string][]byte { return generatedSecret(ctx, ns).Data }, soon).Should(Equal(kept.Data))
 	})
 
 	It("differs between two installs, and follows spec.generate", func(ctx SpecContext) {

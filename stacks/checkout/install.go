@@ -121,7 +121,7 @@ func (i *Install) RenderRequest(root string, caps stacks.Capabilities, values fu
 	}
 	choices, err := stacks.ChoicesFromInstall(&i.KsctlInstall, inputs)
 	out := stacks.Request{Root: root, Path: i.Spec.Path, Stack: i.Spec.Stack, Install: i.Identity(), Choices: choices, Capabilities: caps}
-	if i.Spec.Generate != appsv1.GenerateRefuse {
+	if !stacks.RefusesGenerated(&i.KsctlInstall) {
 		out.Generate.Policy = generated.Placeholders
 	}
 	return out, missing, err

@@ -42,6 +42,8 @@ type Options struct {
 	Owner string `json:"owner,omitempty"`
 	// Values that earlier renders generated, by component.
 	Values map[string]*Values `json:"values,omitempty"`
+	// Rotate is COMPONENT@TOKEN: all values of the component are generated anew, once for each token.
+	Rotate string `json:"rotate,omitempty"`
 	// Derive are components whose new random strings are derived as under Refuse, because that is how
 	// their objects were rendered. No input of the digest of a render.
 	Derive []string `json:"derive,omitempty"`
@@ -69,17 +71,11 @@ const (
 	dataKey    = "values"
 )
 
-// secretPrefix is the prefix of the names of these Secrets.
-const secretPrefix = "ksctl-generated-"
-
 // SecretName returns the name of the Secret with the values of a component.
 func SecretName(owner, component string) string {
 	sum := sha256.Sum256([]byte(owner + "\x00" + component))
-	return secretPrefix + hex.EncodeToString(sum[:8])
+	return "ksctl-generated-" + hex.EncodeToString(sum[:8])
 }
-
-// IsSecretName reports whether a Secret of this name may have generated values.
-func IsSecretName(name string) bool { return strings.HasPrefix(name, secretPrefix) }
 
 // Secret returns the manifest of the Secret with values. The error is for the user.
 func Secret(namespace, name string, v *Values) (map[string]any, error) {
@@ -118,7 +114,7 @@ type Values struct {
 	// Places has the call whose value is the whole value of a key of a Secret's data, by
 	// namespace/name/key.
 	Places map[string]string `json:"places,omitempty"`
-	// Rotated is the last request to forget all values that was acted on.
+	// Rotated is the token of Options.Rotate that was acted on last.
 	Rotated string `json:"rotated,omitempty"`
 	// Clock is the time that the templates read. Nil if they do not read it.
 	Clock *Clock `json:"clock,omitempty"`
@@ -131,6 +127,18 @@ func NewValues(key []byte) *Values {
 		_, _ = rand.Read(key) // never fails
 	}
 	return &Values{Key: key, Calls: map[string]Value{}, Places: map[string]string{}}
+}
+
+// ForRotation returns the values that a request to rotate leaves: v itself, or none for a token that was
+// not acted on yet. rotate is Options.Rotate.
+func (v *Values) ForRotation(component, rotate string) *Values {
+	name, token, _ := strings.Cut(rotate, "@")
+	if name != component || token == "" || v.Rotated == token {
+		return v
+	}
+	out := NewValues(v.Key)
+	out.Rotated = token
+	return out
 }
 
 // Clone returns a copy.
@@ -163,7 +171,13 @@ type Value struct {
 	PrivateKey string `json:"privateKey,omitempty"`
 	// Arguments of the call, unless they are hashed in its name.
 	Arguments string `json:"arguments,omitempty"`
+	// Derived is true for a value from before values were generated, see Options.Derive.
+	Derived bool `json:"derived,omitempty"`
 }
+
+// ShortestRecognized is the length in bytes from which a value is recognized in an object. A shorter
+// one may be there by chance.
+const ShortestRecognized = 6
 
 // Clock is a time that stays the same until the chart or its values change.
 type Clock struct {
@@ -211,13 +225,13 @@ func (v *Values) Secrets() []string {
 }
 
 // Finder returns a function that reports whether JSON contains one of the values, as they are or in
-// base64.
+// base64. Derived ones do not count: objects that have them were published before with their hash.
 func (v *Values) Finder() func(text []byte) bool {
 	var values [][]byte
 	if v != nil {
 		for _, value := range v.Calls {
 			for _, text := range []string{value.Text, value.PrivateKey} {
-				if text != "" {
+				if len(text) >= ShortestRecognized && !value.Derived {
 					values = append(values, inJSON(text), []byte(base64.StdEncoding.EncodeToString([]byte(text))))
 				}
 			}

@@ -96,13 +96,19 @@ func decideMissing(in *Snapshot, a Action) (Action, bool) {
 	case a.Entry.Hash != a.Item.ContentHash:
 		a.Verb, a.Reason = VerbCreate, ReasonChanged
 		return a, false
-	case in.Policies.Drift == appsv1.DriftWarn, in.Policies.Drift == appsv1.DriftIgnore:
+	case leavesDrift(in, a.Item):
 		a.Verb, a.Reason = VerbSkip, ReasonMissing
 		return a, true
 	default:
 		a.Verb, a.Reason = VerbCreate, ReasonMissing
 		return a, false
 	}
+}
+
+// leavesDrift reports whether drift of an object is not corrected. That of generated values is, because
+// the next render needs them.
+func leavesDrift(in *Snapshot, it *Item) bool {
+	return (in.Policies.Drift == appsv1.DriftWarn || in.Policies.Drift == appsv1.DriftIgnore) && !it.Generated
 }
 
 // decidePresent returns the action for an applied object that exists.
@@ -123,7 +129,7 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 		a.Verb, a.Reason = VerbUpdate, ReasonReclaimed
 		return a, false
 	case l.LabelLost, l.Mark.Owner == "", live.Drifted(a.Entry.Baseline, l.OwnedHash), reclaimedByTool(in, &a):
-		if in.Policies.Drift == appsv1.DriftWarn || in.Policies.Drift == appsv1.DriftIgnore {
+		if leavesDrift(in, a.Item) {
 			a.Verb, a.Reason = VerbSkip, ReasonDrifted
 			break
 		}

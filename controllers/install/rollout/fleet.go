@@ -177,7 +177,7 @@ func (f *FleetSteps) applyRollout(ctx context.Context, in *appsv1.KsctlInstall, 
 		case changes:
 			err = f.Client.Update(ctx, withDesired(s.install, s.desired), client.FieldOwner(f.FieldOwner))
 		case s.install != nil && s.install.DeletionTimestamp == nil:
-			err = f.forwardReconcileRequest(ctx, in, s.install)
+			err = f.forwardRequests(ctx, in, s.install)
 		}
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			continue // the cache is stale: its next event enqueues the install
@@ -192,14 +192,18 @@ func (f *FleetSteps) applyRollout(ctx context.Context, in *appsv1.KsctlInstall, 
 	return errors.Join(errs...)
 }
 
-// forwardReconcileRequest copies the annotation that requests a reconcile to a member install.
-func (f *FleetSteps) forwardReconcileRequest(ctx context.Context, in, x *appsv1.KsctlInstall) error {
-	at := in.Annotations[appsv1.RequestedAtAnnotation]
-	if at == "" || x.Annotations[appsv1.RequestedAtAnnotation] == at {
-		return nil
+// forwardRequests copies the annotations that request something to a member install.
+func (f *FleetSteps) forwardRequests(ctx context.Context, in, x *appsv1.KsctlInstall) (err error) {
+	for _, name := range requestAnnotations {
+		value := in.Annotations[name]
+		if value == "" || x.Annotations[name] == value {
+			continue
+		}
+		if x, err = f.annotate(ctx, x, name, value); err != nil {
+			return err
+		}
 	}
-	_, err := f.annotate(ctx, x, appsv1.RequestedAtAnnotation, at)
-	return err
+	return nil
 }
 
 // annotate sets an annotation of a member install. It returns the changed copy.

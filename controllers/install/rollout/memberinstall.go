@@ -21,6 +21,9 @@ import (
 // https://fluxcd.io/flux/components/kustomize/kustomizations/#garbage-collection
 var trackingLabels = []string{"app.kubernetes.io/instance", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "app.kubernetes.io/managed-by", "argocd.argoproj.io/"}
 
+// requestAnnotations request something of an install; its member installs get them, too.
+var requestAnnotations = []string{appsv1.RequestedAtAnnotation, appsv1.RotateAnnotation}
+
 // desiredMember returns the desired member install of a cluster, with an artifact released to it.
 func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.KsctlInstall {
 	out := &appsv1.KsctlInstall{}
@@ -30,8 +33,10 @@ func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.Ksct
 	out.Labels = labels.Merge(in.Labels, labels.Set{appsv1.FleetLabel: fleetLabelValue(in.Name)})
 	maps.DeleteFunc(out.Labels, func(name, _ string) bool { return isTrackingLabel(name) })
 	out.Annotations = map[string]string{appsv1.ReleaseAnnotation: digest}
-	if at := in.Annotations[appsv1.RequestedAtAnnotation]; at != "" {
-		out.Annotations[appsv1.RequestedAtAnnotation] = at
+	for _, name := range requestAnnotations {
+		if value := in.Annotations[name]; value != "" {
+			out.Annotations[name] = value
+		}
 	}
 	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(), Kind: appsv1.KsctlInstallKind, Name: in.Name, UID: in.UID, Controller: ptr.To(true)}}
 	return out

@@ -25,6 +25,8 @@ type Generation struct {
 	Policy generated.Policy
 	// Stored are the values of earlier renders.
 	Stored *generated.Values
+	// last are the values of the last render, if Stored has them at other calls; see Chart.Render.
+	last *generated.Values
 	// Derive makes random strings as under generated.Refuse, and keeps them.
 	Derive bool
 	// Now is the time for templates that read the clock for the first time.
@@ -64,10 +66,13 @@ type execution struct {
 }
 
 func newGenerator(g Generation, chart string, seed []byte, clockFor string) *generator {
-	f := &generator{Generation: g, chart: chart, seed: seed, clockFor: clockFor, out: g.Stored.Clone(), used: map[string]bool{}, changed: map[string]string{},
+	out := &generator{Generation: g, chart: chart, seed: seed, clockFor: clockFor, out: g.Stored.Clone(), used: map[string]bool{}, changed: map[string]string{},
 		derived: map[string][]string{}, refused: map[string][]string{}}
-	f.begin("")
-	return f
+	if out.last == nil {
+		out.last = g.Stored
+	}
+	out.begin("")
+	return out
 }
 
 // begin starts the execution of a template file. An include of a file is an execution of its own, so
@@ -114,7 +119,7 @@ func (g *generator) random(function, arguments string, byArguments bool, generat
 	}
 	v, err := g.value(function, arguments, byArguments, func(source *rand.ChaCha8) (generated.Value, error) {
 		if g.Derive {
-			return generated.Value{Text: derived}, nil
+			return generated.Value{Text: derived, Derived: true}, nil
 		}
 		text, err := generate(source)
 		return generated.Value{Text: text}, err
@@ -191,22 +196,23 @@ var placeholderTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // the call that now returns another one, because a call was inserted before it, or removed: they must
 // be rendered again with these. An empty value is to be generated anew.
 func (g *generator) place(objects []*manifest.Object) (moved map[string]generated.Value) {
-	before := g.out.Places
 	g.out.Places = g.places(objects)
+	stays := map[string]bool{} // calls whose value is where it was
+	for place, call := range g.out.Places {
+		stays[call] = stays[call] || g.last.Places[place] == call
+	}
 	moved = map[string]generated.Value{}
 	var sources []string
-	for place, call := range g.out.Places {
-		was, known := before[place]
-		if !known || was == call || !isSameFunction(was, call) {
-			continue
-		}
-		if v, kept := g.Stored.Calls[was]; kept && v != g.out.Calls[call] {
+	for _, place := range slices.Sorted(maps.Keys(g.out.Places)) {
+		was, call := g.last.Places[place], g.out.Places[place]
+		v, known := g.last.Calls[was]
+		if known && was != call && !stays[call] && isSameFunction(was, call) && v != g.out.Calls[call] {
 			moved[call] = v
 			sources = append(sources, was)
 		}
 	}
 	for _, call := range sources {
-		if _, filled := moved[call]; !filled {
+		if _, filled := moved[call]; !filled && !stays[call] && g.out.Calls[call] == g.last.Calls[call] {
 			moved[call] = generated.Value{}
 		}
 	}
@@ -232,24 +238,22 @@ func move(values *generated.Values, moved map[string]generated.Value) *generated
 	return out
 }
 
-// forgetUnused forgets the values of arguments that no call has anymore.
-func (g *generator) forgetUnused() {
-	maps.DeleteFunc(g.out.Calls, func(call string, _ generated.Value) bool {
-		_, hash, _ := parseCall(call)
-		return hash != "" && !g.used[call]
-	})
-}
+// maxUnused is the number of unused values that are kept, for a chart or values that come back.
+const maxUnused = 100
 
-// shortestPlaced is the length from which a value is recognized in a Secret. A shorter one may be
-// equal by chance.
-const shortestPlaced = 6
+// forgetUnused forgets the values that no call has anymore, if there are many.
+func (g *generator) forgetUnused() {
+	if len(g.out.Calls)-len(g.used) > maxUnused {
+		maps.DeleteFunc(g.out.Calls, func(call string, _ generated.Value) bool { return !g.used[call] })
+	}
+}
 
 // places returns the keys of Secrets whose whole value is one generated value, see
 // generated.Values.Places.
 func (g *generator) places(objects []*manifest.Object) map[string]string {
 	calls := map[string]string{} // by value
 	for call := range g.used {
-		if text := g.out.Calls[call].Text; len(text) >= shortestPlaced {
+		if text := g.out.Calls[call].Text; len(text) >= generated.ShortestRecognized {
 			if _, twice := calls[text]; twice {
 				call = ""
 			}

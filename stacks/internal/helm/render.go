@@ -59,14 +59,19 @@ func (c *Chart) Render(ctx context.Context, o Options) (Rendered, error) {
 	if want := c.pristine.Metadata.KubeVersion; want != "" && !util.IsCompatibleRange(want, kube.String()) {
 		return Rendered{}, c.errorf("Chart.yaml", "the chart requires Kubernetes %s, but the target has %s", want, o.KubeVersion)
 	}
+	o.Generation.last = o.Generation.Stored
 	out, moved, err := c.renderOnce(ctx, kube, o)
-	if err == nil && len(moved) > 0 {
-		// What is derived from a value that moved, such as a checksum, follows it.
+	// What is made from a value that moved follows it: a checksum, a salted hash, a certificate of an
+	// authority.
+	for round := 1; err == nil && len(moved) > 0 && round < maxRounds; round++ {
 		o.Generation.Stored = move(out.Generated, moved)
-		out, _, err = c.renderOnce(ctx, kube, o)
+		out, moved, err = c.renderOnce(ctx, kube, o)
 	}
 	return out, err
 }
+
+// maxRounds bounds the executions of the templates of one render.
+const maxRounds = 4
 
 // renderOnce also returns the values that moved to other calls, see generator.place.
 func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion, o Options) (Rendered, map[string]generated.Value, error) {
@@ -98,9 +103,7 @@ func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion, o Opti
 	}
 	out.Warnings = append(out.Warnings, g.warnings(func(file string) string { return c.templateFile(loaded, file) })...)
 	moved := g.place(out.Objects)
-	if len(moved) == 0 {
-		g.forgetUnused()
-	}
+	g.forgetUnused()
 	return out, moved, nil
 }
 
@@ -113,11 +116,16 @@ func (c *Chart) newGenerator(o Options) (*generator, error) {
 	return newGenerator(o.Generation, c.pristine.Name(), append(slices.Clone(o.Seed), c.Digest...), o.Generation.Stored.Hash(c.Digest, string(vals))), nil
 }
 
+// callOfBegin returns the text that instrument puts before a template.
+func callOfBegin(name string) []byte {
+	return []byte("{{" + beginFunc + " " + strconv.Quote(name) + "}}")
+}
+
 // instrument makes every template file call beginFunc and endFunc.
 func instrument(ch *chart.Chart) {
 	for i, t := range ch.Templates {
 		name := path.Join(ch.ChartFullPath(), t.Name)
-		ch.Templates[i] = &common.File{Name: t.Name, Data: slices.Concat([]byte("{{"+beginFunc+" "+strconv.Quote(name)+"}}"), t.Data, []byte("{{"+endFunc+"}}"))}
+		ch.Templates[i] = &common.File{Name: t.Name, Data: slices.Concat(callOfBegin(name), t.Data, []byte("{{"+endFunc+"}}"))}
 	}
 	for _, sub := range ch.Dependencies() {
 		instrument(sub)
@@ -157,10 +165,11 @@ func (c *Chart) findCalls(loaded *chart.Chart, function, file string) []problem.
 	walk = func(ch *chart.Chart) {
 		for _, t := range ch.Templates {
 			name := path.Join(ch.ChartFullPath(), t.Name)
-			if !word.Match(t.Data) || name != file && !strings.HasPrefix(path.Base(name), "_") {
+			text := bytes.TrimPrefix(t.Data, callOfBegin(name))
+			if !word.Match(text) || name != file && !strings.HasPrefix(path.Base(name), "_") {
 				continue
 			}
-			for i, line := range bytes.Split(t.Data, []byte("\n")) {
+			for i, line := range bytes.Split(text, []byte("\n")) {
 				found := problem.Error{File: c.templateFile(loaded, name), Line: i + 1}
 				switch {
 				case !word.Match(line):
