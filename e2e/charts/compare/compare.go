@@ -158,7 +158,7 @@ func byName(objects []map[string]any) map[string]any {
 				unstructured.RemoveNestedField(object, "metadata", field)
 			}
 		}
-		out[u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName()] = map[string]any(object)
+		out[u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName()] = object
 	}
 	return out
 }

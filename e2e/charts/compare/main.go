@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -54,8 +55,11 @@ func findCharts(dir string) (charts []string, err error) {
 			return err
 		case d.IsDir():
 			metadata, err := os.ReadFile(filepath.Join(path, "Chart.yaml"))
-			if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
 				return nil
+			}
+			if err != nil {
+				return err
 			}
 			if !libraryType.Match(metadata) {
 				charts = append(charts, path)
