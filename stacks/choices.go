@@ -133,8 +133,8 @@ func rawMap(raw *apiextensionsv1.JSON) (map[string]any, error) {
 // if no known name is similar.
 func Nearest(name string, known []string) string { return problem.Nearest(name, known) }
 
-// RefusesGenerated reports whether charts of an install must not generate values: it says so, or it
-// publishes the objects for others, who must not get them with a Secret's content.
+// RefusesGenerated reports whether the charts of an install must not generate values: spec.generate is
+// Refuse, or the objects are published for others, who must not get secret values with them.
 func RefusesGenerated(in *appsv1.KsctlInstall) bool {
 	publishes := in.Spec.Publish != nil && (in.Spec.Publish.Mode == appsv1.PublishOnly || in.Spec.Publish.Secrets != appsv1.SecretsInclude)
 	return in.Spec.Generate == appsv1.GenerateRefuse || publishes

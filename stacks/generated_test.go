@@ -163,7 +163,7 @@ func TestSaltedHashFollowsPassword(t *testing.T) {
 	}
 }
 
-// After a rotation, everything is generated anew, once for each token.
+// After a rotation, everything is generated again, once for each token.
 func TestRotation(t *testing.T) {
 	c := newGeneratingChart(t, map[string]string{"secret.yaml": secretHead + "  password: {{ randAlphaNum 10 }}\n"})
 	c.req.Generate.Rotate = "shop@1" // it has nothing to rotate yet

@@ -156,7 +156,7 @@ func findGenerated(ctx context.Context, o *owner, c *engine.Client, res *stacks.
 
 // rescueGenerated returns the values of a component that are the whole value of a key of a Secret in the
 // cluster; nil if there are none. If the Secret with the values is lost, it reports the others, which are
-// generated anew.
+// generated again.
 func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component, namespace string, created *generated.Values) (*generated.Values, error) {
 	out := generated.NewValues(created.Key)
 	out.Rotated = created.Rotated
@@ -175,15 +175,15 @@ func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component,
 		}
 	}
 	if _, lost := o.generatedSecrets()[component]; lost {
-		var anew []string
+		var others []string
 		for call := range created.Calls {
 			if _, rescued := out.Calls[call]; !rescued {
-				anew = append(anew, call)
+				others = append(others, call)
 			}
 		}
-		slices.Sort(anew)
+		slices.Sort(others)
 		o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason, reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
-			"%d values are taken from other Secrets, %d are generated anew: %s", component, len(out.Calls), len(anew), strings.Join(anew, ", ")), maxComponentMessage))
+			"%d values are taken from other Secrets, %d are generated again: %s", component, len(out.Calls), len(others), strings.Join(others, ", ")), maxComponentMessage))
 	}
 	if len(out.Calls) == 0 {
 		return nil, nil
@@ -234,7 +234,7 @@ func (o *owner) expiringCertificates(now time.Time) []string {
 			if left > 30*24*time.Hour || left > cert.NotAfter.Sub(cert.NotBefore)/3 {
 				continue
 			}
-			out = append(out, fmt.Sprintf("component %q: the generated certificate %s ends at %s: to generate all values of the component anew, set the annotation %s: %s@%s",
+			out = append(out, fmt.Sprintf("component %q: the generated certificate %s ends at %s: to generate all values of the component again, set the annotation %s: %s@%s",
 				component, call, cert.NotAfter.UTC().Format(time.RFC3339), appsv1.RotateAnnotation, component, cert.NotAfter.UTC().Format(time.DateOnly)))
 		}
 	}

@@ -167,7 +167,7 @@ var _ = Describe("What a chart generates", func() {
 		Expect(second["tls/ca.crt"]).NotTo(Equal(first["tls/ca.crt"]), "the key of the authority is lost")
 		Expect(generatedSecret(ctx, ns).Data).NotTo(BeEmpty())
 		Expect(eventsOf(ctx, in)).To(ContainElement(And(HaveField("Reason", appsv1.GeneratedValuesLostReason),
-			HaveField("Message", And(ContainSubstring("2 values are taken from other Secrets, 2 are generated anew"), ContainSubstring("genCA#0"))))))
+			HaveField("Message", And(ContainSubstring("2 values are taken from other Secrets, 2 are generated again"), ContainSubstring("genCA#0"))))))
 
 		By("rotating all values")
 		Expect(patch(ctx, in, "somebody", `{"metadata":{"annotations":{"`+appsv1.RotateAnnotation+`":"shop@1"}}}`)).To(Succeed())

@@ -42,7 +42,7 @@ type Options struct {
 	Owner string `json:"owner,omitempty"`
 	// Values that earlier renders generated, by component.
 	Values map[string]*Values `json:"values,omitempty"`
-	// Rotate is COMPONENT@TOKEN: all values of the component are generated anew, once for each token.
+	// Rotate is COMPONENT@TOKEN: all values of the component are generated again, once for each token.
 	Rotate string `json:"rotate,omitempty"`
 	// Derive are components whose new random strings are derived as under Refuse, because that is how
 	// their objects were rendered. No input of the digest of a render.
@@ -98,7 +98,7 @@ func Secret(namespace, name string, v *Values) (map[string]any, error) {
 func FromSecret(secret *corev1.Secret) (*Values, error) {
 	v := &Values{}
 	if err := json.Unmarshal(secret.Data[dataKey], v); err != nil || secret.Type != SecretType {
-		return nil, fmt.Errorf("Secret %s/%s does not have the generated values that the controller wrote: restore it, or delete it to generate them anew", secret.Namespace, secret.Name)
+		return nil, fmt.Errorf("Secret %s/%s does not have the generated values that the controller wrote: restore it, or delete it to generate them again", secret.Namespace, secret.Name)
 	}
 	return v, nil
 }

@@ -23,7 +23,7 @@ const (
 	// AbandonAnnotation on an object that is being deleted removes its finalizer, even if objects
 	// that it owns still exist. Its value is the UID of the object.
 	AbandonAnnotation = "ksctl.com/abandon"
-	// RotateAnnotation on a KsctlInstall generates all values of a component's chart anew, once for
+	// RotateAnnotation on a KsctlInstall generates all values of a component's chart again, once for
 	// each token. Its value is COMPONENT@TOKEN.
 	RotateAnnotation = "ksctl.com/rotate"
 )

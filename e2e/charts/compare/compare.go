@@ -25,7 +25,7 @@ type class string
 
 const (
 	equal         class = "equal"
-	anew          class = "differs only in values that Helm generates anew"
+	random        class = "differs only in values that Helm generates in each render"
 	newline       class = "differs only in newlines at the end of strings"
 	different     class = "different"
 	refusedByUs   class = "refused by us alone"
@@ -85,7 +85,7 @@ func classify(got, want, again map[string]any) comparison {
 	}
 	got, want = masked(got, want, again).(map[string]any), masked(want, want, again).(map[string]any)
 	if reflect.DeepEqual(got, want) {
-		return comparison{class: anew}
+		return comparison{class: random}
 	}
 	return comparison{different, firstDifference("", got, want)}
 }

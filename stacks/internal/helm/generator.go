@@ -51,7 +51,7 @@ type generator struct {
 	// executions are the template files that are being executed, the innermost last.
 	executions []*execution
 	// stream is what random strings are derived from under generated.Refuse: each execution of a file
-	// begins it anew.
+	// begins it again.
 	stream *rand.ChaCha8
 	// derived and refused are the functions that each file called under generated.Refuse.
 	derived, refused map[string][]string
@@ -194,7 +194,7 @@ var placeholderTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // place records where values are in Secrets. It returns the values that the last render had there, by
 // the call that now returns another one, because a call was inserted before it, or removed: they must
-// be rendered again with these. An empty value is to be generated anew.
+// be rendered again with these. An empty value is to be generated again.
 func (g *generator) place(objects []*manifest.Object) (moved map[string]generated.Value) {
 	g.out.Places = g.places(objects)
 	stays := map[string]bool{} // calls whose value is where it was
