@@ -57,7 +57,9 @@ func TestManifestsOnAPIServer(t *testing.T) {
 	for _, m := range slices.Concat(acceptedManifests, acceptedAutoscalers) {
 		t.Run("accepts "+m.kind+" with "+m.name, func(t *testing.T) { m.testAccepted(t, strict) })
 	}
-	t.Run("the clusterRef of a KsctlAutoScaler is immutable", func(t *testing.T) { testClusterRefIsImmutable(t, strict) })
+	t.Run("the clusterRef of a KsctlAutoScaler is immutable", func(t *testing.T) {
+		testClusterRefIsImmutable(t, strict)
+	})
 }
 
 func kubectl(t *testing.T, c *cluster.Cluster, args ...string) []byte {
@@ -75,7 +77,8 @@ func run(t *testing.T, c *cluster.Cluster, args ...string) ([]byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", t.TempDir()}, args...)...)
+	cmd := exec.CommandContext(ctx, c.Kubectl(),
+		append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", t.TempDir()}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -88,8 +91,10 @@ func run(t *testing.T, c *cluster.Cluster, args ...string) ([]byte, error) {
 func awaitKinds(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
-		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories", "importstates", "exportstates", "ksctlclusters", "ksctlautoscalers"} {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*
+		time.Millisecond, timeout, true, func(context.Context) (bool, error) {
+		for _, kind := range []string{"ksctlinstalls", "ksctlremoves", "ksctlsources", "ksctlinventories",
+			"importstates", "exportstates", "ksctlclusters", "ksctlautoscalers"} {
 			if _, last = run(t, c, "explain", kind+".metadata"); last != nil {
 				return false, nil
 			}
@@ -104,7 +109,8 @@ func awaitKinds(t *testing.T, c *cluster.Cluster) {
 // testPod checks that the controller's Pod was created. Its namespace enforces the restricted Pod
 // Security standard, so a Pod that was created complies with it.
 func testPod(t *testing.T, c *cluster.Cluster) {
-	kubectl(t, c, "-n", controllerNamespace, "rollout", "status", "deployment/ksctl-gitops", "--timeout="+timeout.String())
+	kubectl(t, c, "-n", controllerNamespace, "rollout", "status", "deployment/ksctl-gitops",
+		"--timeout="+timeout.String())
 	var ns corev1.Namespace
 	if err := c.Client().Get(t.Context(), client.ObjectKey{Name: controllerNamespace}, &ns); err != nil {
 		t.Fatal(err)
@@ -196,7 +202,8 @@ items:
 		{"editor", "create", apps, "ksctlinstalls", "", "default", false},
 	} {
 		// The aggregation into the roles view and edit takes a moment.
-		err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), 50*
+			time.Millisecond, timeout, true, func(context.Context) (bool, error) {
 			return r.matches(t, c), nil
 		})
 		if err != nil {

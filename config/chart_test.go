@@ -22,7 +22,9 @@ func rendered(t *testing.T, release string, values map[string]any) map[string]*u
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := commonutil.ToRenderValues(chart, values, common.ReleaseOptions{Name: release, Namespace: controllerNamespace, IsInstall: true}, common.DefaultCapabilities)
+	all, err := commonutil.ToRenderValues(chart, values,
+		common.ReleaseOptions{Name: release, Namespace: controllerNamespace, IsInstall: true},
+		common.DefaultCapabilities)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,8 @@ func commonFields(t *testing.T, u *unstructured.Unstructured) map[string]any {
 	annotations := u.GetAnnotations()
 	delete(annotations, "helm.sh/resource-policy")
 	u.SetAnnotations(annotations)
-	for _, path := range [][]string{{"spec", "selector"}, {"spec", "podSelector"}, {"spec", "template", "metadata", "labels"}} {
+	for _, path := range [][]string{{"spec", "selector"}, {"spec", "podSelector"},
+		{"spec", "template", "metadata", "labels"}} {
 		unstructured.RemoveNestedField(u.Object, path...)
 	}
 	if containers, ok, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers"); ok {
@@ -89,7 +92,8 @@ func commonFields(t *testing.T, u *unstructured.Unstructured) map[string]any {
 			delete(c, "image")
 			delete(c, "imagePullPolicy")
 		}
-		if err := unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+		if err := unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec",
+			"containers"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,7 +127,8 @@ func TestChartMatchesKustomization(t *testing.T) {
 
 func TestChartSelectorsMatchPods(t *testing.T) {
 	objects := rendered(t, "prod", map[string]any{"webhook": map[string]any{"enabled": true}})
-	pods, _, _ := unstructured.NestedStringMap(objects["Deployment prod-ksctl-gitops"].Object, "spec", "template", "metadata", "labels")
+	pods, _, _ := unstructured.NestedStringMap(objects["Deployment prod-ksctl-gitops"].Object, "spec", "template",
+		"metadata", "labels")
 	for key, path := range map[string][]string{
 		"Deployment prod-ksctl-gitops":      {"spec", "selector", "matchLabels"},
 		"Service prod-ksctl-gitops":         {"spec", "selector"},
@@ -144,22 +149,27 @@ func TestChartSelectorsMatchPods(t *testing.T) {
 
 func TestChartValues(t *testing.T) {
 	container := func(values map[string]any) map[string]any {
-		list, _, _ := unstructured.NestedSlice(rendered(t, "ksctl-gitops", values)["Deployment ksctl-gitops"].Object, "spec", "template", "spec", "containers")
+		list, _, _ := unstructured.NestedSlice(rendered(t, "ksctl-gitops", values)["Deployment ksctl-gitops"].Object,
+			"spec", "template", "spec", "containers")
 		return list[0].(map[string]any)
 	}
-	if got := container(map[string]any{"image": map[string]any{"repository": "r/c", "tag": "1"}})["image"]; got != "r/c:1" {
+	if got := container(map[string]any{"image": map[string]any{"repository": "r/c", "tag": "1"}})["image"]; got !=
+		"r/c:1" {
 		t.Errorf("image %v", got)
 	}
 	digest := "sha256:" + strings.Repeat("0", 64)
-	if got := container(map[string]any{"image": map[string]any{"repository": "r/c", "tag": "1", "digest": digest}})["image"]; got != "r/c@"+digest {
+	if got := container(map[string]any{"image": map[string]any{"repository": "r/c", "tag": "1",
+		"digest": digest}})["image"]; got != "r/c@"+digest {
 		t.Errorf("image %v", got)
 	}
 	var read map[string]any // numbers have the types that Helm reads from a values file
-	if err := yaml.Unmarshal([]byte("flags: {artifact-max-bytes: 67108864, no-cross-namespace-refs: true, kube-api-qps: 0.5}"), &read); err != nil {
+	if err := yaml.Unmarshal([]byte("flags: {artifact-max-bytes: 67108864, no-cross-namespace-refs: true, "+
+		"kube-api-qps: 0.5}"), &read); err != nil {
 		t.Fatal(err)
 	}
 	args := container(read)["args"].([]any)
-	for _, want := range []any{"--artifact-max-bytes=67108864", "--no-cross-namespace-refs=true", "--kube-api-qps=0.5"} {
+	for _, want := range []any{"--artifact-max-bytes=67108864", "--no-cross-namespace-refs=true",
+		"--kube-api-qps=0.5"} {
 		if !slices.Contains(args, want) {
 			t.Errorf("no %s in %v", want, args)
 		}
@@ -169,7 +179,8 @@ func TestChartValues(t *testing.T) {
 		out, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "annotations")
 		return out
 	}
-	if got := pod(map[string]any{"podAnnotations": map[string]any{"prometheus.io/scrape": "false", "a": "b"}}); got["prometheus.io/scrape"] != "false" || got["a"] != "b" || got["prometheus.io/port"] != "8080" {
+	if got := pod(map[string]any{"podAnnotations": map[string]any{"prometheus.io/scrape": "false",
+		"a": "b"}}); got["prometheus.io/scrape"] != "false" || got["a"] != "b" || got["prometheus.io/port"] != "8080" {
 		t.Errorf("annotations of pods: %v", got)
 	}
 	for key := range rendered(t, "my.release", nil) {
@@ -182,7 +193,8 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("with two replicas, the leader must advertise its own address: got %v, want %s", args, want)
 		}
 	}
-	for _, key := range []string{"CustomResourceDefinition ksctlinstalls.apps.ksctl.com", "CustomResourceDefinition ksctlsources.apps.ksctl.com"} {
+	for _, key := range []string{"CustomResourceDefinition ksctlinstalls.apps.ksctl.com",
+		"CustomResourceDefinition ksctlsources.apps.ksctl.com"} {
 		if got := rendered(t, "x", nil)[key].GetAnnotations()["helm.sh/resource-policy"]; got != "keep" {
 			t.Errorf("%s: policy %q", key, got)
 		}
@@ -198,9 +210,11 @@ func TestChartRejectsUnknownValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, values := range []map[string]any{
-		{"replica": 2}, {"image": map[string]any{"digest": "latest"}}, {"flags": map[string]any{"concurrent": []any{1}}}, {"goMemLimit": "1G"},
+		{"replica": 2}, {"image": map[string]any{"digest": "latest"}},
+		{"flags": map[string]any{"concurrent": []any{1}}}, {"goMemLimit": "1G"},
 	} {
-		if _, err := commonutil.ToRenderValues(chart, values, common.ReleaseOptions{Name: "x", Namespace: "y"}, common.DefaultCapabilities); err == nil {
+		if _, err := commonutil.ToRenderValues(chart, values, common.ReleaseOptions{Name: "x", Namespace: "y"},
+			common.DefaultCapabilities); err == nil {
 			t.Errorf("%v: got no error", values)
 		}
 	}

@@ -44,7 +44,8 @@ func withComponent(t *testing.T, name string) string {
 		}
 		lines = append(lines, fmt.Sprintf("%s: [%s]", field, path))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(strings.Join(lines, "\n")+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -198,7 +198,8 @@ func TestDeploymentUsesFlagsThatExist(t *testing.T) {
 	if o.DefaultServiceAccount == "" {
 		t.Error("--default-service-account is not set: installs would run with the controller's permissions")
 	}
-	for name, addr := range map[string]string{"metrics": o.MetricsAddr, "health": o.HealthAddr, "artifacts": o.StorageAddr} {
+	for name, addr := range map[string]string{"metrics": o.MetricsAddr, "health": o.HealthAddr,
+		"artifacts": o.StorageAddr} {
 		found := slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool {
 			return p.Name == name && fmt.Sprintf(":%d", p.ContainerPort) == addr
 		})
@@ -206,7 +207,9 @@ func TestDeploymentUsesFlagsThatExist(t *testing.T) {
 			t.Errorf("no port %q for address %s", name, addr)
 		}
 	}
-	mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == o.StoragePath })
+	mounted := slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == o.StoragePath
+	})
 	if !mounted {
 		t.Errorf("no volume is mounted at %s", o.StoragePath)
 	}

@@ -62,7 +62,8 @@ func TestLibraryMetricsExist(t *testing.T) {
 			have[f[1]] = strings.Join(names, " ")
 		}
 	}
-	for _, line := range strings.Split(strings.TrimSpace(string(readFile(t, "monitoring", "check", "testdata", "libraries.txt"))), "\n") {
+	for _, line := range strings.Split(
+		strings.TrimSpace(string(readFile(t, "monitoring", "check", "testdata", "libraries.txt"))), "\n") {
 		words := strings.Fields(line)
 		slices.Sort(words[1:])
 		if got, ok := have[words[0]]; !ok || got != strings.Join(words[1:], " ") {
@@ -166,7 +167,8 @@ var fluxLabelPaths = map[string]string{"name": "metadata.name", "exported_namesp
 
 func TestStateMetricsCoverReconciledKinds(t *testing.T) {
 	var values stateMetrics
-	if err := yaml.UnmarshalStrict(readFile(t, "monitoring", "kube-state-metrics", "values.yaml"), &values); err != nil {
+	if err := yaml.UnmarshalStrict(readFile(t, "monitoring", "kube-state-metrics", "values.yaml"),
+		&values); err != nil {
 		t.Fatal(err)
 	}
 	kinds, plurals := map[string]*apiextensionsv1.JSONSchemaProps{}, map[string][]string{}
@@ -183,7 +185,8 @@ func TestStateMetricsCoverReconciledKinds(t *testing.T) {
 		gvk := resource.GroupVersionKind
 		kind := fmt.Sprintf("%s/%s %s", gvk.Group, gvk.Version, gvk.Kind)
 		configured = append(configured, kind)
-		if kinds[kind] == nil || len(resource.Metrics) != 1 || resource.MetricNamePrefix != "gotk" || resource.Metrics[0].Name != "resource_info" || resource.Metrics[0].Each.Type != "Info" {
+		if kinds[kind] == nil || len(resource.Metrics) != 1 || resource.MetricNamePrefix != "gotk" ||
+			resource.Metrics[0].Name != "resource_info" || resource.Metrics[0].Each.Type != "Info" {
 			t.Errorf("%s: the kind does not exist, or its only metric is not gotk_resource_info", kind)
 			continue
 		}

@@ -22,7 +22,8 @@ const fluxAPIVersion = "kustomize.toolkit.fluxcd.io/v1"
 // The YAML in docs/autoscaling.md has only fields that exist, in whole objects and in specs.
 func TestAutoscalingYAMLIsValid(t *testing.T) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, storagev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme,
+		storagev1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,8 @@ func TestAutoscalingYAMLIsValid(t *testing.T) {
 			}
 		}
 	}
-	for kind, n := range map[string]int{"KsctlAutoScaler": 2, "ImportState": 1, "ServiceAccount": 1, "Kustomization": 1, "ClusterRole": 1} {
+	for kind, n := range map[string]int{"KsctlAutoScaler": 2, "ImportState": 1, "ServiceAccount": 1, "Kustomization": 1,
+		"ClusterRole": 1} {
 		if kinds[kind] != n {
 			t.Errorf("%d of kind %s, want %d", kinds[kind], kind, n)
 		}
@@ -61,20 +63,26 @@ func TestAutoscalingYAMLIsValid(t *testing.T) {
 // that the controller uses.
 func TestAutoscalingMatchesSettings(t *testing.T) {
 	page := read(t, "docs/autoscaling.md")
-	for _, name := range []string{settings.CloudConfigFile, settings.KubeConfigFile, "`" + settings.TLSDir + "`", settings.LeaseName, settings.StatusConfigMap,
-		settings.DeploymentName("<name>"), settings.PrioritiesName("<name>"), settings.ClientSecretName("<name>"), clusterv1.PoolLabel} {
+	for _, name := range []string{settings.CloudConfigFile, settings.KubeConfigFile, "`" + settings.TLSDir + "`",
+		settings.LeaseName, settings.StatusConfigMap,
+		settings.DeploymentName("<name>"), settings.PrioritiesName("<name>"), settings.ClientSecretName("<name>"),
+		clusterv1.PoolLabel} {
 		if !strings.Contains(page, name) {
 			t.Errorf("docs/autoscaling.md does not mention %s", name)
 		}
 	}
 	for _, version := range []string{"v1.30.0", "v1.34.0", "v1.35.1", "v1.36.2", "v1.99.0"} {
-		if v, err := settings.Version(&clusterv1.KsctlAutoScalerSpec{}, version); err != nil || !strings.Contains(page, v) {
-			t.Errorf("docs/autoscaling.md does not mention Cluster Autoscaler %q for Kubernetes %s (%v)", v, version, err)
+		if v, err := settings.Version(&clusterv1.KsctlAutoScalerSpec{}, version); err != nil ||
+			!strings.Contains(page, v) {
+			t.Errorf("docs/autoscaling.md does not mention Cluster Autoscaler %q for Kubernetes %s (%v)", v, version,
+				err)
 		}
 	}
 	want := settings.CloudConfig("ksctl-gitops.ksctl-gitops-system.svc:9443")
 	comment := regexp.MustCompile(` +#.*`)
-	if !slices.ContainsFunc(blocks(t, "docs/autoscaling.md", "yaml"), func(b string) bool { return comment.ReplaceAllString(b, "") == want }) {
+	if !slices.ContainsFunc(blocks(t, "docs/autoscaling.md", "yaml"), func(b string) bool {
+		return comment.ReplaceAllString(b, "") == want
+	}) {
 		t.Errorf("docs/autoscaling.md has no YAML block\n%s", want)
 	}
 }

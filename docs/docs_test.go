@@ -33,7 +33,8 @@ var internalReasons = []string{"DigestMismatch", "NotFound", "Unreachable", "Bra
 
 func TestEveryReasonIsDocumented(t *testing.T) {
 	inCode := map[string]bool{}
-	for _, dir := range []string{"api", "controllers", "internal/sources", "internal/clusters", "internal/scaling", "internal/agent", "internal/statestore", "stacks/artifact", "stacks/chart", "stacks/sops"} {
+	for _, dir := range []string{"api", "controllers", "internal/sources", "internal/clusters", "internal/scaling",
+		"internal/agent", "internal/statestore", "stacks/artifact", "stacks/chart", "stacks/sops"} {
 		collectReasons(t, dir, inCode)
 	}
 	page := map[string]bool{}
@@ -43,7 +44,8 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	if !found {
 		t.Fatal("docs/conditions.md does not list renamed reasons")
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \\|").FindAllStringSubmatch(current, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \\|").
+		FindAllStringSubmatch(current, -1) {
 		for _, m := range reason.FindAllStringSubmatch(row[1], -1) {
 			page[m[1]] = true
 		}
@@ -60,8 +62,8 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	}
 }
 
-// collectReasons collects the reasons of conditions and events in the packages below a folder: constants
-// named …Reason or of a type Reason, Flux's reasons, and codes of failures.
+// collectReasons collects the reasons of conditions and events in the packages below a folder:
+// constants named …Reason or of a type Reason, Flux's reasons, and codes of failures.
 func collectReasons(t *testing.T, dir string, into map[string]bool) {
 	t.Helper()
 	c := collector{into: into, operations: operations(t)}
@@ -132,7 +134,9 @@ func (c *collector) collect(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.ValueSpec:
 		for i, name := range n.Names {
-			if i < len(n.Values) && (strings.HasSuffix(name.Name, "Reason") || isIdent(n.Type, "Reason") || codeName.MatchString(name.Name)) {
+			if i < len(n.Values) &&
+				(strings.HasSuffix(name.Name, "Reason") || isIdent(n.Type, "Reason") ||
+					codeName.MatchString(name.Name)) {
 				c.add(n.Values[i])
 			}
 		}
@@ -154,7 +158,9 @@ func (c *collector) collect(n ast.Node) {
 				c.add(n.Rhs[i])
 			}
 		}
-	case *ast.CallExpr: // Event(corev1.EventTypeWarning, "Contested", …), newCondition(clusterv1.…Condition, "Serving", …)
+	// Event(corev1.EventTypeWarning, "Contested", …), newCondition(clusterv1.…Condition, "Serving",
+	// …)
+	case *ast.CallExpr:
 		if len(n.Args) > 1 && (eventType(n.Args[0]) || isIdent(n.Fun, "newCondition") && conditionType(n.Args[0])) {
 			c.add(n.Args[1])
 		}

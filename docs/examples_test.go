@@ -17,9 +17,12 @@ var extraFiles = map[string]map[string]string{
 	"docs/stack-format.md": {
 		"stacks/monitoring/crds/kinds.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kinds}\n",
 		"stacks/monitoring/settings/kustomization.yaml": "resources: [settings.yaml]\n",
-		"stacks/monitoring/settings/settings.yaml":      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {retention: 1d, debug: 'false'}\n",
-		"stacks/monitoring/drain/job.yaml":              "apiVersion: batch/v1\nkind: Job\nmetadata: {name: drain}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: \"example.com/drain:1\"}]}}}\n",
-		"clusters/prod/README":                          "",
+		"stacks/monitoring/settings/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " +
+			"settings}\ndata: {retention: 1d, debug: 'false'}\n",
+		"stacks/monitoring/drain/job.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: " +
+			"drain}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: " +
+			"\"example.com/drain:1\"}]}}}\n",
+		"clusters/prod/README": "",
 	},
 	"docs/charts.md":     {"clusters/prod/README": ""},
 	"docs/standalone.md": {},
@@ -56,7 +59,9 @@ func TestExamplesAreValid(t *testing.T) {
 		}
 		report := c.Validate(t.Context(), stacks.Capabilities{})
 		// Charts from chart repositories are not fetched.
-		report.Warnings = slices.DeleteFunc(report.Warnings, func(w string) bool { return strings.Contains(w, "is not fetched here") })
+		report.Warnings = slices.DeleteFunc(report.Warnings, func(w string) bool {
+			return strings.Contains(w, "is not fetched here")
+		})
 		if got := report.String(); got != "1 stack, 1 install: ok" || len(report.Warnings) > 0 {
 			t.Errorf("%s: %s %v %v", page, got, report.Problems, report.Warnings)
 		}

@@ -18,7 +18,8 @@ const module = "github.com/ksctl/gitops/"
 func promised(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z][a-z0-9/]*`(?:, `[a-z][a-z0-9/]*`)*) \\|").FindAllStringSubmatch(read(t, "docs/library.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z][a-z0-9/]*`(?:, `[a-z][a-z0-9/]*`)*) \\|").
+		FindAllStringSubmatch(read(t, "docs/library.md"), -1) {
 		for _, name := range strings.Split(row[1], ", ") {
 			out = append(out, strings.Trim(name, "`"))
 		}
@@ -41,7 +42,8 @@ func TestPromisedPackagesLeakNoInternalType(t *testing.T) {
 		}
 		patterns = append(patterns, "./"+p)
 	}
-	loaded, err := packages.Load(&packages.Config{Context: t.Context(), Dir: root, Mode: packages.NeedName | packages.NeedImports | packages.NeedTypes | packages.NeedTypesSizes}, patterns...)
+	loaded, err := packages.Load(&packages.Config{Context: t.Context(), Dir: root,
+		Mode: packages.NeedName | packages.NeedImports | packages.NeedTypes | packages.NeedTypesSizes}, patterns...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,8 @@ func testNames(t *testing.T, pkg string) []string {
 			t.Fatal(err)
 		}
 		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && (strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
+			if f, ok := d.(*ast.FuncDecl); ok &&
+				(strings.HasPrefix(f.Name.Name, "Test") || strings.HasPrefix(f.Name.Name, "Fuzz")) {
 				out = append(out, f.Name.Name)
 			}
 		}
@@ -79,10 +80,11 @@ func testNames(t *testing.T, pkg string) []string {
 }
 
 // specNodes are the functions of Ginkgo whose first argument is a text.
-var specNodes = []string{"Describe", "Context", "When", "It", "Specify", "DescribeTable", "DescribeTableSubtree", "Entry"}
+var specNodes = []string{"Describe", "Context", "When", "It", "Specify", "DescribeTable", "DescribeTableSubtree",
+	"Entry"}
 
-// specTexts appends the full texts of the containers and specs below a node to out. within is the text
-// of the containers around the node.
+// specTexts appends the full texts of the containers and specs below a node to out. within is the
+// text of the containers around the node.
 func specTexts(n ast.Node, within string, out *[]string) {
 	ast.Inspect(n, func(c ast.Node) bool {
 		call, ok := c.(*ast.CallExpr)

@@ -25,7 +25,8 @@ patches:
 - target: {kind: Service}
   patch: '[{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]'
 `,
-		"k/all.yaml": web + "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n---\n" + configMap + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n",
+		"k/all.yaml": web + "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: " +
+			"80}]}\n---\n" + configMap + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n",
 	}
 }
 
@@ -59,7 +60,8 @@ func BenchmarkOverrides(b *testing.B) {
 	req.Choices.Components = []stacks.ComponentChoice{{Name: "app", Override: map[string]any{
 		"images":   []any{map[string]any{"name": "web", "newTag": "3"}},
 		"replicas": []any{map[string]any{"name": "web", "count": int64(4)}},
-		"patches":  []any{map[string]any{"target": map[string]any{"kind": "ConfigMap"}, "patch": `[{"op":"add","path":"/data","value":{"a":"b"}}]`}},
+		"patches": []any{map[string]any{"target": map[string]any{"kind": "ConfigMap"},
+			"patch": `[{"op":"add","path":"/data","value":{"a":"b"}}]`}},
 	}}}
 	benchRender(b, req)
 }

@@ -22,7 +22,8 @@ func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 		if h.ReleaseName == "" {
 			field = "name"
 		}
-		v.fail(at(field), "is the Helm release name, which must be a DNS name of at most %d characters, not %q", maxReleaseName, name)
+		v.fail(at(field), "is the Helm release name, which must be a DNS name of at most %d characters, not %q",
+			maxReleaseName, name)
 	}
 	for i, rel := range h.ValuesFiles {
 		field := at("helm.valuesFiles[" + strconv.Itoa(i) + "]")
@@ -83,7 +84,8 @@ func (r *resolver) openChart(p *ResolvedComponent, choice *ComponentChoice) {
 	p.chart = r.def.charts[p.Component.Name]
 	have := p.chart.Version()
 	if pinned != "" && pinned != have {
-		r.add(p.Component.Name, "version", "version %s is requested, but the chart in the source has version %s", pinned, have)
+		r.add(p.Component.Name, "version", "version %s is requested, but the chart in the source has version %s",
+			pinned, have)
 	}
 	p.Version = have
 	r.attachDependencies(p)

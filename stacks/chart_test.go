@@ -34,7 +34,8 @@ func tgz(t testing.TB, files map[string]string) string {
 	return b.String()
 }
 
-const valuesTemplate = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Chart.Name }}}\ndata: {values: {{ .Values | toJson | quote }}}\n"
+const valuesTemplate = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Chart.Name }}}\ndata: {values: {{ " +
+	".Values | toJson | quote }}}\n"
 
 // renderChart renders a stack with one chart.
 func renderChart(t testing.TB, files map[string]string, override map[string]any) (stacks.Result, error) {
@@ -42,7 +43,8 @@ func renderChart(t testing.TB, files map[string]string, override map[string]any)
 	if files["stack.yaml"] == "" {
 		files["stack.yaml"] = components("- {name: shop, helm: {chart: chart}}")
 	}
-	req := stacks.Request{Root: writeTree(t, files), Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
+	req := stacks.Request{Root: writeTree(t, files), Stack: "demo",
+		Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
 	if override != nil {
 		req.Choices.Components = []stacks.ComponentChoice{{Name: "shop", Override: map[string]any{"values": override}}}
 	}
@@ -60,18 +62,23 @@ func objectNames(result stacks.Result) []string {
 }
 
 func TestChartsRenderFromArchivesAndFolders(t *testing.T) {
-	inner := tgz(t, map[string]string{"inner/Chart.yaml": "apiVersion: v2\nname: inner\nversion: 1.0.0\n", "inner/templates/x.yaml": valuesTemplate})
+	inner := tgz(t, map[string]string{"inner/Chart.yaml": "apiVersion: v2\nname: inner\nversion: 1.0.0\n",
+		"inner/templates/x.yaml": valuesTemplate})
 	sub := tgz(t, map[string]string{
-		"sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\ndependencies: [{name: inner, version: '*', repository: ''}]\n", "sub/templates/x.yaml": valuesTemplate,
+		"sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\ndependencies: [{name: inner, version: '*', " +
+			"repository: ''}]\n", "sub/templates/x.yaml": valuesTemplate,
 		"sub/charts/inner-1.0.0.tgz": inner,
 	})
 	shop := map[string]string{
-		"shop/Chart.yaml":           "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: sub, version: 1.x, repository: ''}]\n",
+		"shop/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: sub, " +
+			"version: 1.x, repository: ''}]\n",
 		"shop/templates/x.yaml":     valuesTemplate,
 		"shop/charts/sub-1.0.0.tgz": sub,
 	}
 	want := []string{"inner", "shop", "sub"}
-	archive, err := renderChart(t, map[string]string{"chart.tgz": tgz(t, shop), "stack.yaml": components("- {name: shop, helm: {chart: chart.tgz}}")}, nil)
+	archive, err := renderChart(t,
+		map[string]string{"chart.tgz": tgz(t, shop),
+			"stack.yaml": components("- {name: shop, helm: {chart: chart.tgz}}")}, nil)
 	if err != nil || !slices.Equal(objectNames(archive), want) {
 		t.Errorf("archive: %v %v", objectNames(archive), err)
 	}
@@ -91,15 +98,20 @@ func TestChartsRenderFromArchivesAndFolders(t *testing.T) {
 func TestChartArchivesAreBounded(t *testing.T) {
 	zeros := strings.Repeat("\x00", 40<<20)
 	bomb := tgz(t, map[string]string{"sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "sub/x": zeros})
-	_, err := renderChart(t, map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "chart/charts/a.tgz": bomb, "chart/charts/b.tgz": bomb}, nil)
-	if err == nil || !strings.Contains(err.Error(), `chart/charts/b.tgz: component "shop": this is not a chart archive: unpacked, the chart has more than 67108864 bytes`) {
+	_, err := renderChart(t, map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/charts/a.tgz": bomb, "chart/charts/b.tgz": bomb}, nil)
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			`chart/charts/b.tgz: component "shop": this is not a chart archive: unpacked, the chart has more than 67108864 bytes`) {
 		t.Errorf("two of 40 MiB: %v", err)
 	}
-	_, err = renderChart(t, map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "chart/charts/a.tgz": "no archive"}, nil)
+	_, err = renderChart(t, map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/charts/a.tgz": "no archive"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "chart/charts/a.tgz") {
 		t.Errorf("no archive: %v", err)
 	}
-	_, err = renderChart(t, map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "chart/charts/a.tgz": tgz(t, map[string]string{"a/../../Chart.yaml": "x"})}, nil)
+	_, err = renderChart(t, map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/charts/a.tgz": tgz(t, map[string]string{"a/../../Chart.yaml": "x"})}, nil)
 	if err == nil || !strings.Contains(err.Error(), "chart/charts/a.tgz") {
 		t.Errorf("a path that leaves the archive: %v", err)
 	}
@@ -108,7 +120,8 @@ func TestChartArchivesAreBounded(t *testing.T) {
 func TestValuesAreValidatedAgainstChartSchemas(t *testing.T) {
 	files := func() map[string]string {
 		return map[string]string{
-			"chart/Chart.yaml":                      "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: cache, version: '*', repository: '', condition: cache.enabled}]\n",
+			"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: " +
+				"[{name: cache, version: '*', repository: '', condition: cache.enabled}]\n",
 			"chart/values.yaml":                     "replicas: 1\ncache: {enabled: true, size: 1}\n",
 			"chart/values.schema.json":              `{"type":"object","properties":{"replicas":{"type":"integer"},"pod":{"$ref":"https://x.example.com/pod.json"},"known":{}}}`,
 			"chart/templates/x.yaml":                valuesTemplate,
@@ -119,15 +132,22 @@ func TestValuesAreValidatedAgainstChartSchemas(t *testing.T) {
 		}
 	}
 	result, err := renderChart(t, files(), map[string]any{"known": true, "pod": 5})
-	if err != nil || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "chart/values.schema.json refers to https://x.example.com/pod.json, which is not fetched") {
+	if err != nil || len(result.Warnings) != 1 ||
+		!strings.Contains(result.Warnings[0],
+			"chart/values.schema.json refers to https://x.example.com/pod.json, which is not fetched") {
 		t.Errorf("%v %v", result.Warnings, err)
 	}
 	for want, override := range map[string]map[string]any{
-		`component "shop": override key "values.replicas" must be integer, not string`:                  {"replicas": "two"},
-		`component "shop": override key "values.cache.size" must be at most 9`:                          {"cache": map[string]any{"size": 10}},
-		`component "shop": override key "values.cache.sise" is not in its schema; did you mean "size"?`: {"cache": map[string]any{"sise": 1}},
-		`values: "cache" must be a mapping`:                                                             {"cache": "hunter2"},
-		`values: "cache.global" must be a mapping`:                                                      {"cache": map[string]any{"global": "hunter2"}},
+		`component "shop": override key "values.replicas" must be integer, not string`: {
+			"replicas": "two"},
+		`component "shop": override key "values.cache.size" must be at most 9`: {
+			"cache": map[string]any{"size": 10}},
+		`component "shop": override key "values.cache.sise" is not in its schema; did you mean "size"?`: {
+			"cache": map[string]any{"sise": 1}},
+		`values: "cache" must be a mapping`: {
+			"cache": "hunter2"},
+		`values: "cache.global" must be a mapping`: {
+			"cache": map[string]any{"global": "hunter2"}},
 	} {
 		_, err := renderChart(t, files(), override)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
@@ -140,24 +160,32 @@ func TestValuesAreValidatedAgainstChartSchemas(t *testing.T) {
 	}
 	broken := files()
 	broken["chart/values.schema.json"] = `{"type":"objct"}`
-	if _, err := renderChart(t, broken, nil); err == nil || !strings.Contains(err.Error(), `chart/values.schema.json: component "shop": the schema is not a valid JSON schema`) {
+	if _, err := renderChart(t, broken, nil); err == nil ||
+		!strings.Contains(err.Error(),
+			`chart/values.schema.json: component "shop": the schema is not a valid JSON schema`) {
 		t.Errorf("a broken schema: %v", err)
 	}
 }
 
 func TestChartKubeVersionAndDeprecationAreChecked(t *testing.T) {
 	base := func(chart string) map[string]string {
-		return map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n" + chart, "chart/templates/x.yaml": valuesTemplate}
+		return map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n" + chart,
+			"chart/templates/x.yaml": valuesTemplate}
 	}
-	if _, err := renderChart(t, base("kubeVersion: '>=1.31'\n"), nil); err == nil || !strings.Contains(err.Error(), `chart/Chart.yaml: component "shop": the chart requires Kubernetes >=1.31, but the target has v1.30.0`) {
+	if _, err := renderChart(t, base("kubeVersion: '>=1.31'\n"), nil); err == nil ||
+		!strings.Contains(err.Error(),
+			`chart/Chart.yaml: component "shop": the chart requires Kubernetes >=1.31, but the target has v1.30.0`) {
 		t.Error(err)
 	}
 	result, err := renderChart(t, base("deprecated: true\n"), nil)
 	if err != nil || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "deprecated") {
 		t.Errorf("%v %v", result.Warnings, err)
 	}
-	req := stacks.Request{Root: writeTree(t, map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: chart}}"), "chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n"}), Stack: "demo"}
-	if _, err := stacks.Render(t.Context(), req); err == nil || !strings.Contains(err.Error(), `the target's Kubernetes version "" is not a version`) {
+	req := stacks.Request{Root: writeTree(t,
+		map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: chart}}"),
+			"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n"}), Stack: "demo"}
+	if _, err := stacks.Render(t.Context(), req); err == nil ||
+		!strings.Contains(err.Error(), `the target's Kubernetes version "" is not a version`) {
 		t.Error(err)
 	}
 }
@@ -178,7 +206,8 @@ func TestTemplateErrorsHaveFileAndLine(t *testing.T) {
 	} {
 		_, err := renderChart(t, map[string]string{
 			"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "chart/values.yaml": "a: {b: x}\n",
-			"chart/templates/_h.tpl": "{{ define \"deep\" }}\n\n{{ .Values.a.b.c }}\n{{ end }}\n", "chart/templates/x.yaml": template,
+			"chart/templates/_h.tpl": "{{ define \"deep\" }}\n\n{{ .Values.a.b.c }}\n{{ end }}\n",
+			"chart/templates/x.yaml": template,
 		}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\ngot %v\nwant %s", template, err, want)
@@ -207,13 +236,16 @@ metadata: {name: {{ $name }}, annotations: {helm.sh/hook: "{{ $hook }}", helm.sh
 			got[o.Name] = string(o.Hook.Phase)
 		}
 	}
-	for name, want := range map[string]string{"both": "Pre", "crd": "no hook", "rollback": "Pre", "weight": "Post", "odd": "", "tests": "", "account": "no hook"} {
+	for name, want := range map[string]string{"both": "Pre", "crd": "no hook", "rollback": "Pre", "weight": "Post",
+		"odd": "", "tests": "", "account": "no hook"} {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
 		}
 	}
 	warnings := strings.Join(result.Warnings, "\n")
-	for _, want := range []string{`ConfigMap "both" is both a pre hook and a post hook`, `ConfigMap "odd" is skipped: the hook pre-instal is not supported`, `hook weight "heavy", which is not a number`, `ConfigMap "tests" is skipped`} {
+	for _, want := range []string{`ConfigMap "both" is both a pre hook and a post hook`,
+		`ConfigMap "odd" is skipped: the hook pre-instal is not supported`,
+		`hook weight "heavy", which is not a number`, `ConfigMap "tests" is skipped`} {
 		if !strings.Contains(warnings, want) {
 			t.Errorf("got %s\nwant %s", warnings, want)
 		}

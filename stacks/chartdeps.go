@@ -40,7 +40,8 @@ func validateDependency(d helm.Dependency) error {
 	}
 	switch {
 	case !chartNamePattern.MatchString(d.Name):
-		return fmt.Errorf("its name must be a chart name (letters, digits, dashes, dots and underscores), not %q", d.Name)
+		return fmt.Errorf("its name must be a chart name (letters, digits, dashes, dots and underscores), not %q",
+			d.Name)
 	case !exactVersion(d.Version):
 		return fmt.Errorf("its version must be one exact version such as 1.4.0, not %q", d.Version)
 	}
@@ -50,13 +51,15 @@ func validateDependency(d helm.Dependency) error {
 // checkDependencies checks that the missing dependencies of a chart in the source can be fetched.
 func (v *validator) checkDependencies(chart *helm.Chart, field fieldRef) {
 	if v.fetches += len(chart.RequiredDependencies()); v.fetches > helm.MaxDependencies {
-		v.fail(field, "names %s, with which the charts in the source have more than %d dependencies to fetch; vendor some of them (helm dependency build) and commit them", chart.Path, helm.MaxDependencies)
+		v.fail(field, "names %s, with which the charts in the source have more than %d dependencies to fetch; vendor "+
+			"some of them (helm dependency build) and commit them", chart.Path, helm.MaxDependencies)
 		v.fetches = 0
 		return
 	}
 	for _, d := range chart.RequiredDependencies() {
 		if err := validateDependency(d); err != nil {
-			v.fail(field, "names %s, whose dependency %s cannot be fetched: %s; correct Chart.yaml and run helm dependency update, or vendor it (helm dependency build) and commit it", chart.Path, d.Name, err)
+			v.fail(field, "names %s, whose dependency %s cannot be fetched: %s; correct Chart.yaml and run helm "+
+				"dependency update, or vendor it (helm dependency build) and commit it", chart.Path, d.Name, err)
 		}
 	}
 }
@@ -90,7 +93,8 @@ func (r *resolver) attachDependencies(p *ResolvedComponent) {
 			fetched = append(fetched, helm.FetchedDependency{Dependency: d, Root: f.Root})
 			p.dependencies = append(p.dependencies, f.ChartRef)
 		case r.withoutCharts:
-			r.warn("component %q: %s is not fetched here, so neither %s nor its values are checked", c.Name, want, chart.Path)
+			r.warn("component %q: %s is not fetched here, so neither %s nor its values are checked", c.Name, want,
+				chart.Path)
 		default:
 			r.add(c.Name, "helm.chart", "%s was not fetched", want)
 		}

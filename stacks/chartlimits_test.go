@@ -10,7 +10,9 @@ import (
 // TestChartLimits checks each limit for charts in the source and for fetched charts. A chart within
 // the limits renders with the same digest.
 func TestChartLimits(t *testing.T) {
-	vendored := stacks.Request{Root: writeTree(t, storeChart("1.2.3", map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: store, values: {size: 1}}}")})),
+	vendored := stacks.Request{Root: writeTree(t,
+		storeChart("1.2.3",
+			map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: store, values: {size: 1}}}")})),
 		Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
 	fetched := fetchRequest(t, storeDigest)
 	fetch(t, &fetched, storeChart("1.2.3", nil))

@@ -20,7 +20,8 @@ type ChartRef struct {
 	// DependencyOf is the path of the chart in the source that depends on this chart and does not
 	// vendor it. Empty if the component itself names the chart.
 	DependencyOf string `json:"dependencyOf,omitempty"`
-	// Repository as written in the stack or in Chart.yaml: https://… with an index.yaml, or oci://….
+	// Repository as written in the stack or in Chart.yaml: https://… with an index.yaml, or
+	// oci://….
 	Repository string `json:"repository"`
 	Name       string `json:"name"`
 	Version    string `json:"version"`
@@ -93,7 +94,8 @@ func RequiredCharts(req Request) ([]ChartRef, error) {
 			continue
 		}
 		ref := requestedChart(c, &choice)
-		if c.Helm.Chart == "" && validateRepositoryURL(ref.Repository) == nil && chartNamePattern.MatchString(ref.Name) && exactVersion(ref.Version) && validDigest(ref.Digest) {
+		if c.Helm.Chart == "" && validateRepositoryURL(ref.Repository) == nil &&
+			chartNamePattern.MatchString(ref.Name) && exactVersion(ref.Version) && validDigest(ref.Digest) {
 			out = append(out, ref)
 		}
 	}
@@ -103,7 +105,8 @@ func RequiredCharts(req Request) ([]ChartRef, error) {
 // requestedChart returns the chart of a component with the choices of an install applied. The
 // stack's digest is only for the stack's version.
 func requestedChart(c *Component, choice *ComponentChoice) ChartRef {
-	ref := ChartRef{Component: c.Name, Repository: c.Helm.Repository, Name: c.Helm.Name, Version: c.Version, Digest: c.Helm.Digest}
+	ref := ChartRef{Component: c.Name, Repository: c.Helm.Repository, Name: c.Helm.Name, Version: c.Version,
+		Digest: c.Helm.Digest}
 	if choice.Version != "" && choice.Version != c.Version {
 		ref.Version, ref.Digest = choice.Version, ""
 	}
@@ -175,13 +178,16 @@ func (r *resolver) openFetched(p *ResolvedComponent, choice *ComponentChoice) {
 	p.Version = want.Version
 	switch {
 	case !exactVersion(want.Version):
-		r.add(c.Name, "version", "version %q is not an exact version; set one exact version of the chart such as 1.4.0", want.Version)
+		r.add(c.Name, "version", "version %q is not an exact version; set one exact version of the chart such as 1.4.0",
+			want.Version)
 		return
 	case !validDigest(want.Digest):
-		r.add(c.Name, "digest", "digest %q is invalid; set sha256: followed by 64 lowercase hexadecimal digits", want.Digest)
+		r.add(c.Name, "digest", "digest %q is invalid; set sha256: followed by 64 lowercase hexadecimal digits",
+			want.Digest)
 		return
 	case want.Digest == "" && c.Helm.Digest != "":
-		r.warn("stack %q: component %q: chart version %s is requested without a digest, and the stack's digest is for version %s: any archive of the version is accepted; set digest beside version",
+		r.warn("stack %q: component %q: chart version %s is requested without a digest, and the stack's digest is "+
+			"for version %s: any archive of the version is accepted; set digest beside version",
 			r.def.Metadata.Name, c.Name, want.Version, c.Version)
 	}
 	f := r.findFetched(want)
@@ -199,7 +205,8 @@ func (r *resolver) openFetched(p *ResolvedComponent, choice *ComponentChoice) {
 		return
 	}
 	if chart.Name() != want.Name || chart.Version() != want.Version {
-		r.add(c.Name, "helm.repository", "the repository %s returned chart %s %s for %s %s", want.Repository, chart.Name(), chart.Version(), want.Name, want.Version)
+		r.add(c.Name, "helm.repository", "the repository %s returned chart %s %s for %s %s", want.Repository,
+			chart.Name(), chart.Version(), want.Name, want.Version)
 		return
 	}
 	p.chart, p.fetched = chart, &f.ChartRef

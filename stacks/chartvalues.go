@@ -128,7 +128,8 @@ func parseValues(in ValuesInput) (map[string]any, error) {
 	for _, e := range problem.Flatten(err) {
 		line = e.Line
 	}
-	return nil, &Error{Message: fmt.Sprintf("%s: line %d: not a YAML mapping with unique keys", in.Source, line), Err: err}
+	return nil, &Error{Message: fmt.Sprintf("%s: line %d: not a YAML mapping with unique keys", in.Source, line),
+		Err: err}
 }
 
 // checkSchema checks the install's values against the component's own schema.
@@ -222,7 +223,8 @@ func readValues(tree *source.Tree, file string) (map[string]any, error) {
 		return nil, err
 	}
 	if len(docs) > 1 {
-		return nil, problem.Errorf(file, docs[1].Line, "a values file must have one YAML document, and this is the second")
+		return nil, problem.Errorf(file, docs[1].Line,
+			"a values file must have one YAML document, and this is the second")
 	}
 	return document.Helm.Map(file, docs[0].Root)
 }

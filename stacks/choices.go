@@ -84,15 +84,19 @@ func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Cho
 	}
 	var err error
 	if out.Parameters, err = rawMap(spec.Parameters); err != nil {
-		return Choices{}, &Error{Stack: spec.Stack, Field: "spec.parameters", Message: `field "spec.parameters" ` + err.Error()}
+		return Choices{},
+			&Error{Stack: spec.Stack, Field: "spec.parameters", Message: `field "spec.parameters" ` + err.Error()}
 	}
 	for _, choice := range spec.Components {
 		override, err := rawMap(choice.Override)
 		if err != nil {
-			return Choices{}, &Error{Stack: spec.Stack, Component: choice.Name, Field: "override", Message: `field "override" ` + err.Error()}
+			return Choices{},
+				&Error{Stack: spec.Stack, Component: choice.Name, Field: "override", Message: `field "override" ` +
+					err.Error()}
 		}
 		out.Components = append(out.Components, ComponentChoice{
-			Name: choice.Name, Version: choice.Version, Digest: choice.Digest, Enabled: choice.Enabled, Override: override,
+			Name: choice.Name, Version: choice.Version, Digest: choice.Digest, Enabled: choice.Enabled,
+			Override: override,
 		})
 	}
 	return out, nil
@@ -133,9 +137,10 @@ func rawMap(raw *apiextensionsv1.JSON) (map[string]any, error) {
 // if no known name is similar.
 func Nearest(name string, known []string) string { return problem.Nearest(name, known) }
 
-// RefusesGenerated reports whether the charts of an install must not generate values: spec.generate is
-// Refuse, or the objects are published for others, who must not get secret values with them.
+// RefusesGenerated reports whether the charts of an install must not generate values: spec.generate
+// is Refuse, or the objects are published for others, who must not get secret values with them.
 func RefusesGenerated(in *appsv1.KsctlInstall) bool {
-	publishes := in.Spec.Publish != nil && (in.Spec.Publish.Mode == appsv1.PublishOnly || in.Spec.Publish.Secrets != appsv1.SecretsInclude)
+	publishes := in.Spec.Publish != nil &&
+		(in.Spec.Publish.Mode == appsv1.PublishOnly || in.Spec.Publish.Secrets != appsv1.SecretsInclude)
 	return in.Spec.Generate == appsv1.GenerateRefuse || publishes
 }

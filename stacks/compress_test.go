@@ -21,7 +21,8 @@ func TestCompressIsReversible(t *testing.T) {
 
 // BenchmarkCompress compresses some kilobytes, the size of most renders.
 func BenchmarkCompress(b *testing.B) {
-	raw := json.RawMessage("[" + strings.Repeat(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},`, 100) + "0]")
+	raw := json.RawMessage("[" + strings.Repeat(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},`,
+		100) + "0]")
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := compress(raw); err != nil {

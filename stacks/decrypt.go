@@ -30,7 +30,8 @@ const (
 // RenderWithDecryption calls render and decrypts its encrypted inputs with decrypt: the values of
 // the install, and the files that a render reads. Files that no render reads are not decrypted. If
 // decrypt is nil, nothing is decrypted.
-func RenderWithDecryption(ctx context.Context, req Request, decrypt Decrypter, render func(context.Context, Request) (Result, error)) (Result, error) {
+func RenderWithDecryption(ctx context.Context, req Request, decrypt Decrypter, render func(context.Context,
+	Request) (Result, error)) (Result, error) {
 	if decrypt == nil {
 		return render(ctx, req)
 	}
@@ -49,7 +50,8 @@ func RenderWithDecryption(ctx context.Context, req Request, decrypt Decrypter, r
 			return Result{}, err
 		}
 	}
-	return Result{}, fileInvalidError("decrypted files reference further encrypted files, more than %d levels deep", maxRounds)
+	return Result{}, fileInvalidError("decrypted files reference further encrypted files, more than %d levels deep",
+		maxRounds)
 }
 
 func fileInvalidError(format string, args ...any) error {
@@ -112,7 +114,8 @@ func (d *decryption) decryptFiles(ctx context.Context, met []EncryptedFile) erro
 		}
 	}
 	if len(all) == len(d.req.Decrypted) {
-		return &sops.Error{Reason: sops.InternalFailure, Message: (&EncryptedError{Files: met}).Subject() + " still encrypted after decryption"}
+		return &sops.Error{Reason: sops.InternalFailure, Message: (&EncryptedError{Files: met}).Subject() +
+			" still encrypted after decryption"}
 	}
 	d.req.Decrypted = all
 	return nil
@@ -121,7 +124,8 @@ func (d *decryption) decryptFiles(ctx context.Context, met []EncryptedFile) erro
 // decrypt decrypts one file or values document, within the limits.
 func (d *decryption) decrypt(ctx context.Context, what EncryptedFile, f sops.Format, data []byte) ([]byte, error) {
 	if d.count++; d.count > MaxDecryptedFiles {
-		return nil, fileInvalidError("more than %d files and values are encrypted; merge some of them", MaxDecryptedFiles)
+		return nil, fileInvalidError("more than %d files and values are encrypted; merge some of them",
+			MaxDecryptedFiles)
 	}
 	plain, err := d.decrypter(ctx, cmp.Or(what.File, what.Values), f, data)
 	if err != nil {

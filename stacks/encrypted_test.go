@@ -39,7 +39,9 @@ func newKeyPair(t testing.TB) *keyPair {
 // encrypt encrypts the values whose key matches regex, or all values if regex is empty.
 func (k *keyPair) encrypt(f sops.Format, regex, plain string) string {
 	k.t.Helper()
-	out, err := codec.Encrypt(k.t.Context(), sops.EncryptRequest{Data: []byte(plain), Format: f, Recipients: []string{k.id.Recipient().String()}, EncryptedRegex: regex})
+	out, err := codec.Encrypt(k.t.Context(),
+		sops.EncryptRequest{Data: []byte(plain), Format: f, Recipients: []string{k.id.Recipient().String()},
+			EncryptedRegex: regex})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -49,7 +51,8 @@ func (k *keyPair) encrypt(f sops.Format, regex, plain string) string {
 // decrypt is a stacks.Decrypter.
 func (k *keyPair) decrypt(ctx context.Context, name string, f sops.Format, data []byte) ([]byte, error) {
 	k.decryptedFiles = append(k.decryptedFiles, name)
-	return codec.Decrypt(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"own.agekey": []byte(k.id.String())}})
+	return codec.Decrypt(ctx,
+		sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"own.agekey": []byte(k.id.String())}})
 }
 
 // allComponentKinds returns a stack with encrypted files at all places where a render reads files.
@@ -65,15 +68,17 @@ func allComponentKinds(k *keyPair) map[string]string {
 		"plain/about.yaml":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: about}\ndata: {sops: none}\n",
 		"made/kustomization.yaml": "resources: [config.json]\nsecretGenerator:\n- {name: env, envs: [made.env]}\n" +
 			"- {name: file, files: [token.txt, conf=settings.ini, creds]}\n",
-		"made/config.json":          k.encrypt(sops.JSON, "^data$", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"hunter2-json"}}`),
-		"made/made.env":             k.encrypt(sops.Dotenv, "", "TOKEN=hunter2-env\n"),
-		"made/token.txt":            k.encrypt(sops.Binary, "", "hunter2-binary"),
-		"made/settings.ini":         k.encrypt(sops.INI, "", "[a]\nb = hunter2-ini\n"),
-		"made/creds":                k.encrypt(sops.Dotenv, "", "A=hunter2-nameless\n"),
-		"shop.yaml":                 k.encrypt(sops.YAML, "", "token: hunter2-values\n"),
-		"chart/Chart.yaml":          "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-		"chart/values.yaml":         k.encrypt(sops.YAML, "", "token: ''\nown: hunter2-chart\n"),
-		"chart/templates/x.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {token: {{ .Values.token }}, own: {{ .Values.own }}}\n",
+		"made/config.json": k.encrypt(sops.JSON, "^data$",
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"config"},"data":{"a":"hunter2-json"}}`),
+		"made/made.env":     k.encrypt(sops.Dotenv, "", "TOKEN=hunter2-env\n"),
+		"made/token.txt":    k.encrypt(sops.Binary, "", "hunter2-binary"),
+		"made/settings.ini": k.encrypt(sops.INI, "", "[a]\nb = hunter2-ini\n"),
+		"made/creds":        k.encrypt(sops.Dotenv, "", "A=hunter2-nameless\n"),
+		"shop.yaml":         k.encrypt(sops.YAML, "", "token: hunter2-values\n"),
+		"chart/Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/values.yaml": k.encrypt(sops.YAML, "", "token: ''\nown: hunter2-chart\n"),
+		"chart/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {token: {{ " +
+			".Values.token }}, own: {{ .Values.own }}}\n",
 		"chart/README.md":           "Encrypt it, with sops: as in this one:\n\nsops:\n  mac: ENC[AES256_GCM]\n",
 		"unread/other.yaml":         newKeyPair(k.t).encrypt(sops.YAML, "", "a: 1\n"),
 		"plain/not-a-manifest.conf": newKeyPair(k.t).encrypt(sops.Binary, "", "a"),
@@ -82,11 +87,13 @@ func allComponentKinds(k *keyPair) map[string]string {
 
 func encryptedRequest(t testing.TB, files map[string]string) stacks.Request {
 	t.Helper()
-	return stacks.Request{Stack: "demo", Root: writeTree(t, files), Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"},
-		Install: stacks.Identity{Namespace: "team", Name: "site"}, SecretKey: []byte("test key")}
+	return stacks.Request{Stack: "demo", Root: writeTree(t, files),
+		Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"},
+		Install:      stacks.Identity{Namespace: "team", Name: "site"}, SecretKey: []byte("test key")}
 }
 
-var allEncryptedFiles = []string{"chart/values.yaml", "made/config.json", "made/creds", "made/made.env", "made/settings.ini", "made/token.txt", "plain/secret.yaml", "shop.yaml"}
+var allEncryptedFiles = []string{"chart/values.yaml", "made/config.json", "made/creds", "made/made.env",
+	"made/settings.ini", "made/token.txt", "plain/secret.yaml", "shop.yaml"}
 
 // Every kind of component reads the decrypted content of its files. Files that are not read are not
 // decrypted.
@@ -97,14 +104,16 @@ func TestRenderDecryptsFilesThatItReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Sort(k.decryptedFiles); !slices.Equal(k.decryptedFiles, allEncryptedFiles) || !slices.Equal(result.Decrypted, allEncryptedFiles) {
+	if slices.Sort(k.decryptedFiles); !slices.Equal(k.decryptedFiles, allEncryptedFiles) ||
+		!slices.Equal(result.Decrypted, allEncryptedFiles) {
 		t.Errorf("decrypted %q, but the result lists %q", k.decryptedFiles, result.Decrypted)
 	}
 	var text bytes.Buffer
 	if err := result.WriteYAML(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, plain := range []string{"hunter2-manifest", "hunter2-json", b64("hunter2-env"), b64("hunter2-binary"), "hunter2-values", "hunter2-chart", "sops: none"} {
+	for _, plain := range []string{"hunter2-manifest", "hunter2-json", b64("hunter2-env"), b64("hunter2-binary"),
+		"hunter2-values", "hunter2-chart", "sops: none"} {
 		if !strings.Contains(text.String(), plain) {
 			t.Errorf("%s is not in the result:\n%s", plain, text.String())
 		}
@@ -180,7 +189,8 @@ func TestLoadAndResolveReturnEncryptedError(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = stacks.Resolve(t.Context(), def, stacks.Identity{}, stacks.Choices{})
-	if met, ok := errors.AsType[*stacks.EncryptedError](err); !ok || !slices.Contains(met.Files, stacks.EncryptedFile{Component: "shop", File: "shop.yaml"}) {
+	if met, ok := errors.AsType[*stacks.EncryptedError](err); !ok ||
+		!slices.Contains(met.Files, stacks.EncryptedFile{Component: "shop", File: "shop.yaml"}) {
 		t.Errorf("%T %v", err, err)
 	}
 	files := allComponentKinds(k)
@@ -190,7 +200,8 @@ func TestLoadAndResolveReturnEncryptedError(t *testing.T) {
 	}
 	// The files that an encrypted kustomization references are found only after its decryption.
 	req := encryptedRequest(t, files)
-	if result, err := stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render); err != nil || len(result.Decrypted) != len(allEncryptedFiles)+1 {
+	if result, err := stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render); err != nil ||
+		len(result.Decrypted) != len(allEncryptedFiles)+1 {
 		t.Errorf("%q, %v", result.Decrypted, err)
 	}
 }
@@ -201,7 +212,8 @@ func TestEncryptedStackFileIsRejected(t *testing.T) {
 	files["stack.yaml"] = k.encrypt(sops.YAML, "^description$", files["stack.yaml"])
 	req := encryptedRequest(t, files)
 	_, err := stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render)
-	if err == nil || !strings.HasPrefix(err.Error(), "stack.yaml: a stack file must not be encrypted") || len(k.decryptedFiles) > 0 {
+	if err == nil || !strings.HasPrefix(err.Error(), "stack.yaml: a stack file must not be encrypted") ||
+		len(k.decryptedFiles) > 0 {
 		t.Errorf("%v, after %q", err, k.decryptedFiles)
 	}
 }
@@ -213,17 +225,20 @@ func TestWrongKeyReturnsKeyMissing(t *testing.T) {
 	files["stack.yaml"] = components("- {name: plain, manifests: [plain]}")
 	_, err := stacks.RenderWithDecryption(t.Context(), encryptedRequest(t, files), other.decrypt, stacks.Render)
 	cipher, ok := errors.AsType[*sops.Error](err)
-	if !ok || cipher.Reason != sops.KeyMissing || !strings.HasPrefix(err.Error(), `component "plain": file plain/secret.yaml: `) {
+	if !ok || cipher.Reason != sops.KeyMissing ||
+		!strings.HasPrefix(err.Error(), `component "plain": file plain/secret.yaml: `) {
 		t.Errorf("%T %v", err, err)
 	}
 }
 
 // Request.Decrypted replaces only the content of encrypted files.
 func TestOnlyEncryptedFilesAreReplaced(t *testing.T) {
-	files := map[string]string{"stack.yaml": components("- {name: plain, manifests: [a.yaml]}"), "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nsops: {version: 3}\n"}
+	files := map[string]string{"stack.yaml": components("- {name: plain, manifests: [a.yaml]}"),
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nsops: {version: 3}\n"}
 	req := encryptedRequest(t, files)
 	want := asJSON(t, mustRender(t, req).Components)
-	req.Decrypted = map[string][]byte{"a.yaml": []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n"), "stack.yaml": []byte("x")}
+	req.Decrypted = map[string][]byte{"a.yaml": []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n"),
+		"stack.yaml": []byte("x")}
 	result := mustRender(t, req)
 	if got := asJSON(t, result.Components); got != want || len(result.Decrypted) > 0 {
 		t.Errorf("got %s", got)
@@ -234,13 +249,18 @@ func TestOnlyEncryptedFilesAreReplaced(t *testing.T) {
 func TestEncryptedValuesAreDecryptedAndRedacted(t *testing.T) {
 	k := newKeyPair(t)
 	files := map[string]string{
-		"stack.yaml": components("- {name: shop, helm: {chart: chart}}"), "chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-		"chart/values.yaml": "a: ''\nb: ''\n", "chart/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {a: {{ .Values.a }}, b: {{ .Values.b }}}\n",
+		"stack.yaml":        components("- {name: shop, helm: {chart: chart}}"),
+		"chart/Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/values.yaml": "a: ''\nb: ''\n",
+		"chart/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {a: {{ .Values.a " +
+			"}}, b: {{ .Values.b }}}\n",
 	}
 	req := encryptedRequest(t, files)
 	req.Choices.Values = []stacks.ValuesInput{
-		{Component: "shop", Source: "ConfigMap site, key values.yaml", Public: true, Data: []byte(k.encrypt(sops.YAML, "", "a: hunter2-yaml\n"))},
-		{Component: "shop", Source: "Secret site, key values.json", Data: []byte(k.encrypt(sops.JSON, "", `{"b": "hunter2-json"}`))},
+		{Component: "shop", Source: "ConfigMap site, key values.yaml", Public: true,
+			Data: []byte(k.encrypt(sops.YAML, "", "a: hunter2-yaml\n"))},
+		{Component: "shop", Source: "Secret site, key values.json",
+			Data: []byte(k.encrypt(sops.JSON, "", `{"b": "hunter2-json"}`))},
 	}
 	_, err := stacks.Render(t.Context(), req)
 	if want := `component "shop": ConfigMap site, key values.yaml; component "shop": Secret site, key values.json: they are encrypted with SOPS, but no decryption keys are given`; err == nil || err.Error() != want {
@@ -250,14 +270,17 @@ func TestEncryptedValuesAreDecryptedAndRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := findManifestByPrefix(t, result, "ConfigMap", "shop"); !strings.Contains(text, "hunter2-yaml") || !strings.Contains(text, "hunter2-json") {
+	if text := findManifestByPrefix(t, result, "ConfigMap", "shop"); !strings.Contains(text, "hunter2-yaml") ||
+		!strings.Contains(text, "hunter2-json") {
 		t.Error(text)
 	}
-	if want := []string{"ConfigMap site, key values.yaml", "Secret site, key values.json"}; !slices.Equal(result.Decrypted, want) {
+	if want := []string{"ConfigMap site, key values.yaml",
+		"Secret site, key values.json"}; !slices.Equal(result.Decrypted, want) {
 		t.Errorf("%q", result.Decrypted)
 	}
 	writeFile(t, filepath.Join(req.Root, "chart/templates/x.yaml"), "{{ fail .Values.a }}")
-	if _, err = stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err = stacks.RenderWithDecryption(t.Context(), req, k.decrypt, stacks.Render); err == nil ||
+		strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -268,8 +291,10 @@ func TestDecryptedValuesAreRedacted(t *testing.T) {
 	k := newKeyPair(t)
 	const secret = "hunter2 \\\"quoted\\\" and more"
 	chart := map[string]string{
-		"stack.yaml": components("- {name: shop, helm: {chart: chart, valuesFiles: [shop.yaml]}}"), "chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-		"chart/values.yaml": "token: ''\n", "shop.yaml": k.encrypt(sops.YAML, "^token$", "token: \""+secret+"\"\nreadable: visible\n"),
+		"stack.yaml":        components("- {name: shop, helm: {chart: chart, valuesFiles: [shop.yaml]}}"),
+		"chart/Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/values.yaml": "token: ''\n",
+		"shop.yaml":         k.encrypt(sops.YAML, "^token$", "token: \""+secret+"\"\nreadable: visible\n"),
 	}
 	for name, files := range map[string]map[string]string{
 		"fail":     {"chart/templates/x.yaml": `{{ fail (printf "%s %s" .Values.token .Values.readable) }}`},
@@ -277,13 +302,17 @@ func TestDecryptedValuesAreRedacted(t *testing.T) {
 		"base64":   {"chart/templates/x.yaml": `{{ fail (printf "%s %s" (.Values.token | b64enc) .Values.readable) }}`},
 		"bad YAML": {"chart/templates/x.yaml": `"{{ .Values.readable }} {{ .Values.token }}`},
 		"a file of the chart": {
-			"chart/own.txt": k.encrypt(sops.Binary, "", "hunter2 of the chart"), "chart/templates/x.yaml": `{{ fail (printf "%s visible" (.Files.Get "own.txt")) }}`,
+			"chart/own.txt":          k.encrypt(sops.Binary, "", "hunter2 of the chart"),
+			"chart/templates/x.yaml": `{{ fail (printf "%s visible" (.Files.Get "own.txt")) }}`,
 		},
-		"a manifest": {"stack.yaml": components("- {name: shop, manifests: [m.yaml]}"), "m.yaml": k.encrypt(sops.YAML, "^k", "apiVersion: v1\nkind: \"hunter2 quoted\"\nvisible: 1\n")},
+		"a manifest": {"stack.yaml": components("- {name: shop, manifests: [m.yaml]}"),
+			"m.yaml": k.encrypt(sops.YAML, "^k", "apiVersion: v1\nkind: \"hunter2 quoted\"\nvisible: 1\n")},
 		"a patch": {
-			"stack.yaml": components("- {name: shop, kustomize: {path: k}}"), "k/kustomization.yaml": "resources: [visible.yaml]\npatches: [{path: patch.yaml}]\n",
-			"k/visible.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: visible}\n",
-			"k/patch.yaml":   k.encrypt(sops.YAML, "^name$", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hunter2 quoted}\n"),
+			"stack.yaml":           components("- {name: shop, kustomize: {path: k}}"),
+			"k/kustomization.yaml": "resources: [visible.yaml]\npatches: [{path: patch.yaml}]\n",
+			"k/visible.yaml":       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: visible}\n",
+			"k/patch.yaml": k.encrypt(sops.YAML, "^name$",
+				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hunter2 quoted}\n"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -329,7 +358,9 @@ func TestDigestDependsOnKeysNotOnDecryptedContent(t *testing.T) {
 	if two := digest(func(r *stacks.Request) { r.DecryptionKeyID = "2" }); one == none || two == none || one == two {
 		t.Error("different keys have the same digest")
 	}
-	if digest(func(r *stacks.Request) { r.DecryptionKeyID, r.Decrypted = "1", map[string][]byte{"a": []byte("b")} }) != one {
+	if digest(func(r *stacks.Request) {
+		r.DecryptionKeyID, r.Decrypted = "1", map[string][]byte{"a": []byte("b")}
+	}) != one {
 		t.Error("decrypted content with a key ID changes the digest")
 	}
 	if digest(func(r *stacks.Request) { r.Decrypted = map[string][]byte{"a": []byte("b")} }) == none {
@@ -357,7 +388,8 @@ func TestRendererCachesByDecryptionKeyID(t *testing.T) {
 		t.Helper()
 		k.decryptedFiles = nil
 		second, err := r.RenderWithDecryption(t.Context(), req, k.decrypt)
-		if err != nil || len(k.decryptedFiles) != opened || !reflect.DeepEqual(second.Components, first.Components) || !slices.Equal(second.Decrypted, allEncryptedFiles) {
+		if err != nil || len(k.decryptedFiles) != opened || !reflect.DeepEqual(second.Components, first.Components) ||
+			!slices.Equal(second.Decrypted, allEncryptedFiles) {
 			t.Errorf("%s: %v, %d files decrypted", why, err, len(k.decryptedFiles))
 		}
 	}
@@ -378,14 +410,16 @@ func TestRendererDecryptsChangedFiles(t *testing.T) {
 	r := stacks.NewRenderer(stacks.RendererOptions{})
 	files := map[string]string{"stack.yaml": components("- {name: plain, manifests: [a.yaml]}")}
 	for i := range 3 {
-		files["a.yaml"] = k.encrypt(sops.YAML, "^data$", fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {n: \"%d\"}\n", i))
+		files["a.yaml"] = k.encrypt(sops.YAML, "^data$",
+			fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {n: \"%d\"}\n", i))
 		req := encryptedRequest(t, files)
 		req.Digest, req.DecryptionKeyID = fmt.Sprintf("sha256:%d", i), "own"
 		result, err := r.RenderWithDecryption(t.Context(), req, k.decrypt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := findManifestByPrefix(t, result, "ConfigMap", "a"); !strings.Contains(text, fmt.Sprintf(`"n":"%d"`, i)) {
+		if text := findManifestByPrefix(t, result, "ConfigMap", "a"); !strings.Contains(text,
+			fmt.Sprintf(`"n":"%d"`, i)) {
 			t.Errorf("revision %d: %s", i, text)
 		}
 	}
@@ -416,22 +450,37 @@ func TestRenderWithDecryptionIsBounded(t *testing.T) {
 		reason sops.Reason
 		text   string
 	}{
-		"the same again":   {plain("a: 1"), func() error { return met("a.yaml") }, sops.InternalFailure, "still encrypted after decryption"},
-		"always another":   {plain("a: 1"), func() error { round++; return met(many[round]) }, sops.FileInvalid, "more than 16 levels deep"},
-		"too many":         {plain("a: 1"), func() error { return met(many...) }, sops.FileInvalid, "more than 1000 files"},
-		"too much":         {plain(strings.Repeat("x", stacks.MaxDecryptedBytes+1)), func() error { return met("a.yaml") }, sops.FileInvalid, "more than 33554432 bytes"},
-		"encrypted twice":  {plain("a: ENC[x]\nsops: {mac: x}\n"), func() error { return met("a.yaml") }, sops.FileInvalid, "the content is encrypted twice"},
-		"values as a file": {plain("a: 1"), func() error { return met("") }, sops.InternalFailure, "still encrypted after decryption"},
+		"the same again": {plain("a: 1"), func() error {
+			return met("a.yaml")
+		}, sops.InternalFailure, "still encrypted after decryption"},
+		"always another": {plain("a: 1"), func() error {
+			round++
+			return met(many[round])
+		}, sops.FileInvalid, "more than 16 levels deep"},
+		"too many": {plain("a: 1"), func() error {
+			return met(many...)
+		}, sops.FileInvalid, "more than 1000 files"},
+		"too much": {plain(strings.Repeat("x", stacks.MaxDecryptedBytes+1)), func() error {
+			return met("a.yaml")
+		}, sops.FileInvalid, "more than 33554432 bytes"},
+		"encrypted twice": {plain("a: ENC[x]\nsops: {mac: x}\n"), func() error {
+			return met("a.yaml")
+		}, sops.FileInvalid, "the content is encrypted twice"},
+		"values as a file": {plain("a: 1"), func() error {
+			return met("")
+		}, sops.InternalFailure, "still encrypted after decryption"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := stacks.RenderWithDecryption(t.Context(), stacks.Request{Root: root}, tc.open, func(context.Context, stacks.Request) (stacks.Result, error) { return stacks.Result{}, tc.render() })
+			_, err := stacks.RenderWithDecryption(t.Context(), stacks.Request{Root: root}, tc.open,
+				func(context.Context, stacks.Request) (stacks.Result, error) { return stacks.Result{}, tc.render() })
 			cipher, ok := errors.AsType[*sops.Error](err)
 			if !ok || cipher.Reason != tc.reason || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("%T %v", err, err)
 			}
 		})
 	}
-	_, err := stacks.RenderWithDecryption(t.Context(), stacks.Request{Root: root}, plain(""), func(context.Context, stacks.Request) (stacks.Result, error) {
+	_, err := stacks.RenderWithDecryption(t.Context(), stacks.Request{Root: root}, plain(""), func(context.Context,
+		stacks.Request) (stacks.Result, error) {
 		return stacks.Result{}, met("../outside")
 	})
 	if err == nil {

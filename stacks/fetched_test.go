@@ -10,16 +10,18 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-const fromRepository = "- {name: shop, version: 1.2.3, helm: {repository: 'https://charts.example.com', name: store, digest: '%s', values: {size: 1}}}"
+const fromRepository = "- {name: shop, version: 1.2.3, helm: {repository: 'https://charts.example.com', name: store, " +
+	"digest: '%s', values: {size: 1}}}"
 
 var storeDigest = "sha256:" + strings.Repeat("ab", 32)
 
 // storeChart returns the files of an unpacked chart archive.
 func storeChart(version string, more map[string]string) map[string]string {
 	out := map[string]string{
-		"store/Chart.yaml":       "apiVersion: v2\nname: store\nversion: " + version + "\n",
-		"store/values.yaml":      "size: 0\nextra: 0\n",
-		"store/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {size: {{ .Values.size | quote }}}\n",
+		"store/Chart.yaml":  "apiVersion: v2\nname: store\nversion: " + version + "\n",
+		"store/values.yaml": "size: 0\nextra: 0\n",
+		"store/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {size: {{ " +
+			".Values.size | quote }}}\n",
 	}
 	for name, text := range more {
 		out[name] = text
@@ -29,7 +31,8 @@ func storeChart(version string, more map[string]string) map[string]string {
 
 func fetchRequest(t testing.TB, digest string) stacks.Request {
 	t.Helper()
-	return stacks.Request{Root: writeTree(t, map[string]string{"stack.yaml": components(fmt.Sprintf(fromRepository, digest))}),
+	return stacks.Request{Root: writeTree(t,
+		map[string]string{"stack.yaml": components(fmt.Sprintf(fromRepository, digest))}),
 		Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"}}
 }
 
@@ -50,7 +53,8 @@ func fetch(t testing.TB, req *stacks.Request, files map[string]string) {
 func TestFetchedChartRenders(t *testing.T) {
 	req := fetchRequest(t, storeDigest)
 	fetch(t, &req, storeChart("1.2.3", map[string]string{".hidden/x": "", "store/.helmignore": "templates\n"}))
-	if _, err := stacks.Render(t.Context(), req); err == nil || !strings.Contains(err.Error(), "it must have exactly one folder") {
+	if _, err := stacks.Render(t.Context(), req); err == nil ||
+		!strings.Contains(err.Error(), "it must have exactly one folder") {
 		t.Errorf("two folders: %v", err)
 	}
 	// The .helmignore does not apply to files in an archive.
@@ -60,11 +64,13 @@ func TestFetchedChartRenders(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := result.Components[0]
-	want := &stacks.ChartRef{Component: "shop", Repository: "https://charts.example.com", Name: "store", Version: "1.2.3", Digest: storeDigest}
+	want := &stacks.ChartRef{Component: "shop", Repository: "https://charts.example.com", Name: "store",
+		Version: "1.2.3", Digest: storeDigest}
 	if !reflect.DeepEqual(c.Chart, want) || c.Version != "1.2.3" || len(c.Objects) != 1 {
 		t.Errorf("%+v", c)
 	}
-	if o := c.Objects[0]; o.File != "store-1.2.3/templates/x.yaml" || !strings.Contains(string(o.Manifest), `"size":"1"`) {
+	if o := c.Objects[0]; o.File != "store-1.2.3/templates/x.yaml" ||
+		!strings.Contains(string(o.Manifest), `"size":"1"`) {
 		t.Errorf("%s: %s", o.File, o.Manifest)
 	}
 	// A request that crossed a process boundary renders the same.
@@ -138,7 +144,8 @@ func TestRequiredChartsAppliesChoices(t *testing.T) {
 	}
 	// RequiredCharts ignores an invalid stack: Render reports the error.
 	for name, text := range map[string]string{"not YAML": "[", "no stack": "a: 1"} {
-		refs, err := stacks.RequiredCharts(stacks.Request{Root: writeTree(t, map[string]string{"stack.yaml": text}), Stack: "demo"})
+		refs, err := stacks.RequiredCharts(stacks.Request{Root: writeTree(t, map[string]string{"stack.yaml": text}),
+			Stack: "demo"})
 		if err != nil || refs != nil {
 			t.Errorf("%s: %v, %v", name, refs, err)
 		}
@@ -146,17 +153,23 @@ func TestRequiredChartsAppliesChoices(t *testing.T) {
 }
 
 func TestInvalidFetchedChartsAreRejected(t *testing.T) {
-	sub := map[string]string{"store/Chart.yaml": "apiVersion: v2\nname: store\nversion: 1.2.3\ndependencies: [{name: cache, version: 1.0.0, repository: 'https://x.example.com'}]\n"}
+	sub := map[string]string{"store/Chart.yaml": "apiVersion: v2\nname: store\nversion: 1.2.3\ndependencies: [{name: " +
+		"cache, version: 1.0.0, repository: 'https://x.example.com'}]\n"}
 	for name, c := range map[string]struct {
 		files  map[string]string
 		change func(*stacks.Request)
 		want   string
 	}{
 		"another version inside": {storeChart("1.2.4", nil), nil, "returned chart store 1.2.4 for store 1.2.3"},
-		"a dependency":           {storeChart("1.2.3", sub), nil, `store-1.2.3/Chart.yaml: component "shop": the chart depends on cache, which is not in the archive; ask the publisher to include it (helm dependency build, then helm package)`},
-		"not fetched":            {storeChart("1.2.3", nil), func(r *stacks.Request) { r.Charts = nil }, "chart store 1.2.3 of https://charts.example.com was not fetched"},
-		"another was fetched":    {storeChart("1.2.3", nil), func(r *stacks.Request) { r.Charts[0].Version = "1.2.2" }, "was not fetched"},
-		"no chart":               {map[string]string{"store/x": ""}, nil, "there is no Chart.yaml"},
+		"a dependency": {storeChart("1.2.3", sub), nil,
+			`store-1.2.3/Chart.yaml: component "shop": the chart depends on cache, which is not in the archive; ask the publisher to include it (helm dependency build, then helm package)`},
+		"not fetched": {storeChart("1.2.3", nil), func(r *stacks.Request) {
+			r.Charts = nil
+		}, "chart store 1.2.3 of https://charts.example.com was not fetched"},
+		"another was fetched": {storeChart("1.2.3", nil), func(r *stacks.Request) {
+			r.Charts[0].Version = "1.2.2"
+		}, "was not fetched"},
+		"no chart": {map[string]string{"store/x": ""}, nil, "there is no Chart.yaml"},
 		"a range": {storeChart("1.2.3", nil), func(r *stacks.Request) {
 			r.Choices.Components = []stacks.ComponentChoice{{Name: "shop", Version: "^1"}}
 		}, `version "^1" is not an exact version`},
@@ -174,11 +187,13 @@ func TestInvalidFetchedChartsAreRejected(t *testing.T) {
 		}
 	}
 	// A digest is allowed only for charts from repositories.
-	for _, content := range []string{"- {name: shop, helm: {chart: store}}", "- {name: shop, manifests: [store/values.yaml]}"} {
+	for _, content := range []string{"- {name: shop, helm: {chart: store}}",
+		"- {name: shop, manifests: [store/values.yaml]}"} {
 		files := storeChart("1.2.3", nil)
 		files["stack.yaml"] = components(content)
-		_, err := stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"},
-			Choices: stacks.Choices{Components: []stacks.ComponentChoice{{Name: "shop", Digest: storeDigest}}}})
+		_, err := stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo",
+			Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"},
+			Choices:      stacks.Choices{Components: []stacks.ComponentChoice{{Name: "shop", Digest: storeDigest}}}})
 		if err == nil || !strings.Contains(err.Error(), "digest is set") {
 			t.Errorf("%s: %v", content, err)
 		}
@@ -188,13 +203,15 @@ func TestInvalidFetchedChartsAreRejected(t *testing.T) {
 func TestWithoutChartsSkipsUnfetchedCharts(t *testing.T) {
 	req := fetchRequest(t, storeDigest)
 	req.WithoutCharts = true
-	req.Choices.Components = []stacks.ComponentChoice{{Name: "shop", Version: "2.0.0", Override: map[string]any{"values": map[string]any{"any": 1}}}}
+	req.Choices.Components = []stacks.ComponentChoice{{Name: "shop", Version: "2.0.0",
+		Override: map[string]any{"values": map[string]any{"any": 1}}}}
 	result, err := stacks.Render(t.Context(), req)
 	if err != nil || len(result.Components) != 1 || len(result.Components[0].Objects) != 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	all := strings.Join(result.Warnings, "\n")
-	for _, want := range []string{`component "shop": chart store 2.0.0 of https://charts.example.com is not fetched here, so neither it nor its values are checked`, "the stack's digest is for version 1.2.3"} {
+	for _, want := range []string{
+		`component "shop": chart store 2.0.0 of https://charts.example.com is not fetched here, so neither it nor its values are checked`, "the stack's digest is for version 1.2.3"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%s lacks %q", all, want)
 		}

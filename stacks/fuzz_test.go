@@ -44,7 +44,9 @@ func FuzzLoad(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec: {version: 1.0.0, components: [{name: a, manifests: [a.yaml], parameters: {schema: {properties: {x: {default: 1}}}, map: '{}'}}]}\n"))
+	f.Add([]byte("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec: {version: 1.0.0, " +
+		"components: [{name: a, manifests: [a.yaml], parameters: {schema: {properties: {x: {default: 1}}}, map: " +
+		"'{}'}}]}\n"))
 	f.Add([]byte("a: &a [*a]\n<<: *a\n? {}\n: x"))
 	root := writeSource(f, "", nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -69,15 +71,18 @@ const fuzzStack = `  components:
     manifests: [web.yaml]
 `
 
-const fuzzWeb = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: web, image: 'web:1'}]}}}\n"
+const fuzzWeb = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: " +
+	"[{name: web, image: 'web:1'}]}}}\n"
 
 // FuzzOverride renders with arbitrary overrides. Render succeeds or returns typed errors.
 func FuzzOverride(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `{"values":{"from":"x","nested":null}}`, `{"on":true}`, `{"images":[{"name":"web","newTag":"2"}],"replicas":[{"name":"web","count":3}]}`,
+		`{}`, `{"values":{"from":"x","nested":null}}`, `{"on":true}`,
+		`{"images":[{"name":"web","newTag":"2"}],"replicas":[{"name":"web","count":3}]}`,
 		`{"patches":[{"target":{"kind":"Deployment"},"patch":"[{\"op\":\"add\",\"path\":\"/spec/x\",\"value\":1}]"}]}`,
 		`{"patches":[{"patch":"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {$patch: delete}"}]}`,
-		`{"patches":[{"target":{"name":"("},"patch":"- op: x"}]}`, `{"images":[{"name":"*","digest":"x"}]}`, `{"values":{"from":1e400}}`,
+		`{"patches":[{"target":{"name":"("},"patch":"- op: x"}]}`, `{"images":[{"name":"*","digest":"x"}]}`,
+		`{"values":{"from":1e400}}`,
 	} {
 		f.Add(seed, true)
 		f.Add(seed, false)
@@ -91,7 +96,9 @@ func FuzzOverride(f *testing.F) {
 		if json.Unmarshal([]byte(text), &choice.Override) != nil {
 			t.Skip()
 		}
-		result, err := Render(t.Context(), Request{Root: root, Stack: "demo", Choices: Choices{Components: []ComponentChoice{choice}}, Capabilities: Capabilities{KubeVersion: "1.30"}})
+		result, err := Render(t.Context(),
+			Request{Root: root, Stack: "demo", Choices: Choices{Components: []ComponentChoice{choice}},
+				Capabilities: Capabilities{KubeVersion: "1.30"}})
 		checkErrors(t, err)
 		for _, c := range result.Components {
 			for _, o := range c.Objects {
@@ -106,16 +113,20 @@ func FuzzOverride(f *testing.F) {
 // FuzzValues renders with arbitrary values documents. Render succeeds, or its errors do not contain
 // the values.
 func FuzzValues(f *testing.F) {
-	for _, seed := range []string{"from: x\n", "nested: {a: [1, 2]}\n", "- a\n", "a: &a [*a]\n", "from: {a: b}\n", "from: |\n  {{ .Values }}\n", "<<: {from: a}\n", "\xff", "from: !!binary aGk=\n", "hunter2-hunter2: 1\nhunter2-hunter2: 2\n"} {
+	for _, seed := range []string{"from: x\n", "nested: {a: [1, 2]}\n", "- a\n", "a: &a [*a]\n", "from: {a: b}\n",
+		"from: |\n  {{ .Values }}\n", "<<: {from: a}\n", "\xff", "from: !!binary aGk=\n",
+		"hunter2-hunter2: 1\nhunter2-hunter2: 2\n"} {
 		f.Add([]byte(seed))
 	}
 	root := writeSource(f, fuzzStack, map[string]string{"web.yaml": fuzzWeb})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, err := Render(t.Context(), Request{Root: root, Stack: "demo", Capabilities: Capabilities{KubeVersion: "1.30"}, Choices: Choices{
+		_, err := Render(t.Context(), Request{Root: root, Stack: "demo", Capabilities: Capabilities{
+			KubeVersion: "1.30"}, Choices: Choices{
 			Values: []ValuesInput{{Component: "shop", Source: "Secret s, key k", Data: data}},
 		}})
 		checkErrors(t, err)
-		if err != nil && strings.Contains(err.Error(), "hunter2-hunter2") && !strings.Contains(err.Error(), "did you mean") && !strings.Contains(err.Error(), "is not in its schema") {
+		if err != nil && strings.Contains(err.Error(), "hunter2-hunter2") &&
+			!strings.Contains(err.Error(), "did you mean") && !strings.Contains(err.Error(), "is not in its schema") {
 			t.Fatalf("the message contains the values: %v", err)
 		}
 	})
@@ -123,7 +134,9 @@ func FuzzValues(f *testing.F) {
 
 // FuzzMap evaluates arbitrary expressions. Evaluation ends, or the expression is rejected.
 func FuzzMap(f *testing.F) {
-	for _, seed := range []string{`{}`, `params`, `params.on ? {'a': 1} : {'b': [2]}`, `{'a': [1,2].map(x, [x].map(y, y))}`, `{'a': 'x'.split('')}`, `stack.x`, `{'a': version.matches('(a+)+$')}`, `{?'a': params[?'on']}`, `a ? b : c ? {} : []`} {
+	for _, seed := range []string{`{}`, `params`, `params.on ? {'a': 1} : {'b': [2]}`,
+		`{'a': [1,2].map(x, [x].map(y, y))}`, `{'a': 'x'.split('')}`, `stack.x`, `{'a': version.matches('(a+)+$')}`,
+		`{?'a': params[?'on']}`, `a ? b : c ? {} : []`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -143,7 +156,8 @@ func FuzzMap(f *testing.F) {
 // FuzzManifest parses arbitrary files. The result is objects with names, or typed errors.
 func FuzzManifest(f *testing.F) {
 	for _, seed := range []string{
-		fuzzWeb, "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]\n", "---\n---\n", "kind: AList\napiVersion: v1\nitems: &a [*a]\n",
+		fuzzWeb, "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]\n",
+		"---\n---\n", "kind: AList\napiVersion: v1\nitems: &a [*a]\n",
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","labels":null}}`,
 	} {
 		f.Add([]byte(seed))
@@ -168,9 +182,12 @@ func FuzzManifest(f *testing.F) {
 // FuzzKustomization builds arbitrary kustomizations. They build or are rejected with typed errors.
 func FuzzKustomization(f *testing.F) {
 	for _, seed := range []string{
-		"resources: [web.yaml]\n", "resources: [web.yaml]\nimages: [{name: web, newTag: x}]\n", "configMapGenerator: [{name: a, files: [web.yaml]}]\n",
-		"transformers:\n- |-\n  apiVersion: builtin\n  kind: PrefixTransformer\n  metadata: {name: x}\n  prefix: a-\n", "bases: [..]\n", "vars: [{name: A}]\n",
-		"replacements: [{source: {kind: Deployment}, targets: [{select: {kind: Deployment}, fieldPaths: [spec.x], options: {create: true}}]}]\n", "helmCharts: [{}]\n",
+		"resources: [web.yaml]\n", "resources: [web.yaml]\nimages: [{name: web, newTag: x}]\n",
+		"configMapGenerator: [{name: a, files: [web.yaml]}]\n",
+		"transformers:\n- |-\n  apiVersion: builtin\n  kind: PrefixTransformer\n  metadata: {name: x}\n  prefix: a-\n",
+		"bases: [..]\n", "vars: [{name: A}]\n",
+		"replacements: [{source: {kind: Deployment}, targets: [{select: {kind: Deployment}, fieldPaths: [spec.x], " +
+			"options: {create: true}}]}]\n", "helmCharts: [{}]\n",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/ksctl/gitops/stacks/generated"
 )
 
-// generatingChart is a stack with a chart whose templates generate values, rendered again and again as
-// a controller does it.
+// generatingChart is a stack with a chart whose templates generate values, rendered again and again
+// as a controller does it.
 type generatingChart struct {
 	*testing.T
 	files map[string]string
@@ -26,21 +26,24 @@ type generatingChart struct {
 
 func newGeneratingChart(t *testing.T, templates map[string]string) *generatingChart {
 	c := &generatingChart{T: t, files: map[string]string{
-		"stack.yaml":       components("- {name: shop, namespace: shop, helm: {chart: chart, valuesFiles: [values.yaml]}}"),
+		"stack.yaml": components("- {name: shop, namespace: shop, helm: {chart: chart, valuesFiles: " +
+			"[values.yaml]}}"),
 		"values.yaml":      "",
 		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
 	}}
 	for name, text := range templates {
 		c.files["chart/templates/"+name] = text
 	}
-	c.req = stacks.Request{Stack: "demo", Install: stacks.Identity{Namespace: "team", Name: "site"}, SecretKey: []byte("test key"),
+	c.req = stacks.Request{Stack: "demo", Install: stacks.Identity{Namespace: "team", Name: "site"},
+		SecretKey:    []byte("test key"),
 		Capabilities: stacks.Capabilities{KubeVersion: "v1.36.3"},
-		Generate:     generated.Options{Policy: generated.Keep, Owner: "site", Values: map[string]*generated.Values{}, Now: time.Unix(1700000000, 0)}}
+		Generate: generated.Options{Policy: generated.Keep, Owner: "site", Values: map[string]*generated.Values{},
+			Now: time.Unix(1700000000, 0)}}
 	return c
 }
 
-// render renders the stack with the values of earlier renders, and remembers the new ones, as they are
-// stored. It returns the data of all Secrets and ConfigMaps by name/key.
+// render renders the stack with the values of earlier renders, and remembers the new ones, as they
+// are stored. It returns the data of all Secrets and ConfigMaps by name/key.
 func (c *generatingChart) render() (data map[string]string, result stacks.Result) {
 	c.Helper()
 	c.req.Root = writeTree(c.T, c.files)
@@ -87,22 +90,28 @@ const secretHead = "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstrin
 
 func TestGeneratedValuesStay(t *testing.T) {
 	c := newGeneratingChart(t, map[string]string{
-		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n  checksum: {{ include (print $.Template.BasePath \"/secret.yaml\") . | sha256sum }}\n" +
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n  checksum: {{ include (print " +
+			"$.Template.BasePath \"/secret.yaml\") . | sha256sum }}\n" +
 			"  own: {{ randAlphaNum 12 }}\n  at: {{ now | date \"2006-01-02T15:04:05\" }}\n",
-		"secret.yaml": secretHead + "  password: {{ randAlphaNum 12 }}\n  id: {{ uuidv4 }}\n  port: {{ randInt 1000 9999 | quote }}\n",
-		"tls.yaml": "{{- $ca := genCA \"shop-ca\" 365 }}{{ $cert := genSignedCert \"shop\" nil (list .Values.host) 365 $ca }}\napiVersion: v1\nkind: Secret\nmetadata: {name: tls}\n" +
-			"data:\n  ca.crt: {{ $ca.Cert | b64enc }}\n  tls.crt: {{ $cert.Cert | b64enc }}\n  tls.key: {{ $cert.Key | b64enc }}\n",
+		"secret.yaml": secretHead +
+			"  password: {{ randAlphaNum 12 }}\n  id: {{ uuidv4 }}\n  port: {{ randInt 1000 9999 | quote }}\n",
+		"tls.yaml": "{{- $ca := genCA \"shop-ca\" 365 }}{{ $cert := genSignedCert \"shop\" nil (list .Values.host) " +
+			"365 $ca }}\napiVersion: v1\nkind: Secret\nmetadata: {name: tls}\n" +
+			"data:\n  ca.crt: {{ $ca.Cert | b64enc }}\n  tls.crt: {{ $cert.Cert | b64enc }}\n  tls.key: {{ $cert.Key " +
+			"| b64enc }}\n",
 	})
 	c.files["chart/values.yaml"] = "host: a.example.com\n"
 	first, result := c.render()
-	keys := []string{"login/password", "login/id", "login/port", "config/checksum", "config/own", "tls/ca.crt", "tls/tls.crt", "tls/tls.key"}
+	keys := []string{"login/password", "login/id", "login/port", "config/checksum", "config/own", "tls/ca.crt",
+		"tls/tls.crt", "tls/tls.key"}
 	c.expectSame(first, first, keys...)
 	if first["config/at"] != "2023-11-14T22:13:20" || result.Warnings != nil {
 		t.Errorf("%s, %v", first["config/at"], result.Warnings)
 	}
 
 	secret := result.Components[0].Objects[0]
-	if !secret.Generated || secret.Name != generated.SecretName("site", "shop") || secret.Namespace != "shop" || len(result.Components[0].Objects) != 4 {
+	if !secret.Generated || secret.Name != generated.SecretName("site", "shop") || secret.Namespace != "shop" ||
+		len(result.Components[0].Objects) != 4 {
 		t.Errorf("%+v", secret.Ref)
 	}
 
@@ -124,7 +133,8 @@ func TestGeneratedValuesStay(t *testing.T) {
 	fourth, _ := c.render()
 	c.expectSame(first, fourth, "login/password", "tls/ca.crt")
 	cert := parseCertificate(t, fourth["tls/tls.crt"])
-	if !slices.Equal(cert.DNSNames, []string{"b.example.com"}) || cert.CheckSignatureFrom(parseCertificate(t, first["tls/ca.crt"])) != nil {
+	if !slices.Equal(cert.DNSNames, []string{"b.example.com"}) ||
+		cert.CheckSignatureFrom(parseCertificate(t, first["tls/ca.crt"])) != nil {
 		t.Errorf("%v", cert.DNSNames)
 	}
 
@@ -150,7 +160,8 @@ func parseCertificate(t *testing.T, text string) *x509.Certificate {
 
 // Another password gets another hash, the same one keeps it.
 func TestSaltedHashFollowsPassword(t *testing.T) {
-	c := newGeneratingChart(t, map[string]string{"secret.yaml": secretHead + "  auth: {{ htpasswd \"admin\" .Values.password | quote }}\n"})
+	c := newGeneratingChart(t,
+		map[string]string{"secret.yaml": secretHead + "  auth: {{ htpasswd \"admin\" .Values.password | quote }}\n"})
 	c.files["values.yaml"] = "password: first\n"
 	first, _ := c.render()
 	again, _ := c.render()
@@ -186,36 +197,47 @@ func TestRotation(t *testing.T) {
 
 // A value that several keys have stays with those that still share it.
 func TestSharedValueIsSplit(t *testing.T) {
-	c := newGeneratingChart(t, map[string]string{"secret.yaml": "{{- $p := randAlphaNum 10 }}\n" + secretHead + "  a: {{ $p }}\n  b: {{ $p }}\n"})
+	c := newGeneratingChart(t,
+		map[string]string{"secret.yaml": "{{- $p := randAlphaNum 10 }}\n" + secretHead +
+			"  a: {{ $p }}\n  b: {{ $p }}\n"})
 	first, _ := c.render()
 	c.files["chart/templates/secret.yaml"] = secretHead + "  a: {{ randAlphaNum 10 }}\n  b: {{ randAlphaNum 10 }}\n"
 	second, _ := c.render()
 	c.expectSame(first, second, "login/a")
-	c.files["chart/templates/secret.yaml"] = "{{- $p := randAlphaNum 10 }}\n" + secretHead + "  a: {{ $p }}\n  b: {{ $p }}\n"
+	c.files["chart/templates/secret.yaml"] = "{{- $p := randAlphaNum 10 }}\n" + secretHead +
+		"  a: {{ $p }}\n  b: {{ $p }}\n"
 	third, _ := c.render()
 	c.expectSame(second, third, "login/a")
 }
 
-// The Secret with the values comes after the Namespaces that a chart renders, and in a namespace that
-// the component has.
+// The Secret with the values comes after the Namespaces that a chart renders, and in a namespace
+// that the component has.
 func TestPlaceOfGeneratedSecret(t *testing.T) {
-	c := newGeneratingChart(t, map[string]string{"all.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: login, namespace: other}\nstringData: {password: {{ randAlphaNum 10 }}}\n"})
+	c := newGeneratingChart(t,
+		map[string]string{"all.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n---\napiVersion: " +
+			"v1\nkind: Secret\nmetadata: {name: login, namespace: other}\nstringData: {password: {{ randAlphaNum " +
+			"10 }}}\n"})
 	_, result := c.render()
 	objects := result.Components[0].Objects
-	if len(objects) != 3 || objects[0].Kind != "Namespace" || !objects[1].Generated || objects[1].Namespace != "other" || objects[2].Name != "login" {
+	if len(objects) != 3 || objects[0].Kind != "Namespace" || !objects[1].Generated ||
+		objects[1].Namespace != "other" || objects[2].Name != "login" {
 		t.Errorf("%+v", objects)
 	}
 }
 
-// A call that is inserted before others shifts them. The keys of Secrets keep their values, and what is
-// derived from these follows.
+// A call that is inserted before others shifts them. The keys of Secrets keep their values, and
+// what is derived from these follows.
 func TestInsertedCall(t *testing.T) {
-	tls := "{{- $ca := genCA \"shop-ca\" 365 }}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: tls}\ndata: {ca.crt: {{ $ca.Cert | b64enc }}, ca.key: {{ $ca.Key | b64enc }}}\n"
-	rest := "  user: {{ randAlphaNum 10 }}\n  {{- $p := randAlphaNum 20 }}\n  password: {{ $p | quote }}\n  auth: {{ htpasswd \"u\" $p | quote }}\n" + tls
+	tls := "{{- $ca := genCA \"shop-ca\" 365 }}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: tls}\ndata: " +
+		"{ca.crt: {{ $ca.Cert | b64enc }}, ca.key: {{ $ca.Key | b64enc }}}\n"
+	rest := "  user: {{ randAlphaNum 10 }}\n  {{- $p := randAlphaNum 20 }}\n  password: {{ $p | quote }}\n  auth: {{ " +
+		"htpasswd \"u\" $p | quote }}\n" + tls
 	c := newGeneratingChart(t, map[string]string{"secret.yaml": secretHead + rest,
-		"config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n  checksum: {{ include (print $.Template.BasePath \"/secret.yaml\") . | sha256sum }}\n"})
+		"config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n  checksum: {{ include " +
+			"(print $.Template.BasePath \"/secret.yaml\") . | sha256sum }}\n"})
 	first, _ := c.render()
-	c.files["chart/templates/secret.yaml"] = secretHead + "  token: {{ randAlphaNum 30 }}\n  other: {{ htpasswd \"a\" \"b\" | quote }}\n" + rest
+	c.files["chart/templates/secret.yaml"] = secretHead +
+		"  token: {{ randAlphaNum 30 }}\n  other: {{ htpasswd \"a\" \"b\" | quote }}\n" + rest
 	second, result := c.render()
 	c.expectSame(first, second, "login/user", "login/password", "login/auth", "tls/ca.crt", "tls/ca.key")
 	if len(second["login/token"]) != 30 || second["config/checksum"] == first["config/checksum"] {
@@ -247,7 +269,8 @@ func TestLengthOfGeneratedValueChanges(t *testing.T) {
 // What was derived before stays, whatever the version of the chart.
 func TestDerivedValuesAreKept(t *testing.T) {
 	c := newGeneratingChart(t, map[string]string{
-		"a.yaml":      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n  checksum: {{ include (print $.Template.BasePath \"/secret.yaml\") . | sha256sum }}\n  own: {{ randAlphaNum 12 }}\n",
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n  checksum: {{ include " +
+			"(print $.Template.BasePath \"/secret.yaml\") . | sha256sum }}\n  own: {{ randAlphaNum 12 }}\n",
 		"secret.yaml": secretHead + "  password: {{ randAlphaNum 12 }}\n  id: {{ uuidv4 }}\n",
 	})
 	keys := []string{"login/password", "login/id", "config/checksum", "config/own"}
@@ -272,16 +295,19 @@ func TestGeneratedValuesAreNotDisclosed(t *testing.T) {
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata: {password: {{ randAlphaNum 12 }}}\n"
 	c := newGeneratingChart(t, map[string]string{"config.yaml": config})
 	data, result := c.render()
-	unkeyed := newGeneratingChart(t, map[string]string{"config.yaml": strings.Replace(config, "{{ randAlphaNum 12 }}", data["config/password"], 1)})
+	unkeyed := newGeneratingChart(t,
+		map[string]string{"config.yaml": strings.Replace(config, "{{ randAlphaNum 12 }}", data["config/password"], 1)})
 	_, plain := unkeyed.render()
 	if hash := result.Components[0].Objects[1].Hash; hash == plain.Components[0].Objects[0].Hash {
 		t.Error("the hash of a ConfigMap with a password is not keyed")
 	}
-	for _, text := range []string{`{{ fail (print "bad " (randAlphaNum 12)) }}`, `{{ fail (print "bad " (genPrivateKey "ed25519" | replace "\n" " ")) }}`} {
+	for _, text := range []string{`{{ fail (print "bad " (randAlphaNum 12)) }}`,
+		`{{ fail (print "bad " (genPrivateKey "ed25519" | replace "\n" " ")) }}`} {
 		c.files["chart/templates/config.yaml"] = text
 		c.req.Root = writeTree(t, c.files)
 		_, err := stacks.Render(t.Context(), c.req)
-		if err == nil || strings.Contains(err.Error(), data["config/password"]) || !strings.Contains(err.Error(), "bad") || !strings.Contains(err.Error(), "***") {
+		if err == nil || strings.Contains(err.Error(), data["config/password"]) ||
+			!strings.Contains(err.Error(), "bad") || !strings.Contains(err.Error(), "***") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -289,7 +315,9 @@ func TestGeneratedValuesAreNotDisclosed(t *testing.T) {
 
 // Placeholders need no stored values, and list what would be generated.
 func TestPlaceholderRender(t *testing.T) {
-	c := newGeneratingChart(t, map[string]string{"secret.yaml": secretHead + "  password: {{ randAlphaNum 12 }}\n  auth: {{ htpasswd \"admin\" \"x\" }}\n  at: {{ now | quote }}\n"})
+	c := newGeneratingChart(t,
+		map[string]string{"secret.yaml": secretHead +
+			"  password: {{ randAlphaNum 12 }}\n  auth: {{ htpasswd \"admin\" \"x\" }}\n  at: {{ now | quote }}\n"})
 	c.req.Generate = generated.Options{Policy: generated.Placeholders, Values: map[string]*generated.Values{}}
 	first, result := c.render()
 	c.req.Generate.Values = map[string]*generated.Values{}

@@ -111,10 +111,12 @@ func fullRequest() stacks.Request {
 func TestGoldenRequestDigests(t *testing.T) {
 	full, decrypted, generates := fullRequest(), fullRequest(), fullRequest()
 	values := map[string]*generated.Values{"web": {Key: []byte("another key"), Rotated: "2026-05",
-		Calls:  map[string]generated.Value{"randAlphaNum#0@templates/secret.yaml": {Text: "x7Gb", PrivateKey: "none", Arguments: "4", Derived: true}},
+		Calls: map[string]generated.Value{"randAlphaNum#0@templates/secret.yaml": {Text: "x7Gb", PrivateKey: "none",
+			Arguments: "4", Derived: true}},
 		Places: map[string]string{"web/login/password": "randAlphaNum#0@templates/secret.yaml"},
 		Clock:  &generated.Clock{Time: time.Unix(1700000000, 0).UTC(), For: "chart and values"}}}
-	generates.Generate = generated.Options{Policy: generated.Keep, Owner: "site", Rotate: "web@2026-06", Derive: []string{"web"}, Values: values, Now: time.Now()}
+	generates.Generate = generated.Options{Policy: generated.Keep, Owner: "site", Rotate: "web@2026-06",
+		Derive: []string{"web"}, Values: values, Now: time.Now()}
 	goldenfile.Complete(t, generates)
 	goldenfile.JSON(t, "generated.json", values["web"]) // as stored in the Secret
 	decrypted.DecryptionKeyID = ""
@@ -122,7 +124,8 @@ func TestGoldenRequestDigests(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		req  stacks.Request
-	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted}, {"with generated values", generates}} {
+	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted},
+		{"with generated values", generates}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

@@ -18,8 +18,8 @@ const renderFormat = "1"
 // hashBytes is the length of a content hash: 16 characters of base64url.
 const hashBytes = 12
 
-// contentHash returns the hash of a manifest. That of a Secret, and of what contains a generated value,
-// is keyed: the content is often guessable, and a published hash must not disclose it.
+// contentHash returns the hash of a manifest. That of a Secret, and of what contains a generated
+// value, is keyed: the content is often guessable, and a published hash must not disclose it.
 func contentHash(o *manifest.Object, raw, key []byte, isGenerated bool) string {
 	h := sha256.New()
 	if o.Group == "" && o.Kind == "Secret" || isGenerated {
@@ -30,12 +30,13 @@ func contentHash(o *manifest.Object, raw, key []byte, isGenerated bool) string {
 }
 
 // Digest returns the digest of all inputs of a render. It is keyed, because the inputs include
-// values from Secrets and generated values. The digests of the artifact and the charts are inputs; the
-// folders that they are unpacked in are not.
+// values from Secrets and generated values. The digests of the artifact and the charts are inputs;
+// the folders that they are unpacked in are not.
 func Digest(req Request) (string, error) {
 	key := req.SecretKey
 	req.Root, req.SecretKey, req.ChartLimits = "", nil, ChartLimits{}
-	req.Generate.Derive, req.Generate.Now = nil, time.Time{} // they only matter for values that become an input of the next render
+	// they only matter for values that become an input of the next render
+	req.Generate.Derive, req.Generate.Now = nil, time.Time{}
 	if req.DecryptionKeyID != "" {
 		req.Decrypted = nil
 	}

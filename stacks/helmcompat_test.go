@@ -75,9 +75,12 @@ func TestRenderMatchesHelm(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"defaults": {},
 		"many values": {
-			"replicaCount": 3, "ingress": map[string]any{"enabled": true}, "autoscaling": map[string]any{"enabled": true, "maxReplicas": 7},
-			"podAnnotations": map[string]any{"a": "b"}, "resources": map[string]any{"limits": map[string]any{"cpu": "1"}}, "serviceAccount": map[string]any{"create": false},
-			"httpRoute": map[string]any{"enabled": true}, "livenessProbe": nil,
+			"replicaCount": 3, "ingress": map[string]any{"enabled": true},
+			"autoscaling":    map[string]any{"enabled": true, "maxReplicas": 7},
+			"podAnnotations": map[string]any{"a": "b"},
+			"resources":      map[string]any{"limits": map[string]any{"cpu": "1"}},
+			"serviceAccount": map[string]any{"create": false},
+			"httpRoute":      map[string]any{"enabled": true}, "livenessProbe": nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +89,8 @@ func TestRenderMatchesHelm(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := helmTemplate(t, filepath.Join(root, "shop"), "my", "prod", values)
-			writeFile(t, filepath.Join(root, stacks.FileName), components("- {name: my, namespace: prod, helm: {chart: shop}}"))
+			writeFile(t, filepath.Join(root, stacks.FileName),
+				components("- {name: my, namespace: prod, helm: {chart: shop}}"))
 			got := renderWith(t, root, values)
 			compareObjects(t, got, want)
 		})
@@ -96,8 +100,10 @@ func TestRenderMatchesHelm(t *testing.T) {
 func renderWith(t *testing.T, root string, values map[string]any) map[string]string {
 	t.Helper()
 	result := mustRender(t, stacks.Request{
-		Root: root, Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0", APIVersions: stacks.BuiltinAPIVersions()},
-		Choices: stacks.Choices{Components: []stacks.ComponentChoice{{Name: "my", Override: map[string]any{"values": values}}}},
+		Root: root, Stack: "demo",
+		Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0", APIVersions: stacks.BuiltinAPIVersions()},
+		Choices: stacks.Choices{Components: []stacks.ComponentChoice{{Name: "my",
+			Override: map[string]any{"values": values}}}},
 	})
 	return resultByName(t, result, "prod")
 }
@@ -124,7 +130,8 @@ func TestRenderMatchesHelmWithSubcharts(t *testing.T) {
 	chart := "testdata/render/helm/source/stacks/demo/charts/shop"
 	for name, values := range map[string]map[string]any{
 		"defaults": {"global": map[string]any{"zone": "x"}},
-		"nulls":    {"nested": map[string]any{"a": nil, "new": nil}, "cache": map[string]any{"size": nil}, "title": nil},
+		"nulls": {"nested": map[string]any{"a": nil, "new": nil}, "cache": map[string]any{"size": nil},
+			"title": nil},
 		"alias":    {"extra": map[string]any{"enabled": true}, "bonus": map[string]any{"x": 1.5}, "big": 12345678},
 		"no cache": {"cache": map[string]any{"enabled": false}, "replicas": 0},
 	} {
@@ -139,9 +146,11 @@ func TestRenderMatchesHelmWithSubcharts(t *testing.T) {
 			}
 			writeFile(t, template, strings.Replace(string(text), `| join ","`, `| sortAlpha | join ","`, 1))
 			want := helmTemplate(t, filepath.Join(root, "shop"), "my", "prod", values)
-			writeFile(t, filepath.Join(root, stacks.FileName), components("- {name: my, namespace: prod, helm: {chart: shop}}"))
+			writeFile(t, filepath.Join(root, stacks.FileName),
+				components("- {name: my, namespace: prod, helm: {chart: shop}}"))
 			got := renderWith(t, root, values)
-			for _, other := range []string{"Secret/my-password", "Job/bye"} { // one has random content, the other is suspended until the removal
+			// one has random content, the other is suspended until the removal
+			for _, other := range []string{"Secret/my-password", "Job/bye"} {
 				delete(got, other)
 				delete(want, other)
 			}

@@ -52,7 +52,8 @@ func loadFrom(tree *source.Tree, root, dir, stack string, limits ChartLimits) (*
 		return nil, err
 	}
 	if def.Metadata.Name != stack {
-		return nil, def.fieldAt("metadata.name").errorf("the stack in this file is %q, not %q", def.Metadata.Name, stack)
+		return nil, def.fieldAt("metadata.name").errorf("the stack in this file is %q, not %q", def.Metadata.Name,
+			stack)
 	}
 	return def, nil
 }
@@ -102,7 +103,9 @@ func loadFile(tree *source.Tree, root, file string, limits ChartLimits) (*Defini
 		return nil, err
 	}
 	if _, encrypted := sops.Detect(file, data); encrypted {
-		return nil, problem.Errorf(file, 0, "a stack file must not be encrypted: only files that it references are decrypted; move the secret values into a separate file")
+		return nil, problem.Errorf(file, 0,
+			"a stack file must not be encrypted: only files that it references are decrypted; move the secret values "+
+				"into a separate file")
 	}
 	def, err := parseDefinition(file, data)
 	if err != nil {

@@ -66,7 +66,8 @@ func TestMisspelledFieldsGetSuggestions(t *testing.T) {
 			lines := append(append([]string{}, before...), strings.Repeat("  ", indent)+wrong+": "+sampleValue(f.Type))
 			expectTypo(t, lines, document.Join(path, wrong), name)
 			tested++
-			walk(f.Type, document.Join(path, name), indent+1, append(append([]string{}, before...), strings.Repeat("  ", indent)+name+":"))
+			walk(f.Type, document.Join(path, name), indent+1,
+				append(append([]string{}, before...), strings.Repeat("  ", indent)+name+":"))
 		}
 	}
 	walk(reflect.TypeFor[Definition](), "", 0, nil)
@@ -91,7 +92,8 @@ func expectTypo(t *testing.T, lines []string, path, right string) {
 			continue
 		}
 		text := e.Error()
-		for _, part := range []string{FileName + ":" + strconv.Itoa(len(lines)) + ": ", strconv.Quote(e.Field), "did you mean " + strconv.Quote(right) + "?"} {
+		for _, part := range []string{FileName + ":" + strconv.Itoa(len(lines)) + ": ", strconv.Quote(e.Field),
+			"did you mean " + strconv.Quote(right) + "?"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("%s: %q lacks %q", path, text, part)
 			}

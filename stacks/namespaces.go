@@ -36,7 +36,8 @@ func (r *renderRun) namespacesToCreate(rendered [][]*manifest.Object) ([]string,
 		if by != i && !dependencies[p.Component.Name].Has(other.Name) {
 			errs = append(errs, &Error{
 				File: r.def.file, Component: p.Component.Name, Field: "createNamespace",
-				Message: fmt.Sprintf("the namespace %q is rendered by component %q; add that component to dependsOn", p.Namespace, other.Name),
+				Message: fmt.Sprintf("the namespace %q is rendered by component %q; add that component to dependsOn",
+					p.Namespace, other.Name),
 			})
 		}
 	}

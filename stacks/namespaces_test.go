@@ -25,11 +25,13 @@ func TestNamespaceCheckVisitsDependenciesOnce(t *testing.T) {
 		needs = fmt.Sprintf("dependsOn: [l%d, r%d], ", i, i)
 	}
 	render := func(top string) error {
-		files["stack.yaml"] = components(append(lines, "- {name: top, "+top+"namespace: site, createNamespace: true, manifests: [top.yaml]}")...)
+		files["stack.yaml"] = components(append(lines, "- {name: top, "+top+
+			"namespace: site, createNamespace: true, manifests: [top.yaml]}")...)
 		_, err := stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo"})
 		return err
 	}
-	if err := render(needs); err == nil || !strings.Contains(err.Error(), `rendered by component "aside"; add that component to dependsOn`) {
+	if err := render(needs); err == nil ||
+		!strings.Contains(err.Error(), `rendered by component "aside"; add that component to dependsOn`) {
 		t.Error(err)
 	}
 	lines[1] = "- {name: l0, dependsOn: [aside], manifests: [l0.yaml]}"

@@ -45,7 +45,8 @@ func dependencyOrder(def *Definition) ([]orderedComponent, *Error) {
 		return out, nil
 	}
 	cycle := findCycle(components, index, done)
-	return nil, def.componentField(index[cycle[0]], "dependsOn").fieldErrorf("makes a cycle: %s", strings.Join(cycle, " → "))
+	return nil, def.componentField(index[cycle[0]], "dependsOn").
+		fieldErrorf("makes a cycle: %s", strings.Join(cycle, " → "))
 }
 
 func dependenciesDone(c *Component, index map[string]int, done []bool) bool {

@@ -51,7 +51,8 @@ func (r *resolver) resolveComponent(c *Component, wave int) ResolvedComponent {
 	explicit := r.decodeReserved(c.Name, "override", own)
 	mapped := r.mapParameters(c, &p, params)
 	if c.Helm == nil && (explicit.Values != nil || mapped.Values != nil) {
-		r.add(c.Name, "override.values", "override key \"values\" is for Helm charts, but this component is not a Helm chart")
+		r.add(c.Name, "override.values",
+			"override key \"values\" is for Helm charts, but this component is not a Helm chart")
 	}
 	p.Images = mergeByName(mapped.Images, explicit.Images, func(i Image) string { return i.Name })
 	p.Replicas = mergeByName(mapped.Replicas, explicit.Replicas, func(r Replica) string { return r.Name })
@@ -77,7 +78,8 @@ func (r *resolver) decodeReserved(component, name string, m map[string]any) over
 	}
 	for i, image := range out.Images {
 		if image.Name == "" || image.NewName == "" && image.NewTag == "" && image.Digest == "" {
-			r.add(component, name+".images", "%s: images[%d] needs name, and one of newName, newTag and digest", name, i)
+			r.add(component, name+".images", "%s: images[%d] needs name, and one of newName, newTag and digest",
+				name, i)
 		}
 	}
 	for i, replica := range out.Replicas {
@@ -97,7 +99,8 @@ func (r *resolver) decodeReserved(component, name string, m map[string]any) over
 func (r *resolver) mapParameters(c *Component, p *ResolvedComponent, params map[string]any) override {
 	if c.Parameters == nil {
 		for _, key := range slices.Sorted(maps.Keys(params)) {
-			r.add(c.Name, "override."+key, "override key %q is not known: the component declares no parameters", key).Suggestion = problem.Nearest(key, ReservedKeys)
+			r.add(c.Name, "override."+key, "override key %q is not known: the component declares no parameters",
+				key).Suggestion = problem.Nearest(key, ReservedKeys)
 		}
 		return override{}
 	}
@@ -149,7 +152,8 @@ func mergeByName[T any](base, over []T, name func(T) string) []T {
 func kustomizeOverride(p *ResolvedComponent) kustomize.Override {
 	var out kustomize.Override
 	for _, i := range p.Images {
-		out.Images = append(out.Images, types.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
+		out.Images = append(out.Images,
+			types.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest})
 	}
 	for _, r := range p.Replicas {
 		out.Replicas = append(out.Replicas, types.Replica(r))
@@ -158,7 +162,8 @@ func kustomizeOverride(p *ResolvedComponent) kustomize.Override {
 		own := types.Patch{Patch: patch.Patch}
 		if t := patch.Target; t != nil {
 			own.Target = &types.Selector{
-				ResId:         resid.ResId{Gvk: resid.Gvk{Group: t.Group, Version: t.Version, Kind: t.Kind}, Name: t.Name, Namespace: t.Namespace},
+				ResId: resid.ResId{Gvk: resid.Gvk{Group: t.Group, Version: t.Version, Kind: t.Kind},
+					Name: t.Name, Namespace: t.Namespace},
 				LabelSelector: t.LabelSelector, AnnotationSelector: t.AnnotationSelector,
 			}
 		}

@@ -39,10 +39,11 @@ type redactor struct {
 const maxRedactedBytes = 1 << 20
 
 // withheldMessage replaces a message that may contain secret values.
-const withheldMessage = "the error message is withheld: it may contain decrypted values, and there are too many of them to redact"
+const withheldMessage = "the error message is withheld: it may contain decrypted values, and there are too many of " +
+	"them to redact"
 
-// redactorFor returns a redactor of all inputs of a render that are not public, and of new generated
-// values.
+// redactorFor returns a redactor of all inputs of a render that are not public, and of new
+// generated values.
 func redactorFor(tree *source.Tree, req *Request, created map[string]*generated.Values) redactor {
 	secrets := decryptedSecrets(tree, req.Decrypted)
 	if req.Generate.Policy == generated.Keep {
@@ -81,7 +82,9 @@ func redactorFor(tree *source.Tree, req *Request, created map[string]*generated.
 			continue // its lines are values, too; the words of the first and the last one are no secrets
 		}
 		// Messages are folded and truncated, so single words are redacted, too.
-		encodings = append(encodings, strings.FieldsFunc(value, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`{}()", r) })...)
+		encodings = append(encodings, strings.FieldsFunc(value, func(r rune) bool {
+			return unicode.IsSpace(r) || strings.ContainsRune("\"'`{}()", r)
+		})...)
 	}
 	slices.SortFunc(encodings, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	var pairs []string

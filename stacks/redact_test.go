@@ -15,26 +15,29 @@ func TestSecretValuesAreRedacted(t *testing.T) {
 	secret := "hunter2 \"quoted\"\n  and more"
 	encodings := []string{"hunter2", base64.StdEncoding.EncodeToString([]byte(secret)), "and more"}
 	for name, template := range map[string]string{
-		"fail":       `{{ fail .Values.token }}`,
-		"quoted":     `{{ fail (.Values.token | quote) }}`,
-		"base64":     `{{ fail (.Values.token | b64enc) }}`,
-		"tpl":        `{{ tpl (printf "{{ %s" .Values.token) . }}`,
-		"required":   `{{ required .Values.token nil }}`,
-		"function":   `{{ .Values.token | atoi | randAlphaNum 5 }}`,
-		"not a map":  `{{ index .Values.token "x" }}`,
-		"bad YAML":   `"{{ .Values.token }}`,
-		"a warning":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.token | quote }}, annotations: {helm.sh/hook: post-delete}}\n",
+		"fail":      `{{ fail .Values.token }}`,
+		"quoted":    `{{ fail (.Values.token | quote) }}`,
+		"base64":    `{{ fail (.Values.token | b64enc) }}`,
+		"tpl":       `{{ tpl (printf "{{ %s" .Values.token) . }}`,
+		"required":  `{{ required .Values.token nil }}`,
+		"function":  `{{ .Values.token | atoi | randAlphaNum 5 }}`,
+		"not a map": `{{ index .Values.token "x" }}`,
+		"bad YAML":  `"{{ .Values.token }}`,
+		"a warning": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.token | quote }}, annotations: " +
+			"{helm.sh/hook: post-delete}}\n",
 		"wrong kind": "apiVersion: v1\nkind: {{ .Values.token | quote }}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := stacks.Request{
 				Stack: "demo", Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"},
 				Root: writeTree(t, map[string]string{
-					"stack.yaml": components("- {name: shop, helm: {chart: chart}}"), "chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+					"stack.yaml":        components("- {name: shop, helm: {chart: chart}}"),
+					"chart/Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
 					"chart/values.yaml": "token: ''\n", "chart/templates/x.yaml": template,
 				}),
 				Choices: stacks.Choices{Values: []stacks.ValuesInput{{
-					Component: "shop", Source: "Secret site, key values.yaml", Data: []byte("token: |-\n  hunter2 \"quoted\"\n    and more\n"),
+					Component: "shop", Source: "Secret site, key values.yaml",
+					Data: []byte("token: |-\n  hunter2 \"quoted\"\n    and more\n"),
 				}}},
 			}
 			result, err := stacks.Render(t.Context(), req)

@@ -10,7 +10,8 @@ func TestIDRoundTrip(t *testing.T) {
 		{Ref{Kind: "ConfigMap", Namespace: "a", Name: "b"}, "a_b__ConfigMap"},
 		{Ref{Group: "apps", Kind: "Deployment", Namespace: "a", Name: "b.c"}, "a_b.c_apps_Deployment"},
 		{Ref{Kind: "Namespace", Name: "b"}, "_b__Namespace"},
-		{Ref{Group: rbacGroup, Kind: "ClusterRole", Name: "system:x"}, "_system__x_rbac.authorization.k8s.io_ClusterRole"},
+		{Ref{Group: rbacGroup, Kind: "ClusterRole", Name: "system:x"},
+			"_system__x_rbac.authorization.k8s.io_ClusterRole"},
 		{Ref{Group: "g.io", Kind: "Odd", Namespace: "n", Name: "under_score"}, "n_under_score_g.io_Odd"},
 	} {
 		if got := tc.ref.ID(); got != tc.id {

@@ -63,7 +63,8 @@ func renderFrom(ctx context.Context, tree *source.Tree, req Request) (Result, er
 	if err != nil {
 		return Result{}, redactorFor(tree, &req, nil).redactError(err)
 	}
-	r := &renderRun{ctx: ctx, req: req, tree: tree, def: def, resolved: resolved, generated: map[string]*generated.Values{}}
+	r := &renderRun{ctx: ctx, req: req, tree: tree, def: def, resolved: resolved,
+		generated: map[string]*generated.Values{}}
 	result, err := r.render()
 	if err != nil {
 		return Result{}, redactorFor(tree, &req, r.generated).redactError(err)
@@ -80,7 +81,8 @@ func checkKubernetesVersion(def *Definition, version string) error {
 	at := def.fieldAt("spec.kubernetes")
 	have, err := semver.NewVersion(version)
 	if err != nil {
-		return at.errorf("the stack requires Kubernetes %s, but the target's version %q is not a version", def.Spec.Kubernetes, version)
+		return at.errorf("the stack requires Kubernetes %s, but the target's version %q is not a version",
+			def.Spec.Kubernetes, version)
 	}
 	wanted, err := semver.NewConstraint(def.Spec.Kubernetes)
 	if err != nil {
@@ -132,7 +134,9 @@ func (r *renderRun) render() (Result, error) {
 			continue
 		}
 		changed = true
-		objects, err := r.runStep(p, func() ([]*manifest.Object, error) { return kustomize.Apply(r.ctx, rendered[i], o) })
+		objects, err := r.runStep(p, func() ([]*manifest.Object, error) {
+			return kustomize.Apply(r.ctx, rendered[i], o)
+		})
 		if err != nil {
 			return Result{}, err
 		}
@@ -156,7 +160,8 @@ func (r *renderRun) render() (Result, error) {
 }
 
 // runStep runs one step for a component. It returns a panic of the renderer as an error.
-func (r *renderRun) runStep(p *ResolvedComponent, step func() ([]*manifest.Object, error)) (objects []*manifest.Object, err error) {
+func (r *renderRun) runStep(p *ResolvedComponent,
+	step func() ([]*manifest.Object, error)) (objects []*manifest.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			objects, err = nil, r.withComponent(p, problem.Newf("the renderer panicked: %v", v))
@@ -171,8 +176,8 @@ func (r *renderRun) runStep(p *ResolvedComponent, step func() ([]*manifest.Objec
 	return objects, nil
 }
 
-// assignNamespaces sets the namespace of every object, drops those that a chart repeats, and reports
-// other duplicate objects.
+// assignNamespaces sets the namespace of every object, drops those that a chart repeats, and
+// reports other duplicate objects.
 func (r *renderRun) assignNamespaces(rendered [][]*manifest.Object) error {
 	clusterKinds := manifest.ClusterKindsOf(slices.Concat(rendered...))
 	for i, objects := range rendered {
@@ -229,8 +234,9 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 	rendered, err := p.chart.Render(r.ctx, helm.Options{
 		Release: releaseName(c), Namespace: p.Namespace, Values: p.Values,
 		KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
-		Seed:       r.randomSeed(c),
-		Generation: helm.Generation{Policy: generate.Policy, Stored: stored, Derive: slices.Contains(generate.Derive, c.Name), Now: generate.Now},
+		Seed: r.randomSeed(c),
+		Generation: helm.Generation{Policy: generate.Policy, Stored: stored,
+			Derive: slices.Contains(generate.Derive, c.Name), Now: generate.Now},
 	})
 	r.warn(c, rendered.Warnings)
 	if generate.Policy != generated.Refuse && !rendered.Generated.IsEmpty() {
@@ -278,7 +284,8 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 		p := &r.resolved.Components[i]
 		c := RenderedComponent{
 			Name: p.Component.Name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
-			ReadyExpr: p.Component.ReadyExpr, Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i], Chart: p.fetched,
+			ReadyExpr: p.Component.ReadyExpr, Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i],
+			Chart:             p.fetched,
 			ChartDependencies: p.dependencies,
 		}
 		if p.Component.Helm != nil {
@@ -301,15 +308,17 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 	return out, nil
 }
 
-// addGeneratedSecret adds the Secret with the generated values of a component, if it has some, after its
-// Namespaces.
+// addGeneratedSecret adds the Secret with the generated values of a component, if it has some,
+// after its Namespaces.
 func (r *renderRun) addGeneratedSecret(p *ResolvedComponent, objects []Object) ([]Object, error) {
 	values := r.generated[p.Component.Name]
 	if values == nil || r.req.Generate.Owner == "" || r.req.Generate.Policy != generated.Keep {
 		return objects, nil
 	}
 	namespace := p.Namespace
-	if !p.Component.CreateNamespace && !slices.ContainsFunc(objects, func(o Object) bool { return o.Namespace == namespace }) {
+	if !p.Component.CreateNamespace && !slices.ContainsFunc(objects, func(o Object) bool {
+		return o.Namespace == namespace
+	}) {
 		// The component may not have a namespace of its own.
 		if i := slices.IndexFunc(objects, func(o Object) bool { return o.Namespace != "" }); i >= 0 {
 			namespace = objects[i].Namespace
@@ -320,13 +329,16 @@ func (r *renderRun) addGeneratedSecret(p *ResolvedComponent, objects []Object) (
 	if err != nil {
 		return nil, err
 	}
-	o := &manifest.Object{Version: "v1", Kind: "Secret", Namespace: namespace, Name: name, Component: p.Component.Name, Value: value}
+	o := &manifest.Object{Version: "v1", Kind: "Secret", Namespace: namespace, Name: name, Component: p.Component.Name,
+		Value: value}
 	secret, err := r.buildObject(o, func([]byte) bool { return true })
 	if err != nil {
 		return nil, err
 	}
 	secret.Generated = true
-	first := slices.IndexFunc(objects, func(o Object) bool { return o.Group != "" || o.Kind != "Namespace" || o.Hook != nil })
+	first := slices.IndexFunc(objects, func(o Object) bool {
+		return o.Group != "" || o.Kind != "Namespace" || o.Hook != nil
+	})
 	if first < 0 {
 		first = len(objects)
 	}
@@ -338,7 +350,8 @@ func (r *renderRun) addGeneratedSecret(p *ResolvedComponent, objects []Object) (
 func (r *renderRun) buildObject(o *manifest.Object, isGenerated func(manifest []byte) bool) (Object, error) {
 	raw, err := manifest.Canonical(o.Value)
 	if err != nil {
-		return Object{}, &Error{File: o.File, Line: o.Line, Message: fmt.Sprintf("%s cannot be encoded as JSON", o), Err: err}
+		return Object{}, &Error{File: o.File, Line: o.Line, Message: fmt.Sprintf("%s cannot be encoded as JSON", o),
+			Err: err}
 	}
 	out := Object{
 		Ref:     Ref{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},

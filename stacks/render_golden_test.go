@@ -53,7 +53,8 @@ func TestRender(t *testing.T) {
 					got.WriteString("# warning: " + w + "\n")
 				}
 				for _, component := range result.Components {
-					got.WriteString("# " + component.Name + " version=" + component.Version + " namespace=" + component.CreateNamespace + "\n")
+					got.WriteString("# " + component.Name + " version=" + component.Version + " namespace=" +
+						component.CreateNamespace + "\n")
 				}
 				if err := result.WriteYAML(&got); err != nil {
 					t.Fatal(err)

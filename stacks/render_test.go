@@ -63,7 +63,9 @@ func TestRenderReportsDuplicates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := writeTree(t, map[string]string{"stack.yaml": tc.components, "a.yaml": cm, "b.yaml": cm})
-			_, err := stacks.Render(t.Context(), stacks.Request{Root: root, Stack: "demo", Install: stacks.Identity{Namespace: "ns", Name: "demo"}, Capabilities: stacks.Capabilities{KubeVersion: "v1.36.0"}})
+			_, err := stacks.Render(t.Context(), stacks.Request{Root: root, Stack: "demo",
+				Install:      stacks.Identity{Namespace: "ns", Name: "demo"},
+				Capabilities: stacks.Capabilities{KubeVersion: "v1.36.0"}})
 			if err == nil || err.Error() != tc.want {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
@@ -139,13 +141,15 @@ func TestDigestCoversEveryInput(t *testing.T) {
 	}
 	no := false
 	changes := map[string]func(*stacks.Request){
-		"artifact":     func(r *stacks.Request) { r.Digest += "x" },
-		"path":         func(r *stacks.Request) { r.Path += "x" },
-		"stack":        func(r *stacks.Request) { r.Stack += "x" },
-		"namespace":    func(r *stacks.Request) { r.Install.Namespace += "x" },
-		"name":         func(r *stacks.Request) { r.Install.Name += "x" },
-		"kubernetes":   func(r *stacks.Request) { r.Capabilities.KubeVersion += "x" },
-		"APIs":         func(r *stacks.Request) { r.Capabilities.APIVersions = append(r.Capabilities.APIVersions, "x") },
+		"artifact":   func(r *stacks.Request) { r.Digest += "x" },
+		"path":       func(r *stacks.Request) { r.Path += "x" },
+		"stack":      func(r *stacks.Request) { r.Stack += "x" },
+		"namespace":  func(r *stacks.Request) { r.Install.Namespace += "x" },
+		"name":       func(r *stacks.Request) { r.Install.Name += "x" },
+		"kubernetes": func(r *stacks.Request) { r.Capabilities.KubeVersion += "x" },
+		"APIs": func(r *stacks.Request) {
+			r.Capabilities.APIVersions = append(r.Capabilities.APIVersions, "x")
+		},
 		"key":          func(r *stacks.Request) { r.SecretKey = []byte("another") },
 		"parameters":   func(r *stacks.Request) { r.Choices.Parameters = map[string]any{"a": 1} },
 		"values":       func(r *stacks.Request) { r.Choices.Values[0].Data = []byte("replicas: 3\n") },
@@ -231,9 +235,11 @@ func TestContentHashesAreKeyedForSecrets(t *testing.T) {
 	if !same("Job", "migrate") || same("ConfigMap", "shop-cache") {
 		t.Error("the hash of other objects must depend only on their content")
 	}
-	plain := writeTree(t, map[string]string{"stack.yaml": components("- {name: a, manifests: [a.yaml]}"), "a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {k: v}\n"})
+	plain := writeTree(t, map[string]string{"stack.yaml": components("- {name: a, manifests: [a.yaml]}"),
+		"a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {k: v}\n"})
 	hash := func(key string) string {
-		return findObject(t, mustRender(t, stacks.Request{Root: plain, Stack: "demo", SecretKey: []byte(key)}), "Secret", "a").Hash
+		return findObject(t, mustRender(t, stacks.Request{Root: plain, Stack: "demo", SecretKey: []byte(key)}),
+			"Secret", "a").Hash
 	}
 	if one, again := hash("one"), hash("one"); one == hash("two") || one != again {
 		t.Error("the hash of the same Secret must depend only on the key")
@@ -276,10 +282,12 @@ func TestObjectsHaveNamespacesWavesAndHooks(t *testing.T) {
 	}
 	hooks := mustRender(t, caseRequest(t, "helm"))
 	migrate := findObject(t, hooks, "Job", "migrate")
-	if h := migrate.Hook; h == nil || h.Phase != stacks.HookPre || h.Weight != 5 || strings.Join(h.DeletePolicies, " ") != "hook-succeeded before-hook-creation" {
+	if h := migrate.Hook; h == nil || h.Phase != stacks.HookPre || h.Weight != 5 ||
+		strings.Join(h.DeletePolicies, " ") != "hook-succeeded before-hook-creation" {
 		t.Errorf("hook of migrate: %+v", migrate.Hook)
 	}
-	if h := findObject(t, hooks, "Job", "seed").Hook; h == nil || h.Phase != stacks.HookPost || h.DeletePolicies[0] != "before-hook-creation" {
+	if h := findObject(t, hooks, "Job", "seed").Hook; h == nil || h.Phase != stacks.HookPost ||
+		h.DeletePolicies[0] != "before-hook-creation" {
 		t.Errorf("hook of seed: %+v", h)
 	}
 }
@@ -294,14 +302,19 @@ func TestCreateNamespaceUnlessTheStackRendersIt(t *testing.T) {
 		{"c", "dependsOn: [b], ", ""},
 		{"b", "", "error"},
 	} {
-		files := map[string]string{"a.yaml": configMap, "b.yaml": strings.Replace(configMap, "name: a", "name: b", 1), "c.yaml": strings.Replace(configMap, "name: a", "name: c", 1)}
+		files := map[string]string{"a.yaml": configMap, "b.yaml": strings.Replace(configMap, "name: a", "name: b", 1),
+			"c.yaml": strings.Replace(configMap, "name: a", "name: c", 1)}
 		if tt.own != "" {
 			files[tt.own+".yaml"] += "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: site}\n"
 		}
-		files["stack.yaml"] = components("- {name: a, "+tt.depends+"namespace: site, createNamespace: true, manifests: [a.yaml]}", "- {name: b, dependsOn: [c], manifests: [b.yaml]}", "- {name: c, manifests: [c.yaml]}")
+		files["stack.yaml"] = components("- {name: a, "+tt.depends+"namespace: site, createNamespace: true, "+
+			"manifests: [a.yaml]}", "- {name: b, dependsOn: [c], manifests: [b.yaml]}",
+			"- {name: c, manifests: [c.yaml]}")
 		result, err := stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo"})
 		if tt.want == "error" {
-			if err == nil || !strings.Contains(err.Error(), `stack.yaml: component "a": the namespace "site" is rendered by component "b"; add that component to dependsOn`) {
+			if err == nil ||
+				!strings.Contains(err.Error(),
+					`stack.yaml: component "a": the namespace "site" is rendered by component "b"; add that component to dependsOn`) {
 				t.Error(err)
 			}
 			continue
@@ -323,12 +336,14 @@ func TestOverridesPreserveOriginAndHook(t *testing.T) {
 	req := caseRequest(t, "helm")
 	before := mustRender(t, req)
 	req.Choices.Components[0].Override["patches"] = []any{map[string]any{
-		"target": map[string]any{"kind": "Job|Deployment"}, "patch": `[{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]`,
+		"target": map[string]any{"kind": "Job|Deployment"},
+		"patch":  `[{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]`,
 	}}
 	after := mustRender(t, req)
 	for i, o := range after.Components[0].Objects {
 		was := before.Components[0].Objects[i]
-		if asJSON(t, was.Hook) != asJSON(t, o.Hook) || was.File != o.File || was.Line != o.Line || was.NamespaceDefaulted != o.NamespaceDefaulted || was.Ref != o.Ref {
+		if asJSON(t, was.Hook) != asJSON(t, o.Hook) || was.File != o.File || was.Line != o.Line ||
+			was.NamespaceDefaulted != o.NamespaceDefaulted || was.Ref != o.Ref {
 			t.Errorf("%+v became %+v", was, o)
 		}
 		touched := o.Kind == "Job" || o.Kind == "Deployment"

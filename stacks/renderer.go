@@ -30,9 +30,9 @@ type RendererOptions struct {
 	OnRender func(req Request, took time.Duration, err error)
 }
 
-// Renderer caches results by the digest of the request; a result with new generated values by that of
-// the request that has them. It also reuses a result for a new revision of the source if the files that
-// the render read are unchanged. It is safe for concurrent use.
+// Renderer caches results by the digest of the request; a result with new generated values by that
+// of the request that has them. It also reuses a result for a new revision of the source if the
+// files that the render read are unchanged. It is safe for concurrent use.
 type Renderer struct {
 	opts RendererOptions
 
@@ -64,7 +64,8 @@ func NewRenderer(opts RendererOptions) *Renderer {
 	if opts.Render == nil {
 		opts.Render = Render
 	}
-	return &Renderer{opts: opts, entries: map[string]*list.Element{}, latest: map[string]*list.Element{}, recent: list.New()}
+	return &Renderer{opts: opts, entries: map[string]*list.Element{}, latest: map[string]*list.Element{},
+		recent: list.New()}
 }
 
 // Render returns the cached result for the digest of req, or renders. The caller may modify the

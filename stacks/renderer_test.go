@@ -18,7 +18,9 @@ import (
 
 func TestRendererCachesByDigest(t *testing.T) {
 	var renders atomic.Int32
-	r := stacks.NewRenderer(stacks.RendererOptions{OnRender: func(stacks.Request, time.Duration, error) { renders.Add(1) }})
+	r := stacks.NewRenderer(stacks.RendererOptions{OnRender: func(stacks.Request, time.Duration, error) {
+		renders.Add(1)
+	}})
 	req := caseRequest(t, "helm")
 	rendered := mustRender(t, req)
 	rendered.Trace = nil
@@ -62,7 +64,9 @@ func TestRendererReusesResultsAcrossRevisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			renders := 0
-			r := stacks.NewRenderer(stacks.RendererOptions{OnRender: func(stacks.Request, time.Duration, error) { renders++ }})
+			r := stacks.NewRenderer(stacks.RendererOptions{OnRender: func(stacks.Request, time.Duration, error) {
+				renders++
+			}})
 			if _, err := r.Render(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +134,8 @@ func TestRendererReusesResultsAcrossRevisions(t *testing.T) {
 func TestRendererDoesNotCacheCanceledRenders(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	renders := 0
-	r := stacks.NewRenderer(stacks.RendererOptions{Render: func(ctx context.Context, _ stacks.Request) (stacks.Result, error) {
+	r := stacks.NewRenderer(stacks.RendererOptions{Render: func(ctx context.Context,
+		_ stacks.Request) (stacks.Result, error) {
 		renders++
 		cancel()
 		return stacks.Result{}, ctx.Err()
@@ -148,7 +153,8 @@ func TestRendererDoesNotCacheCanceledRenders(t *testing.T) {
 func TestRendererRekeysEntryForNewRevision(t *testing.T) {
 	req := caseRequest(t, "helm")
 	renders := func(cache int64, asked ...string) (n int) {
-		r := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: cache, OnRender: func(stacks.Request, time.Duration, error) { n++ }})
+		r := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: cache,
+			OnRender: func(stacks.Request, time.Duration, error) { n++ }})
 		for _, name := range asked {
 			name, revision, _ := strings.Cut(name, "@")
 			req.Install.Name, req.Digest = name, revision
@@ -171,7 +177,8 @@ func TestRendererRekeysEntryForNewRevision(t *testing.T) {
 
 func TestRendererEvictsLeastRecentlyUsed(t *testing.T) {
 	renders := map[string]int{}
-	r := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: 300, Render: func(_ context.Context, req stacks.Request) (stacks.Result, error) {
+	r := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: 300, Render: func(_ context.Context,
+		req stacks.Request) (stacks.Result, error) {
 		renders[req.Digest]++
 		return stacks.Result{Digest: req.Digest, Warnings: []string{strings.Repeat(req.Digest, 100)}}, nil
 	}})
@@ -193,7 +200,8 @@ func TestRendererEvictsLeastRecentlyUsed(t *testing.T) {
 
 func TestRendererRecoversFromPanic(t *testing.T) {
 	calls := 0
-	r := stacks.NewRenderer(stacks.RendererOptions{Render: func(context.Context, stacks.Request) (stacks.Result, error) {
+	r := stacks.NewRenderer(stacks.RendererOptions{Render: func(context.Context,
+		stacks.Request) (stacks.Result, error) {
 		if calls++; calls == 1 {
 			panic("out of luck")
 		}

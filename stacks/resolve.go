@@ -51,7 +51,8 @@ type ResolvedComponent struct {
 // Resolve applies choices to a definition. Precedence, lowest to highest: the stack's defaults,
 // values from ConfigMaps and Secrets, parameters, component override. fetched must include all
 // charts from repositories. The error is an *EncryptedError if values or files are encrypted.
-func Resolve(ctx context.Context, def *Definition, install Identity, choices Choices, fetched ...FetchedChart) (*ResolvedStack, error) {
+func Resolve(ctx context.Context, def *Definition, install Identity, choices Choices,
+	fetched ...FetchedChart) (*ResolvedStack, error) {
 	tree, err := source.Open(def.root)
 	if err != nil {
 		return nil, err
@@ -147,7 +148,8 @@ func (r *resolver) checkNames() {
 	}
 	for _, in := range r.choices.Values {
 		if !slices.Contains(known, in.Component) {
-			r.add("", "spec.valuesFrom", "%s is for component %q, which is not in the stack", in.Source, in.Component).Suggestion = problem.Nearest(in.Component, known)
+			r.add("", "spec.valuesFrom", "%s is for component %q, which is not in the stack", in.Source,
+				in.Component).Suggestion = problem.Nearest(in.Component, known)
 		}
 	}
 }
@@ -175,7 +177,8 @@ func (r *resolver) resolveStackParameters() {
 func (r *resolver) addViolation(component, field, noun string, v values.Violation) {
 	switch {
 	case v.Unknown != "":
-		r.add(component, field, "%s %q is not in its schema", noun, values.Dotted(append(slices.Clone(v.Path), v.Unknown))).Suggestion = v.Suggestion
+		r.add(component, field, "%s %q is not in its schema", noun,
+			values.Dotted(append(slices.Clone(v.Path), v.Unknown))).Suggestion = v.Suggestion
 	case len(v.Path) == 0:
 		r.add(component, field, "the %ss %s", noun, v.Message)
 	default:
@@ -190,7 +193,8 @@ func (r *resolver) disabledComponents() map[string]bool {
 	for _, c := range r.def.Spec.Components {
 		for _, dep := range c.DependsOn {
 			if out[dep] && !out[c.Name] {
-				r.add(c.Name, "enabled", "depends on component %q, which is disabled; enable that component, or disable both", dep)
+				r.add(c.Name, "enabled",
+					"depends on component %q, which is disabled; enable that component, or disable both", dep)
 			}
 		}
 	}

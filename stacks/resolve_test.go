@@ -18,11 +18,13 @@ func writeSource(t testing.TB, stack string, more map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	files := map[string]string{
-		"stack.yaml":                  "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n" + stack,
-		"a.yaml":                      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
-		"chart/Chart.yaml":            "apiVersion: v2\nname: shop\nversion: 1.2.3\n",
-		"chart/values.yaml":           "from: chart\nnested: {from: chart, chart: true}\nlist: [chart]\n",
-		"chart/templates/values.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: values}\ndata: {values: {{ .Values | toJson | quote }}, release: {{ .Release.Name }}}\n",
+		"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n " +
+			" version: 1.0.0\n" + stack,
+		"a.yaml":            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+		"chart/Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.2.3\n",
+		"chart/values.yaml": "from: chart\nnested: {from: chart, chart: true}\nlist: [chart]\n",
+		"chart/templates/values.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: values}\ndata: {values: {{ " +
+			".Values | toJson | quote }}, release: {{ .Release.Name }}}\n",
 	}
 	for name, content := range more {
 		files[name] = content
@@ -61,24 +63,33 @@ func TestValuesPrecedence(t *testing.T) {
 		"one.yaml": "from: one\nnested: {from: one, one: 1}\nlist: [one]\n",
 		"two.yaml": "from: two\nnested: {from: two, two: 1}\n",
 	})
-	input := ValuesInput{Component: "shop", Source: "ConfigMap site, key values.yaml", Data: []byte("from: first\nnested: {from: first, first: 1}\n")}
-	second := ValuesInput{Component: "shop", Source: "Secret site, key values.yaml", Data: []byte("from: second\nnested: {from: second, second: 1}\n")}
+	input := ValuesInput{Component: "shop", Source: "ConfigMap site, key values.yaml",
+		Data: []byte("from: first\nnested: {from: first, first: 1}\n")}
+	second := ValuesInput{Component: "shop", Source: "Secret site, key values.yaml",
+		Data: []byte("from: second\nnested: {from: second, second: 1}\n")}
 	override := func(m map[string]any) []ComponentChoice { return []ComponentChoice{{Name: "shop", Override: m}} }
 	off := map[string]any{"map": false}
 	for _, tt := range []struct {
 		name, from, nested string
 		choices            Choices
 	}{
-		{"stack", "stack", `{"chart":true,"from":"stack","one":1,"stack":1,"two":1}`, Choices{Components: override(off)}},
-		{"first", "first", `{"chart":true,"first":1,"from":"first","one":1,"stack":1,"two":1}`, Choices{Components: override(off), Values: []ValuesInput{input}}},
-		{"second", "second", `{"chart":true,"first":1,"from":"second","one":1,"second":1,"stack":1,"two":1}`, Choices{Components: override(off), Values: []ValuesInput{input, second}}},
-		{"map", "map", `{"chart":true,"first":1,"from":"map","map":"us1.2.3","one":1,"stack":1,"two":1}`, Choices{Parameters: map[string]any{"zone": "us"}, Values: []ValuesInput{input}}},
-		{"override", "override", `{"chart":true,"first":1,"from":"override","map":"eu1.2.3","one":1,"own":1,"stack":1,"two":null}`, Choices{
-			Values:     []ValuesInput{input},
-			Components: override(map[string]any{"values": map[string]any{"from": "override", "nested": map[string]any{"from": "override", "own": 1, "two": nil}}}),
-		}},
+		{"stack", "stack", `{"chart":true,"from":"stack","one":1,"stack":1,"two":1}`,
+			Choices{Components: override(off)}},
+		{"first", "first", `{"chart":true,"first":1,"from":"first","one":1,"stack":1,"two":1}`,
+			Choices{Components: override(off), Values: []ValuesInput{input}}},
+		{"second", "second", `{"chart":true,"first":1,"from":"second","one":1,"second":1,"stack":1,"two":1}`,
+			Choices{Components: override(off), Values: []ValuesInput{input, second}}},
+		{"map", "map", `{"chart":true,"first":1,"from":"map","map":"us1.2.3","one":1,"stack":1,"two":1}`,
+			Choices{Parameters: map[string]any{"zone": "us"}, Values: []ValuesInput{input}}},
+		{"override", "override",
+			`{"chart":true,"first":1,"from":"override","map":"eu1.2.3","one":1,"own":1,"stack":1,"two":null}`, Choices{
+				Values: []ValuesInput{input},
+				Components: override(map[string]any{"values": map[string]any{"from": "override",
+					"nested": map[string]any{"from": "override", "own": 1, "two": nil}}}),
+			}},
 	} {
-		result, err := Render(t.Context(), Request{Root: root, Stack: "demo", Choices: tt.choices, Capabilities: Capabilities{KubeVersion: "1.30"}})
+		result, err := Render(t.Context(),
+			Request{Root: root, Stack: "demo", Choices: tt.choices, Capabilities: Capabilities{KubeVersion: "1.30"}})
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -121,14 +132,17 @@ func TestOrderIsTopologicalAndStable(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	no := false
-	p, err = resolveStack(t, root, Choices{Components: []ComponentChoice{{Name: "v", Enabled: &no}, {Name: "y", Enabled: &no}}})
+	p, err = resolveStack(t, root,
+		Choices{Components: []ComponentChoice{{Name: "v", Enabled: &no}, {Name: "y", Enabled: &no}}})
 	if err != nil || len(p.Components) != 3 {
 		t.Errorf("without v and y: %v %v", p, err)
 	}
 }
 
 func TestNamespacePrecedence(t *testing.T) {
-	root := writeSource(t, "  components:\n  - {name: own, namespace: own, manifests: [a.yaml]}\n  - {name: other, manifests: [a.yaml]}\n", nil)
+	root := writeSource(t,
+		"  components:\n  - {name: own, namespace: own, manifests: [a.yaml]}\n  - {name: other, manifests: [a.yaml]}\n",
+		nil)
 	for target, want := range map[string]string{"": "team", "target": "target"} {
 		p, err := resolveStack(t, root, Choices{TargetNamespace: target})
 		if err != nil || p.Components[0].Namespace != "own" || p.Components[1].Namespace != want {
@@ -157,29 +171,52 @@ func TestResolveRejectsInvalidChoices(t *testing.T) {
 		}[:2]}
 	}
 	mapped := func(kind string) Choices {
-		return Choices{Parameters: zone, Components: []ComponentChoice{{Name: "mapped", Override: map[string]any{"kind": kind}}}}
+		return Choices{Parameters: zone,
+			Components: []ComponentChoice{{Name: "mapped", Override: map[string]any{"kind": kind}}}}
 	}
 	for name, tt := range map[string]struct {
 		choices Choices
 		want    string
 	}{
-		"parameter missing":   {Choices{}, `stack "demo": parameter "zone" is required`},
-		"parameter too large": {Choices{Parameters: map[string]any{"zone": "eu", "n": int64(4)}}, `stack "demo": parameter "n" must be at most 3`},
-		"schema at depth":     {choice("shop", map[string]any{"values": map[string]any{"nested": map[string]any{"form": "x"}}}), `component "shop": override key "values.nested.form" is not in its schema; did you mean "from"?`},
-		"schema enum":         {choice("shop", map[string]any{"values": map[string]any{"nested": map[string]any{"from": "c"}}}), `override key "values.nested.from" must be one of a, b`},
-		"values of no chart":  {choice("plain", map[string]any{"values": map[string]any{}}), `component "plain": override key "values" is for Helm charts, but this component is not a Helm chart`},
-		"no parameters":       {choice("plain", map[string]any{"image": "x"}), `component "plain": override key "image" is not known: the component declares no parameters; did you mean "images"?`},
-		"wrong type":          {choice("plain", map[string]any{"images": "x"}), `override: field "images" must be a list, not a string`},
-		"negative replicas":   {choice("plain", map[string]any{"replicas": []any{map[string]any{"name": "a", "count": int64(-1)}}}), `needs name and a non-negative count`},
-		"map costs too much":  {mapped("loop"), `parameters.map failed: `},
-		"map with a typo":     {mapped("typo"), `parameters.map: field "imagse" is not known; did you mean "images"?`},
-		"map with values":     {mapped("values"), `override key "values" is for Helm charts`},
-		"map fails":           {mapped("x"), `parameters.map failed: no such key: gone`},
-		"values for plain":    {Choices{Parameters: zone, Values: []ValuesInput{{Component: "plain", Source: "ConfigMap x, key y", Data: []byte("a: 1")}}}, `component "plain": ConfigMap x, key y has Helm values`},
-		"unknown component":   {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shpo", Source: "ConfigMap x, key y"}}}, `ConfigMap x, key y is for component "shpo", which is not in the stack; did you mean "shop"?`},
-		"values not YAML":     {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("a: 1\nhunter2: [")}}}, `Secret x, key y: line 2: not a YAML mapping with unique keys`},
-		"values twice":        {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("hunter2: 1\nhunter2: 1")}}}, `Secret x, key y: line 2: not a YAML mapping with unique keys`},
-		"values by schema":    {Choices{Parameters: zone, Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("from: [hunter2]\nfre: {}")}}}, `Secret x, key y: value "fre" is not in its schema; did you mean "free"?`},
+		"parameter missing": {Choices{}, `stack "demo": parameter "zone" is required`},
+		"parameter too large": {Choices{Parameters: map[string]any{"zone": "eu", "n": int64(4)}},
+			`stack "demo": parameter "n" must be at most 3`},
+		"schema at depth": {choice("shop",
+			map[string]any{"values": map[string]any{"nested": map[string]any{"form": "x"}}}),
+			`component "shop": override key "values.nested.form" is not in its schema; did you mean "from"?`},
+		"schema enum": {choice("shop",
+			map[string]any{"values": map[string]any{"nested": map[string]any{"from": "c"}}}),
+			`override key "values.nested.from" must be one of a, b`},
+		"values of no chart": {choice("plain", map[string]any{"values": map[string]any{}}),
+			`component "plain": override key "values" is for Helm charts, but this component is not a Helm chart`},
+		"no parameters": {choice("plain", map[string]any{"image": "x"}),
+			`component "plain": override key "image" is not known: the component declares no parameters; did you mean "images"?`},
+		"wrong type": {choice("plain", map[string]any{"images": "x"}),
+			`override: field "images" must be a list, not a string`},
+		"negative replicas": {choice("plain",
+			map[string]any{"replicas": []any{map[string]any{"name": "a", "count": int64(-1)}}}),
+			`needs name and a non-negative count`},
+		"map costs too much": {mapped("loop"), `parameters.map failed: `},
+		"map with a typo":    {mapped("typo"), `parameters.map: field "imagse" is not known; did you mean "images"?`},
+		"map with values":    {mapped("values"), `override key "values" is for Helm charts`},
+		"map fails":          {mapped("x"), `parameters.map failed: no such key: gone`},
+		"values for plain": {Choices{Parameters: zone,
+			Values: []ValuesInput{{Component: "plain", Source: "ConfigMap x, key y", Data: []byte("a: 1")}}},
+			`component "plain": ConfigMap x, key y has Helm values`},
+		"unknown component": {Choices{Parameters: zone,
+			Values: []ValuesInput{{Component: "shpo", Source: "ConfigMap x, key y"}}},
+			`ConfigMap x, key y is for component "shpo", which is not in the stack; did you mean "shop"?`},
+		"values not YAML": {Choices{Parameters: zone,
+			Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y", Data: []byte("a: 1\nhunter2: [")}}},
+			`Secret x, key y: line 2: not a YAML mapping with unique keys`},
+		"values twice": {Choices{Parameters: zone,
+			Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y",
+				Data: []byte("hunter2: 1\nhunter2: 1")}}},
+			`Secret x, key y: line 2: not a YAML mapping with unique keys`},
+		"values by schema": {Choices{Parameters: zone,
+			Values: []ValuesInput{{Component: "shop", Source: "Secret x, key y",
+				Data: []byte("from: [hunter2]\nfre: {}")}}},
+			`Secret x, key y: value "fre" is not in its schema; did you mean "free"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolveStack(t, root, tt.choices)
@@ -211,7 +248,8 @@ const schemaForTypos = `{
 // property misspelled, as a value and as a parameter. It expects the path and the right spelling in
 // the error.
 func TestMisspelledKeysGetSuggestions(t *testing.T) {
-	root := writeSource(t, "  components:\n  - name: shop\n    helm: {chart: chart}\n    schema: "+schemaForTypos+"\n    parameters: {schema: "+schemaForTypos+"}\n", nil)
+	root := writeSource(t, "  components:\n  - name: shop\n    helm: {chart: chart}\n    schema: "+schemaForTypos+
+		"\n    parameters: {schema: "+schemaForTypos+"}\n", nil)
 	var doc map[string]any
 	if err := json.Unmarshal([]byte(schemaForTypos), &doc); err != nil {
 		t.Fatal(err)
@@ -250,13 +288,16 @@ func expectKeyTypo(t *testing.T, root string, m map[string]any, path, right stri
 	t.Helper()
 	for prefix, override := range map[string]map[string]any{"values.": {"values": m}, "": m} {
 		_, err := resolveStack(t, root, Choices{Components: []ComponentChoice{{Name: "shop", Override: override}}})
-		want := fmt.Sprintf("stack \"demo\": component \"shop\": override key %q is not in its schema; did you mean %q?", prefix+path, right)
+		want := fmt.Sprintf("stack \"demo\": component \"shop\": override key %q is not in its schema; did you "+
+			"mean %q?", prefix+path, right)
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
 	}
-	_, err := resolveStack(t, root, Choices{Values: []ValuesInput{{Component: "shop", Source: "Secret site, key x", Data: mustJSON(t, m)}}})
-	want := fmt.Sprintf("stack \"demo\": component \"shop\": Secret site, key x: value %q is not in its schema; did you mean %q?", path, right)
+	_, err := resolveStack(t, root,
+		Choices{Values: []ValuesInput{{Component: "shop", Source: "Secret site, key x", Data: mustJSON(t, m)}}})
+	want := fmt.Sprintf("stack \"demo\": component \"shop\": Secret site, key x: value %q is not in its schema; did "+
+		"you mean %q?", path, right)
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
@@ -275,17 +316,21 @@ func mustJSON(t testing.TB, v any) []byte {
 func TestMisspelledReservedKeysGetSuggestions(t *testing.T) {
 	root := writeSource(t, "  components:\n  - {name: web, manifests: [a.yaml]}\n", nil)
 	for _, key := range ReservedKeys {
-		_, err := resolveStack(t, root, Choices{Components: []ComponentChoice{{Name: "web", Override: map[string]any{misspell(key): map[string]any{}}}}})
+		_, err := resolveStack(t, root,
+			Choices{Components: []ComponentChoice{{Name: "web",
+				Override: map[string]any{misspell(key): map[string]any{}}}}})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("did you mean %q?", key)) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
 	for key, names := range map[string][]string{
-		"images": {"name", "newName", "newTag", "digest"}, "replicas": {"name", "count"}, "patches": {"target", "patch"},
+		"images": {"name", "newName", "newTag", "digest"}, "replicas": {"name", "count"},
+		"patches": {"target", "patch"},
 	} {
 		for _, name := range names {
 			item := []any{map[string]any{misspell(name): "x"}}
-			_, err := resolveStack(t, root, Choices{Components: []ComponentChoice{{Name: "web", Override: map[string]any{key: item}}}})
+			_, err := resolveStack(t, root,
+				Choices{Components: []ComponentChoice{{Name: "web", Override: map[string]any{key: item}}}})
 			want := fmt.Sprintf("override: field %q is not known; did you mean %q?", key+"[0]."+misspell(name), name)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v\nwant %s", err, want)

@@ -43,7 +43,8 @@ func (d *Definition) componentField(i int, field string) fieldRef {
 
 func (p fieldRef) errorf(format string, args ...any) *Error {
 	component, field := p.def.splitComponentPath(p.path)
-	return &Error{File: p.def.file, Line: p.def.lines.Of(p.path), Component: component, Field: field, Message: fmt.Sprintf(format, args...)}
+	return &Error{File: p.def.file, Line: p.def.lines.Of(p.path), Component: component, Field: field,
+		Message: fmt.Sprintf(format, args...)}
 }
 
 // fieldErrorf is like errorf, but its message begins with the name of the field.
@@ -92,7 +93,8 @@ func validate(def *Definition, tree *source.Tree) Errors {
 		v.fail(def.fieldAt("spec.components"), "must list at least one component")
 	}
 	if len(def.Spec.Components) > maxComponents {
-		v.fail(def.fieldAt("spec.components"), "has %d components; %d are allowed", len(def.Spec.Components), maxComponents)
+		v.fail(def.fieldAt("spec.components"), "has %d components; %d are allowed", len(def.Spec.Components),
+			maxComponents)
 		return v.errs
 	}
 	for i := range def.Spec.Components {
@@ -114,14 +116,16 @@ func (v *validator) checkHeader() {
 		v.fail(d.fieldAt("kind"), "must be %q, not %q", Kind, d.Kind)
 	}
 	if !isLabel(d.Metadata.Name) {
-		v.fail(d.fieldAt("metadata.name"), "must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", d.Metadata.Name)
+		v.fail(d.fieldAt("metadata.name"),
+			"must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", d.Metadata.Name)
 	}
 	if _, err := semver.StrictNewVersion(d.Spec.Version); err != nil {
 		v.fail(d.fieldAt("spec.version"), "must be a semantic version such as 1.4.0, not %q", d.Spec.Version)
 	}
 	if d.Spec.Kubernetes != "" {
 		if _, err := semver.NewConstraint(d.Spec.Kubernetes); err != nil {
-			v.fail(d.fieldAt("spec.kubernetes"), "must be a range of versions such as \">=1.28\", not %q", d.Spec.Kubernetes)
+			v.fail(d.fieldAt("spec.kubernetes"), "must be a range of versions such as \">=1.28\", not %q",
+				d.Spec.Kubernetes)
 		}
 	}
 	if d.Spec.Parameters != nil {
@@ -257,7 +261,8 @@ func (v *validator) checkNames() {
 			case slices.Contains(c.DependsOn[:j], dep):
 				v.fail(at, "names component %q twice", dep)
 			case v.def.Spec.Components[first[dep]].PreRemove && !c.PreRemove:
-				v.fail(at, "names component %q, which has preRemove; only a component with preRemove can depend on it", dep)
+				v.fail(at, "names component %q, which has preRemove; only a component with preRemove can depend on it",
+					dep)
 			}
 		}
 	}

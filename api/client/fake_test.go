@@ -28,7 +28,8 @@ func suspended(t *testing.T, c versioned.Interface, ns, name string) {
 
 func TestFakeClientReadsAndUpdatesObjects(t *testing.T) {
 	c := fake.NewSimpleClientset(
-		&appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: appsv1.KsctlInstallSpec{Stack: "shop"}},
+		&appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Spec: appsv1.KsctlInstallSpec{Stack: "shop"}},
 		&appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web"}})
 	suspended(t, c, "shop", "web")
 	in, err := c.AppsV1().KsctlInstalls("shop").Get(t.Context(), "web", metav1.GetOptions{})
@@ -39,7 +40,8 @@ func TestFakeClientReadsAndUpdatesObjects(t *testing.T) {
 	if err != nil || other.Spec.Suspend {
 		t.Errorf("namespace other: got %+v, %v", other.Spec, err)
 	}
-	if _, err := c.AppsV1().KsctlInstalls("shop").Get(t.Context(), "missing", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := c.AppsV1().KsctlInstalls("shop").
+		Get(t.Context(), "missing", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want NotFound", err)
 	}
 }

@@ -57,7 +57,8 @@ func TestClusterFromKsctlEnvironment(t *testing.T) {
 	if err != nil || len(clusters) != 1 {
 		t.Fatalf("%v, %v", clusters, err)
 	}
-	if c := clusters[0]; c.Name != "demo" || c.Cloud != "azure" || c.Region != "eastus" || c.Distribution != "kubeadm" || c.Type != "ha" {
+	if c := clusters[0]; c.Name != "demo" || c.Cloud != "azure" || c.Region != "eastus" ||
+		c.Distribution != "kubeadm" || c.Type != "ha" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -69,9 +70,11 @@ func TestLoadClustersFromFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("clusters:\n- name: one\n  cloud: aws\n- name: two\n  kubeconfig: /two\n  provisioner: /bin/mine\n  provisionerArgs: [a, b]\n")
+	write("clusters:\n- name: one\n  cloud: aws\n- name: two\n  kubeconfig: /two\n  provisioner: /bin/mine\n  " +
+		"provisionerArgs: [a, b]\n")
 	clusters, err := parseFlags(t, "--clusters="+path, "--provisioner=kwok", "--kubeconfig=/k").loadClusters()
-	if err != nil || len(clusters) != 2 || clusters[0].Cloud != "aws" || clusters[0].Type != "ha" || clusters[0].Kubeconfig != "/k" {
+	if err != nil || len(clusters) != 2 || clusters[0].Cloud != "aws" || clusters[0].Type != "ha" ||
+		clusters[0].Kubeconfig != "/k" {
 		t.Fatalf("%+v, %v", clusters, err)
 	}
 	executable, err := os.Executable()
@@ -126,7 +129,8 @@ func TestShippedDeploymentsMatchFlags(t *testing.T) {
 				t.Fatal(err)
 			}
 			var d appsv1.Deployment
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, &d, true); err != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, &d,
+				true); err != nil {
 				t.Fatal(err)
 			}
 			c := d.Spec.Template.Spec.Containers[0]

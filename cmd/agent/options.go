@@ -52,47 +52,70 @@ func (o *options) bindFlags(fs *pflag.FlagSet) {
 	}
 	fs.StringVar(&o.listen, "listen", ":8080", "The address of the gRPC server.")
 	fs.StringVar(&o.metrics, "metrics-addr", ":8081", "The address that metrics are served at; empty disables them.")
-	fs.StringVar(&o.health, "health-addr", ":9440", "The address that /healthz and /readyz are served at; empty disables them.")
+	fs.StringVar(&o.health, "health-addr", ":9440",
+		"The address that /healthz and /readyz are served at; empty disables them.")
 	fs.StringVar(&o.logLevel, "log-level", "info", "The log level: debug, info, warn or error.")
 	fs.StringVar(&o.logFormat, "log-format", "json", "The log format: json or text.")
 
-	fs.StringVar(&o.cluster.Name, "cluster-name", os.Getenv("KSCTL_CLUSTER_NAME"), "The name of the cluster ($KSCTL_CLUSTER_NAME).")
-	fs.StringVar(&o.cluster.Cloud, "cloud", os.Getenv("KSCTL_CLOUD"), "The cloud provider of the cluster ($KSCTL_CLOUD).")
-	fs.StringVar(&o.cluster.Type, "cluster-type", clusterType, "The type of the cluster: ha or, from the second release of ksctl on, selfmanaged.")
+	fs.StringVar(&o.cluster.Name, "cluster-name", os.Getenv("KSCTL_CLUSTER_NAME"),
+		"The name of the cluster ($KSCTL_CLUSTER_NAME).")
+	fs.StringVar(&o.cluster.Cloud, "cloud", os.Getenv("KSCTL_CLOUD"),
+		"The cloud provider of the cluster ($KSCTL_CLOUD).")
+	fs.StringVar(&o.cluster.Type, "cluster-type", clusterType,
+		"The type of the cluster: ha or, from the second release of ksctl on, selfmanaged.")
 	fs.StringVar(&o.cluster.Region, "region", os.Getenv("KSCTL_REGION"), "The region of the cluster ($KSCTL_REGION).")
-	fs.StringVar(&o.cluster.Distribution, "distribution", envOr("KSCTL_K8S_DISTRO", "k3s"), "The Kubernetes distribution of the cluster: k3s or kubeadm ($KSCTL_K8S_DISTRO).")
-	fs.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "The kubeconfig of the cluster; if empty, $KUBECONFIG or else the pod's service account is used.")
-	fs.StringVar(&o.cluster.Provisioner, "provisioner", "ksctl", "The provisioner that creates and deletes machines: kwok, ksctl, or the path of a program.")
-	fs.StringArrayVar(&o.cluster.ProvisionerArgs, "provisioner-arg", nil, "An additional argument of the provisioner; may be repeated.")
-	fs.StringVar(&o.clustersFile, "clusters", "", "A YAML file that lists several clusters; replaces the flags of a single cluster.")
+	fs.StringVar(&o.cluster.Distribution, "distribution", envOr("KSCTL_K8S_DISTRO", "k3s"),
+		"The Kubernetes distribution of the cluster: k3s or kubeadm ($KSCTL_K8S_DISTRO).")
+	fs.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "",
+		"The kubeconfig of the cluster; if empty, $KUBECONFIG or else the pod's service account is used.")
+	fs.StringVar(&o.cluster.Provisioner, "provisioner", "ksctl",
+		"The provisioner that creates and deletes machines: kwok, ksctl, or the path of a program.")
+	fs.StringArrayVar(&o.cluster.ProvisionerArgs, "provisioner-arg", nil,
+		"An additional argument of the provisioner; may be repeated.")
+	fs.StringVar(&o.clustersFile, "clusters", "",
+		"A YAML file that lists several clusters; replaces the flags of a single cluster.")
 
-	fs.StringVar(&o.namespace, "namespace", envOr("POD_NAMESPACE", state.StoreNamespace), "The namespace of the agent's own ConfigMap ($POD_NAMESPACE).")
-	fs.StringVar(&o.storeName, "store-name", "ksctl-agent-operations", "The ConfigMap in --namespace that operations are recorded in.")
+	fs.StringVar(&o.namespace, "namespace", envOr("POD_NAMESPACE", state.StoreNamespace),
+		"The namespace of the agent's own ConfigMap ($POD_NAMESPACE).")
+	fs.StringVar(&o.storeName, "store-name", "ksctl-agent-operations",
+		"The ConfigMap in --namespace that operations are recorded in.")
 	fs.StringVar(&o.storeDir, "store-folder", "", "A folder that operations are recorded in, instead of a ConfigMap.")
-	fs.StringVar(&o.server.StatesNamespace, "states-namespace", state.StoreNamespace, "The namespace of ksctl's state store, which exports are imported into.")
+	fs.StringVar(&o.server.StatesNamespace, "states-namespace", state.StoreNamespace,
+		"The namespace of ksctl's state store, which exports are imported into.")
 	fs.BoolVar(&o.noStates, "no-states", false, "Disable the import of ksctl exports.")
 	o.bindSecurityFlags(fs)
 	o.bindLimitFlags(fs)
 }
 
 func (o *options) bindSecurityFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.identity.CertFile, "tls-cert", "", "The agent's TLS certificate, as PEM. The agent reloads this and the files below when they change.")
+	fs.StringVar(&o.identity.CertFile, "tls-cert", "",
+		"The agent's TLS certificate, as PEM. The agent reloads this and the files below when they change.")
 	fs.StringVar(&o.identity.KeyFile, "tls-key", "", "The private key of --tls-cert, as PEM.")
-	fs.StringVar(&o.identity.ClientCAFile, "client-ca", "", "The CA certificates, as PEM, that client certificates are verified against.")
-	fs.StringVar(&o.identity.TokenFile, "token-file", "", "A file with accepted bearer tokens, one per line, of at least 16 bytes each.")
-	fs.BoolVar(&o.plaintext, "plaintext", false, "Listen without TLS and accept every caller, as ksctl's own agent does.")
+	fs.StringVar(&o.identity.ClientCAFile, "client-ca", "",
+		"The CA certificates, as PEM, that client certificates are verified against.")
+	fs.StringVar(&o.identity.TokenFile, "token-file", "",
+		"A file with accepted bearer tokens, one per line, of at least 16 bytes each.")
+	fs.BoolVar(&o.plaintext, "plaintext", false,
+		"Listen without TLS and accept every caller, as ksctl's own agent does.")
 	fs.BoolVar(&o.serve.Reflection, "reflection", false, "Serve gRPC reflection to authenticated callers.")
 }
 
 func (o *options) bindLimitFlags(fs *pflag.FlagSet) {
 	s := &o.server
-	fs.DurationVar(&s.DrainTimeout, "drain-timeout", 0, "The time limit for draining one node, after which the operation fails; 0 means 5m.")
-	fs.BoolVar(&s.ForceAfterDrain, "force-after-drain-timeout", false, "Delete a machine even if its node was not drained within --drain-timeout; the remaining pods are lost.")
-	fs.DurationVar(&s.ListTimeout, "list-timeout", 0, "The time limit for the provisioner to list machines; 0 means 30s.")
-	fs.DurationVar(&s.CreateTimeout, "create-timeout", 0, "The time limit for the provisioner to create machines; 0 means 30m.")
-	fs.DurationVar(&s.DeleteTimeout, "delete-timeout", 0, "The time limit for the provisioner to delete machines; 0 means 15m.")
-	fs.DurationVar(&s.StopTimeout, "stop-timeout", 0, "How long a running provisioner may continue when the agent shuts down; 0 means 45s.")
-	fs.Uint32Var(&s.MaxWorkers, "max-workers", 1000, "The maximum number of workers that a caller may request for a cluster.")
+	fs.DurationVar(&s.DrainTimeout, "drain-timeout", 0,
+		"The time limit for draining one node, after which the operation fails; 0 means 5m.")
+	fs.BoolVar(&s.ForceAfterDrain, "force-after-drain-timeout", false,
+		"Delete a machine even if its node was not drained within --drain-timeout; the remaining pods are lost.")
+	fs.DurationVar(&s.ListTimeout, "list-timeout", 0,
+		"The time limit for the provisioner to list machines; 0 means 30s.")
+	fs.DurationVar(&s.CreateTimeout, "create-timeout", 0,
+		"The time limit for the provisioner to create machines; 0 means 30m.")
+	fs.DurationVar(&s.DeleteTimeout, "delete-timeout", 0,
+		"The time limit for the provisioner to delete machines; 0 means 15m.")
+	fs.DurationVar(&s.StopTimeout, "stop-timeout", 0,
+		"How long a running provisioner may continue when the agent shuts down; 0 means 45s.")
+	fs.Uint32Var(&s.MaxWorkers, "max-workers", 1000,
+		"The maximum number of workers that a caller may request for a cluster.")
 }
 
 // validate returns an error if flags are missing or exclude each other.
@@ -100,9 +123,11 @@ func (o *options) validate() error {
 	hasIdentity := o.identity != server.Identity{}
 	switch {
 	case o.plaintext && hasIdentity:
-		return errors.New("--plaintext can't be combined with --tls-cert, --tls-key, --client-ca or --token-file: callers can't be authenticated without TLS")
+		return errors.New("--plaintext can't be combined with --tls-cert, --tls-key, --client-ca or --token-file: " +
+			"callers can't be authenticated without TLS")
 	case !o.plaintext && (o.identity.CertFile == "" || o.identity.KeyFile == ""):
-		return errors.New("set --tls-cert and --tls-key, and --client-ca or --token-file or both; or set --plaintext to accept every caller")
+		return errors.New("set --tls-cert and --tls-key, and --client-ca or --token-file or both; or set --plaintext " +
+			"to accept every caller")
 	case o.clustersFile != "" && o.cluster.Name != "":
 		return errors.New("--clusters can't be combined with --cluster-name")
 	case o.clustersFile == "" && o.cluster.Name == "":

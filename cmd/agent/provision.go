@@ -43,9 +43,12 @@ func newKwokCommand() *cobra.Command {
 			return provisioner.Serve(cmd.Context(), os.Stdin, os.Stdout, &p)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "The kubeconfig of the cluster; if empty, $KUBECONFIG or else the pod's service account is used.")
-	cmd.Flags().StringVar(&p.ConfigFile, "config", "", "A JSON file with machine sizes and faults to inject; read at each request.")
-	cmd.Flags().BoolVar(&noProviderID, "no-provider-id", false, "Leave spec.providerID empty, as kubeadm does, instead of k3s://<name>.")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"The kubeconfig of the cluster; if empty, $KUBECONFIG or else the pod's service account is used.")
+	cmd.Flags().StringVar(&p.ConfigFile, "config", "",
+		"A JSON file with machine sizes and faults to inject; read at each request.")
+	cmd.Flags().BoolVar(&noProviderID, "no-provider-id", false,
+		"Leave spec.providerID empty, as kubeadm does, instead of k3s://<name>.")
 	return cmd
 }
 

@@ -121,7 +121,8 @@ func (c clusterOptions) newCluster(log logr.Logger) (server.Cluster, error) {
 		return server.Cluster{}, err
 	}
 	command, err := c.provisionerCommand()
-	return server.Cluster{Cluster: c.Cluster, Client: client, Runner: &provisioner.Program{Command: command, Log: log}}, err
+	return server.Cluster{Cluster: c.Cluster, Client: client, Runner: &provisioner.Program{Command: command, Log: log}},
+		err
 }
 
 // setUpStores sets the store of operations, which is a folder or a ConfigMap of the cluster that
@@ -154,7 +155,8 @@ func (o *options) setUpStores() error {
 // metrics serves m and the metrics of the Go runtime and the process at /metrics.
 func metrics(m *server.Metrics) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(append(m.Collectors(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
+	registry.MustRegister(append(m.Collectors(), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux
@@ -166,7 +168,8 @@ func health(ready func() bool) http.Handler {
 	mux.HandleFunc("/healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {
-			http.Error(w, "the recorded operations are not loaded yet, or the agent is shutting down", http.StatusServiceUnavailable)
+			http.Error(w, "the recorded operations are not loaded yet, or the agent is shutting down",
+				http.StatusServiceUnavailable)
 		}
 	})
 	return mux

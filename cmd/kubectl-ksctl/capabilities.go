@@ -16,8 +16,10 @@ type capabilities struct {
 }
 
 func (c *capabilities) addFlags(flags *pflag.FlagSet, versionDefault string) {
-	flags.StringVar(&c.kubeVersion, "kube-version", "", "Kubernetes version of the target, as its API server reports it; "+versionDefault)
-	flags.StringSliceVar(&c.apiVersions, "api-versions", nil, "APIs that the target serves in addition to those of Kubernetes: group/version or group/version/kind")
+	flags.StringVar(&c.kubeVersion, "kube-version", "",
+		"Kubernetes version of the target, as its API server reports it; "+versionDefault)
+	flags.StringSliceVar(&c.apiVersions, "api-versions", nil,
+		"APIs that the target serves in addition to those of Kubernetes: group/version or group/version/kind")
 	flags.BoolVar(&c.only, "only-api-versions", false, "the target serves only the APIs in --api-versions")
 }
 

@@ -14,7 +14,8 @@ import (
 
 // fetchCharts fetches the charts from chart repositories that a render needs, like the controller.
 // The caller must call cleanup after the render.
-func (o *renderOptions) fetchCharts(ctx context.Context, install *checkout.Install, req *stacks.Request) (cleanup func(), err error) {
+func (o *renderOptions) fetchCharts(ctx context.Context, install *checkout.Install,
+	req *stacks.Request) (cleanup func(), err error) {
 	given, err := parseSecrets(o.secrets)
 	if err != nil {
 		return nil, err
@@ -26,7 +27,8 @@ func (o *renderOptions) fetchCharts(ctx context.Context, install *checkout.Insta
 	if o.offline {
 		var errs []error
 		for _, ref := range refs {
-			errs = append(errs, fmt.Errorf("component %q: %s must be fetched, which --offline forbids", ref.Component, ref))
+			errs = append(errs, fmt.Errorf("component %q: %s must be fetched, which --offline forbids", ref.Component,
+				ref))
 		}
 		return nil, errors.Join(errs...)
 	}
@@ -52,14 +54,16 @@ func (o *renderOptions) fetchCharts(ctx context.Context, install *checkout.Insta
 
 // chartAccess returns the access to a chart repository that the install configures, with the
 // content of Secrets from flags; nil if spec.charts does not list the repository.
-func chartAccess(install *checkout.Install, repository string, given map[string]map[string][]byte) (*chart.Access, error) {
+func chartAccess(install *checkout.Install, repository string,
+	given map[string]map[string][]byte) (*chart.Access, error) {
 	repo := chart.FindRepository(install.Spec.Charts, repository)
 	if repo == nil {
 		return nil, nil
 	}
 	secrets, err := chart.ReadSecrets(repo, func(name string) (map[string][]byte, error) {
 		if given[name] == nil {
-			return nil, fmt.Errorf("spec.charts of the install uses Secret %s for %s; set --secret %s/KEY=FILE for each of its keys", name, repository, name)
+			return nil, fmt.Errorf("spec.charts of the install uses Secret %s for %s; set --secret %s/KEY=FILE for "+
+				"each of its keys", name, repository, name)
 		}
 		return given[name], nil
 	})

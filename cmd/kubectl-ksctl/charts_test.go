@@ -49,7 +49,8 @@ func chartRepository(t *testing.T) (url string, ca []byte) {
 			_, _ = w.Write(b.Bytes())
 			return
 		}
-		_, _ = fmt.Fprintf(w, "entries: {web: [{version: 1.2.3, digest: %s, urls: [web.tgz]}]}\n", hex.EncodeToString(sum[:]))
+		_, _ = fmt.Fprintf(w, "entries: {web: [{version: 1.2.3, digest: %s, urls: [web.tgz]}]}\n",
+			hex.EncodeToString(sum[:]))
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -69,15 +70,18 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 }
 
 // login are the flags with the credentials and the CA of the repository.
-var login = []string{"--secret", "login/username=user", "--secret", "login/password=password", "--secret", "ca/ca.crt=ca.crt"}
+var login = []string{"--secret", "login/username=user", "--secret", "login/password=password", "--secret",
+	"ca/ca.crt=ca.crt"}
 
 func TestRenderFetchesCharts(t *testing.T) {
 	url, ca := chartRepository(t)
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
-		"stacks/shop/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: shop}\nspec:\n  version: 1.0.0\n  components:\n" +
+		"stacks/shop/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: shop}\nspec:\n  " +
+			"version: 1.0.0\n  components:\n" +
 			"  - {name: web, version: 1.2.3, helm: {repository: '" + url + "', name: web}}\n",
-		"clusters/shop.yaml": "apiVersion: apps.ksctl.com/v1\nkind: KsctlInstall\nmetadata: {name: shop, namespace: shop}\nspec:\n" +
+		"clusters/shop.yaml": "apiVersion: apps.ksctl.com/v1\nkind: KsctlInstall\nmetadata: {name: shop, namespace: " +
+			"shop}\nspec:\n" +
 			"  sourceRef: {kind: GitRepository, name: fleet}\n  path: stacks\n  stack: shop\n" +
 			"  charts: [{repository: '" + url + "', secretRef: {name: login}, certSecretRef: {name: ca}}]\n",
 		"user": "me", "password": "hunter2", "ca.crt": string(ca), "wrong": "letmein",
@@ -90,14 +94,19 @@ func TestRenderFetchesCharts(t *testing.T) {
 	if got := render(login...); !strings.Contains(got, "name: from-the-chart") {
 		t.Error(got)
 	}
-	if got := render(append([]string{"-o", "json"}, login...)...); !strings.Contains(got, `"digest": "sha256:`) || !strings.Contains(got, url) {
+	if got := render(append([]string{"-o", "json"}, login...)...); !strings.Contains(got, `"digest": "sha256:`) ||
+		!strings.Contains(got, url) {
 		t.Error(got)
 	}
 	for want, args := range map[string][]string{
-		`error: component "web": chart web 1.2.3 of ` + url + ` must be fetched, which --offline forbids`:                                                   {"--offline"},
-		`error: spec.charts of the install uses Secret login for ` + url + `; set --secret login/KEY=FILE for each of its keys`:                             nil,
-		`error: component "web": chart web 1.2.3 of ` + url + `: access to the index of the repository is denied: the repository answered 401 Unauthorized`: {"--secret", "login/username=user", "--secret", "login/password=wrong", "--secret", "ca/ca.crt=ca.crt"},
-		`error: --secret login: name/key=file is expected`:                                                                                                  {"--secret", "login"},
+		`error: component "web": chart web 1.2.3 of ` + url +
+			` must be fetched, which --offline forbids`: {"--offline"},
+		`error: spec.charts of the install uses Secret login for ` + url +
+			`; set --secret login/KEY=FILE for each of its keys`: nil,
+		`error: component "web": chart web 1.2.3 of ` + url +
+			`: access to the index of the repository is denied: the repository answered 401 Unauthorized`: {"--secret",
+			"login/username=user", "--secret", "login/password=wrong", "--secret", "ca/ca.crt=ca.crt"},
+		`error: --secret login: name/key=file is expected`: {"--secret", "login"},
 	} {
 		if got := render(args...); !strings.HasPrefix(got, want) {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -107,7 +116,8 @@ func TestRenderFetchesCharts(t *testing.T) {
 		t.Errorf("temporary files remain: %v, %v", left, err)
 	}
 	want := `stack shop 1.0.0
-warning: clusters/shop.yaml:1: component "web": chart web 1.2.3 of ` + url + ` is not fetched here, so neither it nor its values are checked
+warning: clusters/shop.yaml:1: component "web": chart web 1.2.3 of ` +
+		url + ` is not fetched here, so neither it nor its values are checked
 1 stack, 1 install: ok
 `
 	if got := run(t, "validate"); got != want {
@@ -120,11 +130,14 @@ func TestRenderFetchesChartDependencies(t *testing.T) {
 	url, ca := chartRepository(t)
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
-		"stacks/shop/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: shop}\nspec:\n  version: 1.0.0\n  components:\n" +
+		"stacks/shop/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: shop}\nspec:\n  " +
+			"version: 1.0.0\n  components:\n" +
 			"  - {name: main, helm: {chart: chart}}\n",
-		"stacks/shop/chart/Chart.yaml": "apiVersion: v2\nname: main\nversion: 1.0.0\ndependencies:\n- {name: web, version: ^1.2.0, repository: '" + url + "/'}\n",
+		"stacks/shop/chart/Chart.yaml": "apiVersion: v2\nname: main\nversion: 1.0.0\ndependencies:\n- {name: web, " +
+			"version: ^1.2.0, repository: '" + url + "/'}\n",
 		"stacks/shop/chart/Chart.lock": "dependencies:\n- {name: web, version: 1.2.3, repository: '" + url + "/'}\n",
-		"clusters/shop.yaml": "apiVersion: apps.ksctl.com/v1\nkind: KsctlInstall\nmetadata: {name: shop, namespace: shop}\nspec:\n" +
+		"clusters/shop.yaml": "apiVersion: apps.ksctl.com/v1\nkind: KsctlInstall\nmetadata: {name: shop, namespace: " +
+			"shop}\nspec:\n" +
 			"  sourceRef: {kind: GitRepository, name: fleet}\n  path: stacks\n  stack: shop\n" +
 			"  charts: [{repository: '" + url + "', secretRef: {name: login}, certSecretRef: {name: ca}}]\n",
 		"user": "me", "password": "hunter2", "ca.crt": string(ca),
@@ -135,7 +148,8 @@ func TestRenderFetchesChartDependencies(t *testing.T) {
 		t.Error(got)
 	}
 	description := "chart web 1.2.3 of " + url + "/ (which stacks/shop/chart depends on)"
-	if got := run(t, append(render, append(login, "-o", "json")...)...); !strings.Contains(got, `"chartDependencies": [`) || !strings.Contains(got, `"digest": "sha256:`) {
+	if got := run(t, append(render, append(login, "-o", "json")...)...); !strings.Contains(got,
+		`"chartDependencies": [`) || !strings.Contains(got, `"digest": "sha256:`) {
 		t.Error(got)
 	}
 	want := `error: component "main": ` + description + " must be fetched, which --offline forbids\nexit 1\n"
@@ -143,7 +157,8 @@ func TestRenderFetchesChartDependencies(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	want = `stack shop 1.0.0
-warning: clusters/shop.yaml:1: component "main": ` + description + ` is not fetched here, so neither stacks/shop/chart nor its values are checked
+warning: clusters/shop.yaml:1: component "main": ` +
+		description + ` is not fetched here, so neither stacks/shop/chart nor its values are checked
 1 stack, 1 install: ok
 `
 	if got := run(t, "validate"); got != want {

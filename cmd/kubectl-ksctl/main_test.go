@@ -74,10 +74,14 @@ func TestRenderInstall(t *testing.T) {
 	}
 	install := []string{"render", "-f", "testdata/fleet/clusters/prod/monitoring.yaml", "--root", "testdata/fleet"}
 	with := func(args ...string) []string { return append(append([]string{}, install...), args...) }
-	golden(t, "render-install.txt", run(t, with("--values-from", "ConfigMap/site/values.yaml="+values, "--values-from", "Secret/token/token.yaml="+token)...))
+	golden(t, "render-install.txt",
+		run(t, with("--values-from", "ConfigMap/site/values.yaml="+values, "--values-from", "Secret/token/token.yaml="+
+			token)...))
 	golden(t, "render-missing.txt", run(t, with("--values-from", "ConfigMap/other/values.yaml="+values)...))
-	golden(t, "render-component.txt", run(t, with("--values-from", "ConfigMap/site/values.yaml="+values, "--component", "prometheus", "-o", "json",
-		"--kube-version", "v1.29.1", "--api-versions", "example.com/v1", "--override", "prometheus.values.retention=3d")...))
+	golden(t, "render-component.txt", run(t, with("--values-from", "ConfigMap/site/values.yaml="+values, "--component",
+		"prometheus", "-o", "json",
+		"--kube-version", "v1.29.1", "--api-versions", "example.com/v1", "--override",
+		"prometheus.values.retention=3d")...))
 }
 
 func TestRenderStack(t *testing.T) {
@@ -105,7 +109,8 @@ func TestRenderStack(t *testing.T) {
 			t.Errorf("%v\ngot  %s\nwant %s", args, got, want)
 		}
 	}
-	if got := run(t, "render"); !strings.Contains(got, "at least one of the flags in the group [filename stack] is required") {
+	if got := run(t, "render"); !strings.Contains(got,
+		"at least one of the flags in the group [filename stack] is required") {
 		t.Error(got)
 	}
 	if got := run(t, with("-f", "x")...); !strings.Contains(got, "none of the others can be") {
@@ -116,8 +121,11 @@ func TestRenderStack(t *testing.T) {
 // An override in a flag has the same effect and the same warnings as an override in the install.
 func TestOverrideFlagMatchesInstall(t *testing.T) {
 	common := []string{"render", "--root", "testdata/fleet", "--path", "stacks", "--stack", "monitoring"}
-	got := run(t, append(common, "--override", "prometheus.noUI=true", "--override", `prometheus.values={retention: 5d, "a.b": 1}`, "--override", `prometheus.values.c\.d=1e3`)...)
-	for _, want := range []string{`ui: "false"`, "retention: 5d", `stderr: warning: stack "monitoring": component "prometheus": override key "values.a.b"`, `override key "values.c.d"`} {
+	got := run(t, append(common, "--override", "prometheus.noUI=true", "--override",
+		`prometheus.values={retention: 5d, "a.b": 1}`, "--override", `prometheus.values.c\.d=1e3`)...)
+	for _, want := range []string{`ui: "false"`, "retention: 5d",
+		`stderr: warning: stack "monitoring": component "prometheus": override key "values.a.b"`,
+		`override key "values.c.d"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwithout %s", got, want)
 		}

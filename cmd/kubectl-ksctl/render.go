@@ -54,15 +54,20 @@ in flags and, unless --offline is set, charts from chart repositories.`,
 	flags.StringVar(&o.path, "path", "", "folder below the root that holds stack.yaml or <stack>/stack.yaml")
 	flags.StringVar(&o.stack, "stack", "", "name of the stack")
 	flags.StringVar(&o.name, "name", "", "name of the install; if unset, the name of the stack")
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the install; if unset, the namespace in the file, or default")
+	flags.StringVarP(&o.namespace, "namespace", "n", "",
+		"namespace of the install; if unset, the namespace in the file, or default")
 	flags.StringVar(&o.target, "target-namespace", "", "namespace for objects without a namespace")
 	flags.BoolVar(&o.strict, "strict", false, "fail on keys that are in no schema")
-	flags.StringArrayVar(&o.set, "set", nil, "parameter of the stack: key=value, with dots for nested keys and YAML for values")
+	flags.StringArrayVar(&o.set, "set", nil,
+		"parameter of the stack: key=value, with dots for nested keys and YAML for values")
 	flags.StringArrayVar(&o.override, "override", nil, "override of a component: component.key=value")
-	flags.StringArrayVar(&o.valuesFrom, "values-from", nil, "content of a valuesFrom reference of the install: kind/name/key=file")
-	flags.StringArrayVar(&o.secrets, "secret", nil, "content of a key of a Secret that spec.charts of the install references: name/key=file")
+	flags.StringArrayVar(&o.valuesFrom, "values-from", nil,
+		"content of a valuesFrom reference of the install: kind/name/key=file")
+	flags.StringArrayVar(&o.secrets, "secret", nil,
+		"content of a key of a Secret that spec.charts of the install references: name/key=file")
 	o.keys.addFlag(flags)
-	flags.BoolVar(&o.offline, "offline", false, "do not fetch charts; fail if the stack needs a chart from a repository")
+	flags.BoolVar(&o.offline, "offline", false,
+		"do not fetch charts; fail if the stack needs a chart from a repository")
 	flags.StringSliceVar(&o.components, "component", nil, "print only these components")
 	flags.StringVarP(&o.output, "output", "o", "yaml", "yaml, or json for the whole result")
 	o.addFlags(flags, "if unset, "+stacks.DefaultKubeVersion)
@@ -114,7 +119,9 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 		if result.Generated[name].Clock != nil {
 			calls = append(calls, "now")
 		}
-		if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "note: component %q: placeholders stand for what the controller generates: %s\n", name, strings.Join(calls, ", ")); err != nil {
+		if _, err := fmt.Fprintf(cmd.ErrOrStderr(),
+			"note: component %q: placeholders stand for what the controller generates: %s\n", name,
+			strings.Join(calls, ", ")); err != nil {
 			return err
 		}
 	}
@@ -169,7 +176,8 @@ func (o *renderOptions) request(install *checkout.Install) (stacks.Request, erro
 	}
 	var errs []error
 	for _, ref := range missing {
-		errs = append(errs, fmt.Errorf("the install takes values from %s: give them with --values-from %s=FILE", stacks.ValuesSource(ref), valuesName(ref)))
+		errs = append(errs, fmt.Errorf("the install takes values from %s: give them with --values-from %s=FILE",
+			stacks.ValuesSource(ref), valuesName(ref)))
 	}
 	for key := range given {
 		if !used[key] {

@@ -29,21 +29,27 @@ func TestRenderEncryptedStack(t *testing.T) {
 	}
 	root, keys := t.TempDir(), filepath.Join(t.TempDir(), "age.agekey")
 	for file, content := range map[string]string{
-		filepath.Join(root, "stack.yaml"): "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec: {version: 1.0.0, components: [{name: app, manifests: [a.yaml]}]}\n",
-		filepath.Join(root, "a.yaml"):     string(sealed), keys: id.String(),
+		filepath.Join(root, "stack.yaml"): "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " +
+			"demo}\nspec: {version: 1.0.0, components: [{name: app, manifests: [a.yaml]}]}\n",
+		filepath.Join(root, "a.yaml"): string(sealed), keys: id.String(),
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	render := []string{"render", "--root", root, "--stack", "demo"}
-	if got, want := run(t, render...), "error: component \"app\": file a.yaml: the file is encrypted; set --age-key-file to a file with the private key\nexit 1\n"; got != want {
+	if got, want := run(t, render...),
+		"error: component \"app\": file a.yaml: the file is encrypted; set --age-key-file to a file with the private "+
+			"key\nexit 1\n"; got != want {
 		t.Errorf("got %s", got)
 	}
-	if got := run(t, append(render, "--age-key-file", keys)...); !strings.Contains(got, "password: hunter2") || strings.Contains(got, "sops") {
+	if got := run(t, append(render, "--age-key-file", keys)...); !strings.Contains(got, "password: hunter2") ||
+		strings.Contains(got, "sops") {
 		t.Errorf("got %s", got)
 	}
-	if got := run(t, "validate", root); !strings.HasPrefix(got, "stack demo 1.0.0\nwarning: stack.yaml: component \"app\": file a.yaml: it is encrypted with SOPS, so the rendered objects are not checked") || !strings.HasSuffix(got, ": ok\n") {
+	if got := run(t, "validate", root); !strings.HasPrefix(got, "stack demo 1.0.0\nwarning: stack.yaml: component "+
+		"\"app\": file a.yaml: it is encrypted with SOPS, so the rendered objects are not checked") ||
+		!strings.HasSuffix(got, ": ok\n") {
 		t.Errorf("got %s", got)
 	}
 }

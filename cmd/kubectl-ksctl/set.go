@@ -31,7 +31,8 @@ func parseValuesFrom(flags []string) (map[string][]byte, error) {
 		ref, file, ok := strings.Cut(flag, "=")
 		parts := strings.SplitN(ref, "/", 3)
 		if !ok || len(parts) != 3 || parts[0] != "ConfigMap" && parts[0] != "Secret" {
-			return nil, fmt.Errorf("--values-from %s: ConfigMap/name/key=file or Secret/name/key=file is expected", flag)
+			return nil, fmt.Errorf("--values-from %s: ConfigMap/name/key=file or Secret/name/key=file is expected",
+				flag)
 		}
 		data, err := os.ReadFile(file)
 		if err != nil {

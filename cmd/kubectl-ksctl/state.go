@@ -24,7 +24,8 @@ func newStateCommand() *cobra.Command {
 		Short: "Inspect, validate, encrypt and decrypt state files that ksctl exported",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(newStateInspectCommand(), newStateValidateCommand(), newStateEncryptCommand(), newStateDecryptCommand())
+	cmd.AddCommand(newStateInspectCommand(), newStateValidateCommand(), newStateEncryptCommand(),
+		newStateDecryptCommand())
 	return cmd
 }
 
@@ -32,7 +33,8 @@ func newStateCommand() *cobra.Command {
 type ageKeys struct{ file string }
 
 func (k *ageKeys) addFlag(fs *pflag.FlagSet) {
-	fs.StringVar(&k.file, "age-key-file", os.Getenv("SOPS_AGE_KEY_FILE"), "file with private age keys; if unset, $SOPS_AGE_KEY_FILE")
+	fs.StringVar(&k.file, "age-key-file", os.Getenv("SOPS_AGE_KEY_FILE"),
+		"file with private age keys; if unset, $SOPS_AGE_KEY_FILE")
 }
 
 // errNoKey is returned for an encrypted file if --age-key-file is not set.
@@ -56,7 +58,8 @@ func (k *ageKeys) open(ctx context.Context, name string, f sops.Format, data []b
 	if err != nil {
 		return nil, fmt.Errorf("--age-key-file: %w", err)
 	}
-	return codec.Decrypt(ctx, sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"keys.agekey": keys}})
+	return codec.Decrypt(ctx,
+		sops.Request{Name: name, Data: data, Format: f, Secret: map[string][]byte{"keys.agekey": keys}})
 }
 
 // stateFile is a state file, as far as it can be read.
@@ -84,7 +87,8 @@ func (k *ageKeys) read(ctx context.Context, name string) (*stateFile, error) {
 	switch {
 	case !l.encrypted:
 		if sealed, err := state.EncryptedPointers(data); err == nil && len(sealed) > 0 {
-			return nil, fmt.Errorf("%s: %s: the value is encrypted, but the SOPS metadata is missing; restore the file or encrypt it again", name, sealed[0])
+			return nil, fmt.Errorf("%s: %s: the value is encrypted, but the SOPS metadata is missing; restore the "+
+				"file or encrypt it again", name, sealed[0])
 		}
 	case k.file != "":
 		if data, err = k.decrypt(ctx, name, data); err != nil {

@@ -143,16 +143,19 @@ func newStateEncryptCommand() *cobra.Command {
 and machines stay readable. All other fields are encrypted, including those that later releases of ksctl add.
 An encrypted value cannot be changed or moved without detection. The result is a SOPS file: sops can edit it,
 and an ImportState can import it with the private key from a Secret.`,
-		Example: "  kubectl ksctl state encrypt export.json --age age1… -o states/clusters.json\n  kubectl ksctl state encrypt states/clusters.json --age age1… --in-place",
-		Args:    cobra.ExactArgs(1),
+		Example: "  kubectl ksctl state encrypt export.json --age age1… -o states/clusters.json\n  kubectl ksctl " +
+			"state encrypt states/clusters.json --age age1… --in-place",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return out.transform(cmd, args[0], 0o644, func(ctx context.Context, name string, data []byte) ([]byte, error) {
+			return out.transform(cmd, args[0], 0o644, func(ctx context.Context, name string,
+				data []byte) ([]byte, error) {
 				return encryptState(ctx, name, data, recipients)
 			})
 		},
 	}
 	out.addFlags(cmd.Flags())
-	cmd.Flags().StringSliceVar(&recipients, "age", nil, "public age key that can decrypt the file; can be repeated or comma-separated")
+	cmd.Flags().StringSliceVar(&recipients, "age", nil,
+		"public age key that can decrypt the file; can be repeated or comma-separated")
 	_ = cmd.MarkFlagRequired("age")
 	return cmd
 }
@@ -160,7 +163,8 @@ and an ImportState can import it with the private key from a Secret.`,
 // encryptState encrypts all fields of a state file except those that are known not to be secret.
 func encryptState(ctx context.Context, name string, data []byte, recipients []string) ([]byte, error) {
 	if sops.IsEncrypted(data, sops.JSON) {
-		return nil, fmt.Errorf("%s: the file is already encrypted; to change its keys, run sops updatekeys or decrypt it first", name)
+		return nil, fmt.Errorf("%s: the file is already encrypted; to change its keys, run sops updatekeys or "+
+			"decrypt it first", name)
 	}
 	if _, err := state.Parse(name, data); err != nil {
 		return nil, err
@@ -178,7 +182,8 @@ func newStateDecryptCommand() *cobra.Command {
 		Example: "  kubectl ksctl state decrypt states/clusters.json --age-key-file age.agekey -o export.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return out.transform(cmd, args[0], 0o600, func(ctx context.Context, name string, data []byte) ([]byte, error) {
+			return out.transform(cmd, args[0], 0o600, func(ctx context.Context, name string,
+				data []byte) ([]byte, error) {
 				if !sops.IsEncrypted(data, sops.JSON) {
 					return nil, fmt.Errorf("%s: the file is not encrypted", name)
 				}

@@ -19,8 +19,9 @@ func newStateInspectCommand() *cobra.Command {
 		Short: "Show the clusters in state files, and whether the secrets are encrypted",
 		Long: `Show the clusters and the credentials in files that ksctl exported, and the JSON pointers of
 secrets that are not encrypted. The values of secrets are not shown.`,
-		Example: "  kubectl ksctl state inspect export.json\n  kubectl ksctl state inspect states/*.json --age-key-file age.agekey",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  kubectl ksctl state inspect export.json\n  kubectl ksctl state inspect states/*.json " +
+			"--age-key-file age.agekey",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				l, err := keys.read(cmd.Context(), name)
@@ -41,7 +42,8 @@ secrets that are not encrypted. The values of secrets are not shown.`,
 // print prints a state file without the values of its secrets.
 func (l *stateFile) print(out io.Writer) error {
 	if l.namesEncrypted {
-		_, err := fmt.Fprintf(out, "%s: encrypted, including the names; set --age-key-file to show the content\n", l.name)
+		_, err := fmt.Fprintf(out, "%s: encrypted, including the names; set --age-key-file to show the content\n",
+			l.name)
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -50,7 +52,8 @@ func (l *stateFile) print(out io.Writer) error {
 		_, _ = fmt.Fprintln(w, "CLUSTER\tDIALECT\tKUBERNETES\tMACHINES\tADDONS")
 	}
 	for _, c := range l.file.Clusters {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.ID, c.Dialect, orDash(c.KubernetesVersion()), orDash(formatMachines(c)), orDash(formatAddons(c)))
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", c.ID, c.Dialect, orDash(c.KubernetesVersion()),
+			orDash(formatMachines(c)), orDash(formatAddons(c)))
 	}
 	for _, c := range l.file.Credentials {
 		_, _ = fmt.Fprintln(w, c)
@@ -63,7 +66,8 @@ func (l *stateFile) print(out io.Writer) error {
 
 // kind describes the format of a file and whether its secrets are encrypted.
 func (l *stateFile) kind() string {
-	format := map[state.Form]string{state.ExportForm: "export", state.DocumentForm: "cluster state", state.CredentialsForm: "cloud credentials"}[l.file.Form]
+	format := map[state.Form]string{state.ExportForm: "export", state.DocumentForm: "cluster state",
+		state.CredentialsForm: "cloud credentials"}[l.file.Form]
 	switch {
 	case l.encrypted && len(l.plaintext) == 0:
 		return format + ", encrypted"
@@ -139,7 +143,8 @@ printed with their JSON pointers. The exit code is 1 if there are any.`,
 			if problems > 0 {
 				return errReported
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s, %s: ok\n", plural(len(args), "file"), plural(clusters, "cluster"))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s, %s: ok\n", plural(len(args), "file"),
+				plural(clusters, "cluster"))
 			return err
 		},
 	}
@@ -169,12 +174,13 @@ type seenCluster struct {
 	data []byte
 }
 
-// checkOthers reports the states that an import rejects because of the other states of the import, or
-// because ksctl has them elsewhere.
+// checkOthers reports the states that an import rejects because of the other states of the import,
+// or because ksctl has them elsewhere.
 func (l *stateFile) checkOthers(seen map[state.ID]seenCluster, report func(format string, values ...any)) {
 	for _, c := range l.file.Clusters {
 		if c.External {
-			report("%s: %s: exported from a MongoDB, which still contains the state: export it from another store", l.name, c.ID)
+			report("%s: %s: exported from a MongoDB, which still contains the state: export it from another store",
+				l.name, c.ID)
 		}
 		first, found := seen[c.ID]
 		if !found {

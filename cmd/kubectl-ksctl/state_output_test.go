@@ -75,7 +75,8 @@ func TestWriteReplacesTargetOfLink(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&outputTarget{file: link}).write(nil, "", []byte("sealed"), 0o644); err == nil || !strings.Contains(err.Error(), "does not exist") {
+	if err := (&outputTarget{file: link}).write(nil, "", []byte("sealed"), 0o644); err == nil ||
+		!strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("got %v", err)
 	}
 	if err := (&outputTarget{file: dir}).write(nil, "", []byte("sealed"), 0o644); err == nil {

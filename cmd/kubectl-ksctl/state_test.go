@@ -39,7 +39,8 @@ func TestStateInspect(t *testing.T) {
 	if strings.Contains(got, "FAKE") {
 		t.Error("a secret is shown")
 	}
-	if got := run(t, "state", "inspect", "testdata/nowhere.json"); !strings.HasPrefix(got, "error: open testdata/nowhere.json") {
+	if got := run(t, "state", "inspect", "testdata/nowhere.json"); !strings.HasPrefix(got,
+		"error: open testdata/nowhere.json") {
 		t.Error(got)
 	}
 }
@@ -49,15 +50,18 @@ func TestStateValidate(t *testing.T) {
 	if got := run(t, "state", "validate", stateTestdata+"/v2_aws_managed.json"); got != "1 file, 1 cluster: ok\n" {
 		t.Error(got)
 	}
-	if got := run(t, "state", "validate", "--allow-plaintext", stateTestdata+"/v1_azure_ha_k3s.json"); got != "1 file, 1 cluster: ok\n" {
+	if got := run(t, "state", "validate", "--allow-plaintext", stateTestdata+"/v1_azure_ha_k3s.json"); got !=
+		"1 file, 1 cluster: ok\n" {
 		t.Error(got)
 	}
 	wrong := filepath.Join(t.TempDir(), "wrong.json")
-	if err := os.WriteFile(wrong, []byte(`{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"azur"}`), 0o600); err != nil {
+	if err := os.WriteFile(wrong,
+		[]byte(`{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"azur"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got := run(t, "state", "validate", stateTestdata+"/v1_2_0_aws_managed.json", wrong)
-	for _, want := range []string{"/cluster_kubeconfig: the secret is in plaintext", `did you mean "azure"?`, "exit 1\n"} {
+	for _, want := range []string{"/cluster_kubeconfig: the secret is in plaintext", `did you mean "azure"?`,
+		"exit 1\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
@@ -68,15 +72,21 @@ func TestStateValidate(t *testing.T) {
 func TestStateValidateRejectsWhatImportRejects(t *testing.T) {
 	t.Setenv("SOPS_AGE_KEY_FILE", "")
 	doc := func(cloud, kind, version string) string {
-		return fmt.Sprintf(`{"cluster_name":"demo","region":"LOCAL","cluster_type":%q,"cloud_provider":%q,"cloud_infrastructure_state":{%q:{}},"versions":{"kubernetes":%q}}`, kind, cloud, cloud, version)
+		return fmt.Sprintf(
+			`{"cluster_name":"demo","region":"LOCAL","cluster_type":%q,"cloud_provider":%q,"cloud_infrastructure_state":{%q:{}},"versions":{"kubernetes":%q}}`, kind, cloud, cloud, version)
 	}
 	for name, tc := range map[string]struct{ content, want string }{
-		"two states of one cluster": {`{"Clusters":[` + doc("local", "managed", "1.30.0") + "," + doc("local", "managed", "1.31.0") + `]}`,
-			"states.json: local.managed.demo.LOCAL: states.json has another state of the cluster: remove one of the two"},
-		"one state twice":    {`{"Clusters":[` + doc("local", "managed", "1.30.0") + "," + doc("local", "managed", "1.30.0") + `]}`, "1 file, 2 clusters: ok"},
-		"a local ha cluster": {doc("local", "ha", "1.30.0"), `/cluster_type: the value is "ha"; the cloud local has only managed clusters`},
-		"a MongoDB's export": {`{"ID":"65f0c0ffee65f0c0ffee65f0",` + doc("local", "managed", "1.30.0")[1:], "exported from a MongoDB"},
-		"an empty state":     {`{"cluster_name":""}`, "states.json: a cluster without name, cloud, type and region: "},
+		"two states of one cluster": {`{"Clusters":[` + doc("local", "managed", "1.30.0") + "," +
+			doc("local", "managed", "1.31.0") + `]}`,
+			"states.json: local.managed.demo.LOCAL: states.json has another state of the cluster: remove one of " +
+				"the two"},
+		"one state twice": {`{"Clusters":[` + doc("local", "managed", "1.30.0") + "," +
+			doc("local", "managed", "1.30.0") + `]}`, "1 file, 2 clusters: ok"},
+		"a local ha cluster": {doc("local", "ha", "1.30.0"),
+			`/cluster_type: the value is "ha"; the cloud local has only managed clusters`},
+		"a MongoDB's export": {`{"ID":"65f0c0ffee65f0c0ffee65f0",` + doc("local", "managed", "1.30.0")[1:],
+			"exported from a MongoDB"},
+		"an empty state": {`{"cluster_name":""}`, "states.json: a cluster without name, cloud, type and region: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -107,17 +117,21 @@ func TestStateEncryptRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, secret := range []string{"FAKE-kubeconfig", "FAKE-private-key", "FAKE-civo-token", "AKIAFAKE", "FAKE-SECRET", "K10fake", "PRIVATE KEY"} {
+		for _, secret := range []string{"FAKE-kubeconfig", "FAKE-private-key", "FAKE-civo-token", "AKIAFAKE",
+			"FAKE-SECRET", "K10fake", "PRIVATE KEY"} {
 			if strings.Contains(string(data), secret) {
 				t.Errorf("%s: %s is not encrypted:\n%s", name, secret, data)
 			}
 		}
 		plain := strings.Split(run(t, "state", "inspect", name), "\nplaintext: ")[0]
-		if got := run(t, "state", "inspect", sealed); !strings.Contains(got, ", encrypted\n") || afterFirstLine(got) != afterFirstLine(plain+"\n") {
+		if got := run(t, "state", "inspect", sealed); !strings.Contains(got, ", encrypted\n") ||
+			afterFirstLine(got) != afterFirstLine(plain+"\n") {
 			t.Errorf("%s: the encrypted file shows\n%s\nand the plaintext file\n%s", name, got, plain)
 		}
 		got := run(t, "state", "validate", sealed, "--age-key-file", keys)
-		if fromMongoDB := strings.Contains(got, ": exported from a MongoDB"); fromMongoDB != (filepath.Base(name) == "v2_0_azure_selfmanaged.json") || !fromMongoDB && !strings.HasSuffix(got, ": ok\n") {
+		if fromMongoDB := strings.Contains(got, ": exported from a MongoDB"); fromMongoDB !=
+			(filepath.Base(name) == "v2_0_azure_selfmanaged.json") || !fromMongoDB &&
+			!strings.HasSuffix(got, ": ok\n") {
 			t.Errorf("%s: %s", name, got)
 		}
 		if got := run(t, "state", "decrypt", sealed, "--age-key-file", keys, "-o", back); got != "" {
@@ -159,7 +173,8 @@ func TestStateEncryptUnknownFields(t *testing.T) {
 	if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, "state", "inspect", name); !strings.Contains(got, "aws.ha.demo.r") || !strings.Contains(got, "(encrypted) v2") {
+	if got := run(t, "state", "inspect", name); !strings.Contains(got, "aws.ha.demo.r") ||
+		!strings.Contains(got, "(encrypted) v2") {
 		t.Error(got)
 	}
 }
@@ -176,7 +191,8 @@ func TestStateEncryptInPlaceAndErrors(t *testing.T) {
 	if got := run(t, "state", "encrypt", name, "--age", public, "--in-place"); got != "" {
 		t.Fatal(got)
 	}
-	if got := run(t, "state", "encrypt", name, "--age", public, "--in-place"); !strings.Contains(got, "already encrypted") {
+	if got := run(t, "state", "encrypt", name, "--age", public, "--in-place"); !strings.Contains(got,
+		"already encrypted") {
 		t.Error(got)
 	}
 	if got := run(t, "state", "inspect", name); !strings.Contains(got, "aws.ha.demo.") {
@@ -184,10 +200,13 @@ func TestStateEncryptInPlaceAndErrors(t *testing.T) {
 	}
 	t.Setenv("SOPS_AGE_KEY_FILE", "")
 	lost := filepath.Join(t.TempDir(), "lost.json")
-	if err := os.WriteFile(lost, []byte(`{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"aws","cluster_kubeconfig":"ENC[AES256_GCM,data:x]"}`), 0o600); err != nil {
+	if err := os.WriteFile(lost,
+		[]byte(`{"cluster_name":"demo","cluster_type":"ha","region":"r","cloud_provider":"aws","cluster_kubeconfig":"ENC[AES256_GCM,data:x]"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, "state", "validate", lost); !strings.Contains(got, "/cluster_kubeconfig: the value is encrypted, but the SOPS metadata is missing") || !strings.HasSuffix(got, "exit 1\n") {
+	if got := run(t, "state", "validate", lost); !strings.Contains(got,
+		"/cluster_kubeconfig: the value is encrypted, but the SOPS metadata is missing") ||
+		!strings.HasSuffix(got, "exit 1\n") {
 		t.Error(got)
 	}
 	for args, want := range map[string]string{
@@ -201,10 +220,12 @@ func TestStateEncryptInPlaceAndErrors(t *testing.T) {
 			t.Errorf("%s: %s", args, got)
 		}
 	}
-	if got := run(t, "state", "encrypt", "main.go", "--age", public); !strings.Contains(got, "error: main.go: line 1: not JSON") {
+	if got := run(t, "state", "encrypt", "main.go", "--age", public); !strings.Contains(got,
+		"error: main.go: line 1: not JSON") {
 		t.Error(got)
 	}
-	if got := run(t, "state", "encrypt", stateTestdata+"/v2_aws_managed.json", "--age", "age1nobody"); !strings.Contains(got, "age1nobody") {
+	if got := run(t, "state", "encrypt", stateTestdata+"/v2_aws_managed.json", "--age",
+		"age1nobody"); !strings.Contains(got, "age1nobody") {
 		t.Error(got)
 	}
 }

@@ -110,7 +110,8 @@ func TestHealth(t *testing.T) {
 			})
 		}
 		checkAllUsed(t, dir, inputs)
-		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, []string{"Degraded", "Healthy", "Progressing", "Suspended"}) {
+		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got,
+			[]string{"Degraded", "Healthy", "Progressing", "Suspended"}) {
 			t.Errorf("%s: the tests only have the statuses %v", kind, got)
 		}
 	}
@@ -181,7 +182,8 @@ func TestActions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if want := loadObject(t, filepath.Join(dir, tc.ExpectedOutputPath)); !reflect.DeepEqual(withFixedTime(t, got), want) {
+				if want := loadObject(t,
+					filepath.Join(dir, tc.ExpectedOutputPath)); !reflect.DeepEqual(withFixedTime(t, got), want) {
 					t.Errorf("%v\nwant %v", got, want)
 				}
 			})
@@ -242,7 +244,8 @@ func TestReconciledKindsHaveSameScripts(t *testing.T) {
 	var got []string
 	for _, d := range dirs {
 		got = append(got, strings.TrimPrefix(filepath.ToSlash(d), folder+"/"))
-		for _, script := range []string{"health.lua", "actions/discovery.lua", "actions/reconcile/action.lua", "actions/suspend/action.lua", "actions/resume/action.lua"} {
+		for _, script := range []string{"health.lua", "actions/discovery.lua", "actions/reconcile/action.lua",
+			"actions/suspend/action.lua", "actions/resume/action.lua"} {
 			checkSameContent(t, filepath.Join(d, script), filepath.Join(dirs[0], script))
 		}
 	}
@@ -275,7 +278,8 @@ func TestComponentKeepsExistingKeys(t *testing.T) {
 			"component/kustomization.yaml": read(t, "component/kustomization.yaml"),
 			"component/argocd-cm.yaml":     read(t, "component/argocd-cm.yaml"),
 			"site/kustomization.yaml":      "namespace: argocd\nresources: [argocd.yaml]\ncomponents: [../component]\n",
-			"site/argocd.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: argocd-cm\n" + namespace + "data: {url: https://cd.example.com}\n",
+			"site/argocd.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: argocd-cm\n" +
+				namespace + "data: {url: https://cd.example.com}\n",
 		} {
 			if err := fs.WriteFile(name, []byte(content)); err != nil {
 				t.Fatal(err)

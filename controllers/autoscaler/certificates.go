@@ -113,7 +113,8 @@ func (p *Certificates) renew(ctx context.Context) (changed bool, err error) {
 	now := p.Clock.Now()
 	authority, write, err := pki.EnsureAuthority(secret.Data, now)
 	if err != nil {
-		return false, fmt.Errorf("loading the authority of Secret %s: %w; delete the Secret to create a new authority", name, err)
+		return false, fmt.Errorf("loading the authority of Secret %s: %w; delete the Secret to create a new authority",
+			name, err)
 	}
 	if write {
 		if secret.Data, err = authority.SecretData(); err != nil {
@@ -156,11 +157,16 @@ func (p *Certificates) ServingError() error {
 	defer p.mu.RUnlock()
 	switch {
 	case p.Address == "":
-		return reconcile.NewTerminalError(clusterv1.NotServingReason, "the controller runs without --nodegroup-addr and --nodegroup-adv-addr: requests of Cluster Autoscaler are not served")
+		return reconcile.NewTerminalError(clusterv1.NotServingReason,
+			"the controller runs without --nodegroup-addr and --nodegroup-adv-addr: requests of Cluster Autoscaler "+
+				"are not served")
 	case p.err != nil && p.authority == nil:
-		return reconcile.NewTransientError(clusterv1.NotServingReason, "the node group server has no certificate: %w", p.err)
+		return reconcile.NewTransientError(clusterv1.NotServingReason, "the node group server has no certificate: %w",
+			p.err)
 	case p.authority == nil:
-		return reconcile.NewWaitingError(clusterv1.NotServingReason, appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: "Certificate", Name: "node-group-server"}, "the certificates of the node group server are being created")
+		return reconcile.NewWaitingError(clusterv1.NotServingReason, appsv1.WaitReference{Type: appsv1.WaitResponse,
+			Kind: "Certificate", Name: "node-group-server"},
+			"the certificates of the node group server are being created")
 	}
 	return nil
 }

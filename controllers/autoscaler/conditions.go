@@ -21,23 +21,30 @@ import (
 )
 
 // conclude sets the conditions and returns the outcome.
-func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan, r autoscalerHealth) reconcile.Outcome {
+func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan,
+	r autoscalerHealth) reconcile.Outcome {
 	now := s.Clock.Now()
 	messages := p.degradedMessages(seen, now)
 	conditions := []metav1.Condition{
 		acceptedCondition(obj, nil),
 		stateImportedCondition(seen),
 		newCondition(clusterv1.ProviderServingCondition, "Serving", servingMessage(r, now), r.servingErr),
-		newCondition(clusterv1.AutoscalerAvailableCondition, "Available", strings.Join(append([]string{availableMessage(obj)}, r.warnings...), "; "), r.installErr),
-		newCondition(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler reports no problem", r.healthErr),
+		newCondition(clusterv1.AutoscalerAvailableCondition, "Available",
+			strings.Join(append([]string{availableMessage(obj)}, r.warnings...), "; "), r.installErr),
+		newCondition(clusterv1.AutoscalerHealthyCondition, "Healthy", "Cluster Autoscaler reports no problem",
+			r.healthErr),
 	}
-	progressing := metav1.Condition{Type: clusterv1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: "Idle", Message: "no machine is being created or deleted"}
+	progressing := metav1.Condition{Type: clusterv1.ProgressingCondition, Status: metav1.ConditionFalse, Reason: "Idle",
+		Message: "no machine is being created or deleted"}
 	if session.IsInProgress(p.op) {
-		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, string(p.op.Kind), describeOperation(p.op)
+		progressing.Status, progressing.Reason, progressing.Message = metav1.ConditionTrue, string(p.op.Kind),
+			describeOperation(p.op)
 	}
-	degraded := metav1.Condition{Type: clusterv1.DegradedCondition, Status: metav1.ConditionFalse, Reason: "UpToDate", Message: "every pool can reach its target"}
+	degraded := metav1.Condition{Type: clusterv1.DegradedCondition, Status: metav1.ConditionFalse, Reason: "UpToDate",
+		Message: "every pool can reach its target"}
 	if len(messages) > 0 {
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, clusterv1.BackoffReason, strings.Join(messages, "; ")
+		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, clusterv1.BackoffReason,
+			strings.Join(messages, "; ")
 	}
 	setConditions(obj, now, append(conditions, progressing, degraded)...)
 	until := p.nextDeadline(seen, r, now)
@@ -45,12 +52,14 @@ func (s *Steps) conclude(obj *clusterv1.KsctlAutoScaler, seen *observation, p *s
 	case seen.agentErr != nil:
 		return reconcile.RequeueBy(target.Outcome(agentError(obj, seen.agentErr), ""), until)
 	case len(messages) > 0:
-		return reconcile.Waiting{TimedOut: true, Reason: clusterv1.BackoffReason, On: degraded.Message, For: []appsv1.WaitReference{waitForCluster(obj)}, RequeueAt: until}
+		return reconcile.Waiting{TimedOut: true, Reason: clusterv1.BackoffReason, On: degraded.Message,
+			For: []appsv1.WaitReference{waitForCluster(obj)}, RequeueAt: until}
 	}
 	if err := cmp.Or(r.servingErr, r.installErr, r.healthErr); err != nil {
 		return reconcile.RequeueBy(target.Outcome(err, ""), until)
 	}
-	message := fmt.Sprintf("%d %s of KsctlCluster %s between minSize and maxSize", len(p.pools), plural("pool", int32(len(p.pools))), obj.Spec.ClusterRef.Name)
+	message := fmt.Sprintf("%d %s of KsctlCluster %s between minSize and maxSize", len(p.pools),
+		plural("pool", int32(len(p.pools))), obj.Spec.ClusterRef.Name)
 	if m := effectiveMode(obj); m != clusterv1.ScalingAuto {
 		message = fmt.Sprintf("mode is %s: %s", m, message)
 	}
@@ -67,14 +76,17 @@ func setConditions(obj *clusterv1.KsctlAutoScaler, now time.Time, conditions ...
 
 // acceptedCondition returns the condition Accepted: False if err is not nil.
 func acceptedCondition(obj *clusterv1.KsctlAutoScaler, err error) metav1.Condition {
-	return newCondition(clusterv1.AcceptedCondition, "Accepted", "KsctlCluster "+obj.Spec.ClusterRef.Name+" is scaled by this KsctlAutoScaler", err)
+	return newCondition(clusterv1.AcceptedCondition, "Accepted", "KsctlCluster "+obj.Spec.ClusterRef.Name+
+		" is scaled by this KsctlAutoScaler", err)
 }
 
 func stateImportedCondition(seen *observation) metav1.Condition {
-	c := metav1.Condition{Type: clusterv1.StateImportedCondition, Status: metav1.ConditionTrue, Reason: "Imported", Message: "the state of the cluster is imported"}
+	c := metav1.Condition{Type: clusterv1.StateImportedCondition, Status: metav1.ConditionTrue, Reason: "Imported",
+		Message: "the state of the cluster is imported"}
 	if seen.cluster.Status.Facts == nil {
 		c.Status, c.Reason = metav1.ConditionFalse, "NoState"
-		c.Message = "the KsctlCluster has only a kubeconfig: its workers are the nodes whose names begin with " + clusterName(seen.cluster) + "-vm-wp-"
+		c.Message = "the KsctlCluster has only a kubeconfig: its workers are the nodes whose names begin with " +
+			clusterName(seen.cluster) + "-vm-wp-"
 	}
 	return c
 }
@@ -120,7 +132,9 @@ func (p *scalingPlan) degradedMessages(seen *observation, now time.Time) []strin
 			action = "deleted"
 		}
 		if b != nil && inBackoff(b, b.Operation, now) {
-			out = append(out, fmt.Sprintf("pool %s: no machines are %s until %s, after %d %s: %s: %s", r.pool.Name, action, b.Until.UTC().Format(time.RFC3339), b.Failures, plural("failure", b.Failures), b.Code, truncate(b.Message)))
+			out = append(out, fmt.Sprintf("pool %s: no machines are %s until %s, after %d %s: %s: %s", r.pool.Name,
+				action, b.Until.UTC().Format(time.RFC3339), b.Failures, plural("failure", b.Failures), b.Code,
+				truncate(b.Message)))
 		}
 	}
 	if p.blocked != "" {

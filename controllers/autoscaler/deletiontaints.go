@@ -29,7 +29,8 @@ func deletionRequestTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 // are in use again: their deletion failed, or a commit canceled it. Cluster Autoscaler assumes that
 // they are deleted, and only removes their taint when it is restarted. next is the earliest time at
 // which another taint may become stale. Taints whose value is not a time are kept.
-func (p *scalingPlan) staleTaints(f *machines, timeout time.Duration, now time.Time) (out map[int32]bool, next time.Time) {
+func (p *scalingPlan) staleTaints(f *machines, timeout time.Duration,
+	now time.Time) (out map[int32]bool, next time.Time) {
 	out = map[int32]bool{}
 	for i := range f.list {
 		m := &f.list[i]
@@ -57,14 +58,16 @@ func (p *scalingPlan) staleTaints(f *machines, timeout time.Duration, now time.T
 // It returns false while the agent may still be deleting.
 func (p *scalingPlan) deletionFailedAfter(at time.Time) bool {
 	op := p.op
-	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed && !op.Unsettled && op.EndedAt != nil && at.Before(op.EndedAt.Time)
+	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed &&
+		!op.Unsettled && op.EndedAt != nil && at.Before(op.EndedAt.Time)
 }
 
 // deletionPending reports whether the agent may be deleting the machine at a position, or whether a
 // deletion is requested for its pool.
 func (p *scalingPlan) deletionPending(position int, m *machine) bool {
 	op := p.op
-	if op != nil && op.Kind != clusterv1.OperationScaleUp && (session.IsInProgress(op) || op.Unsettled) && int32(position) >= op.DesiredWorkers {
+	if op != nil && op.Kind != clusterv1.OperationScaleUp && (session.IsInProgress(op) || op.Unsettled) &&
+		int32(position) >= op.DesiredWorkers {
 		return true
 	}
 	r := findPool(p.pools, m.pool)

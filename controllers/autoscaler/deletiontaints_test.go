@@ -28,8 +28,10 @@ func TestStaleDeletionTaintIsRemovedAndNodeUncordoned(t *testing.T) {
 		marked, cordoned, keep bool
 		size, want             string
 	}{
-		"tainted and cordoned":             {marked: true, cordoned: true, want: `{"taints":[` + other + `],"unschedulable":null}`},
-		"tainted and cordoned, in no pool": {marked: true, cordoned: true, size: "x-9", want: `{"taints":[` + other + `],"unschedulable":null}`},
+		"tainted and cordoned": {marked: true, cordoned: true, want: `{"taints":[` + other +
+			`],"unschedulable":null}`},
+		"tainted and cordoned, in no pool": {marked: true, cordoned: true, size: "x-9", want: `{"taints":[` + other +
+			`],"unschedulable":null}`},
 		"tainted, deletion still expected": {marked: true, cordoned: true, keep: true},
 		"cordoned by a user":               {cordoned: true},
 		"tainted, not cordoned":            {marked: true, want: `{"taints":[` + other + `]}`},
@@ -37,9 +39,11 @@ func TestStaleDeletionTaintIsRemovedAndNodeUncordoned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := node("demo-vm-wp-0", time.Hour, map[string]string{clusterv1.PoolLabel: "small"})
 			n.ResourceVersion = "7"
-			n.Spec = corev1.NodeSpec{ProviderID: "k3s://0", Unschedulable: c.cordoned, Taints: []corev1.Taint{{Key: "other", Effect: corev1.TaintEffectNoSchedule}}}
+			n.Spec = corev1.NodeSpec{ProviderID: "k3s://0", Unschedulable: c.cordoned,
+				Taints: []corev1.Taint{{Key: "other", Effect: corev1.TaintEffectNoSchedule}}}
 			if c.marked {
-				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: toBeDeletedTaint, Value: "1800000000", Effect: corev1.TaintEffectNoSchedule})
+				n.Spec.Taints = append(n.Spec.Taints,
+					corev1.Taint{Key: toBeDeletedTaint, Value: "1800000000", Effect: corev1.TaintEffectNoSchedule})
 			}
 			size := "s-1"
 			if c.size != "" {
@@ -129,7 +133,8 @@ func TestDeletionTaintStaysWhileOperationIsUnsettled(t *testing.T) {
 }
 
 func TestDeletionRequestTimeout(t *testing.T) {
-	spec := &clusterv1.KsctlAutoScalerSpec{ScaleDown: &clusterv1.ScaleDown{MaxGracefulTermination: &metav1.Duration{Duration: time.Hour}}}
+	spec := &clusterv1.KsctlAutoScalerSpec{
+		ScaleDown: &clusterv1.ScaleDown{MaxGracefulTermination: &metav1.Duration{Duration: time.Hour}}}
 	if got := deletionRequestTimeout(spec); got <= time.Hour+evictionTime {
 		t.Errorf("%s is too short: pods may take an hour to terminate", got)
 	}

@@ -16,8 +16,8 @@ type backoffEvent struct{ reason, message string }
 
 // startedBackoffs returns the events of the backoffs that are not in the previous status. Each
 // failure starts a backoff with a new end; a backoff for machines of another size lasts as long as
-// these machines exist. The caller must persist them at once, or the next reconcile would start them
-// again and emit a second event.
+// these machines exist. The caller must persist them at once, or the next reconcile would start
+// them again and emit a second event.
 func (p *scalingPlan) startedBackoffs(before *clusterv1.KsctlAutoScalerStatus, now time.Time) (out []backoffEvent) {
 	for i := range p.pools {
 		name := p.pools[i].pool.Name
@@ -25,15 +25,19 @@ func (p *scalingPlan) startedBackoffs(before *clusterv1.KsctlAutoScalerStatus, n
 		if b == nil || !inBackoff(b, b.Operation, now) {
 			continue
 		}
-		if was != nil && was.Backoff != nil && was.Backoff.Operation == b.Operation && was.Backoff.Failures == b.Failures && (was.Backoff.Until.Equal(&b.Until) || b.Code == clusterv1.CodeOtherSize) {
+		if was != nil && was.Backoff != nil && was.Backoff.Operation == b.Operation &&
+			was.Backoff.Failures == b.Failures &&
+			(was.Backoff.Until.Equal(&b.Until) || b.Code == clusterv1.CodeOtherSize) {
 			continue
 		}
 		reason, action := clusterv1.ScaleUpBackoffReason, "created"
 		if b.Operation == clusterv1.OperationScaleDown {
 			reason, action = clusterv1.ScaleDownBackoffReason, "deleted"
 		}
-		out = append(out, backoffEvent{reason, fmt.Sprintf("pool %s backs off until %s, no machines are %s: %s, %d %s in a row: %s",
-			name, b.Until.UTC().Format(time.RFC3339), action, b.Code, b.Failures, plural("failure", b.Failures), b.Message)})
+		out = append(out, backoffEvent{reason, fmt.Sprintf("pool %s backs off until %s, no machines are %s: %s, %d "+
+			"%s in a row: %s",
+			name, b.Until.UTC().Format(time.RFC3339), action, b.Code, b.Failures, plural("failure", b.Failures),
+			b.Message)})
 	}
 	return out
 }

@@ -29,9 +29,11 @@ type recordTest struct {
 
 func newRecordTest(t *testing.T, sizes ...string) *recordTest {
 	x := &recordTest{simulation: newSimulation(t, sizes...)}
-	x.steps = &Steps{Client: newFakeClient(t), Published: nodegroup.NewClusters(), AgentSessions: &session.Sessions{}, OperationEnded: func(key types.NamespacedName, pool, operation, result string) {
-		x.counted = append(x.counted, strings.Join([]string{key.String(), pool, operation, result}, " "))
-	}}
+	x.steps = &Steps{Client: newFakeClient(
+		t), Published: nodegroup.NewClusters(), AgentSessions: &session.Sessions{},
+		OperationEnded: func(key types.NamespacedName, pool, operation, result string) {
+			x.counted = append(x.counted, strings.Join([]string{key.String(), pool, operation, result}, " "))
+		}}
 	return x
 }
 
@@ -40,7 +42,9 @@ func (x *recordTest) record() error {
 	x.t.Helper()
 	x.steps.Clock = clocktesting.NewFakeClock(x.now)
 	seen := &observation{machines: x.machines(), reported: x.reported, cluster: x.cluster(), overdue: x.overdue}
-	req := &reconcile.Request[*clusterv1.KsctlAutoScaler]{Object: &x.obj, Persist: func(context.Context, string) error { return x.persistErr }}
+	req := &reconcile.Request[*clusterv1.KsctlAutoScaler]{Object: &x.obj, Persist: func(context.Context, string) error {
+		return x.persistErr
+	}}
 	req.Event = func(kind, reason, message string) { x.events = append(x.events, kind+" "+reason+": "+message) }
 	p, granted := x.steps.plan(&x.obj, seen)
 	return x.steps.record(context.Background(), req, seen, p, granted)
@@ -69,7 +73,8 @@ func TestBackoffEventIsEmittedOnce(t *testing.T) {
 		}
 		x.now = x.now.Add(time.Second)
 	}
-	want := []string{"Warning ScaleUpBackoff: pool small backs off until 2027-01-15T08:01:00Z, no machines are created: OutOfResources, 1 failure in a row: the quota is used up"}
+	want := []string{"Warning ScaleUpBackoff: pool small backs off until 2027-01-15T08:01:00Z, no machines are " +
+		"created: OutOfResources, 1 failure in a row: the quota is used up"}
 	if got := x.backoffEvents(); !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}
@@ -104,7 +109,8 @@ func TestBackoffEventForSlowMachinesIsEmittedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := x.backoffEvents(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning ScaleUpBackoff: ") || !strings.Contains(got[0], ": Slow, 1 failure in a row: the agent is still creating machines") {
+	if got := x.backoffEvents(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning ScaleUpBackoff: ") ||
+		!strings.Contains(got[0], ": Slow, 1 failure in a row: the agent is still creating machines") {
 		t.Errorf("events %q", got)
 	}
 	if len(x.counted) > 0 {
@@ -135,11 +141,13 @@ func TestBackoffEventForFailedDeletion(t *testing.T) {
 	if !session.IsInProgress(p.op) {
 		t.Fatalf("no deletion began: %+v", p.op)
 	}
-	x.reported = session.OperationStatus{ID: p.op.ID, Phase: session.Failed, Code: clusterv1.CodeDrain, Message: "pod web"}
+	x.reported = session.OperationStatus{ID: p.op.ID, Phase: session.Failed, Code: clusterv1.CodeDrain,
+		Message: "pod web"}
 	if err := x.record(); err != nil {
 		t.Fatal(err)
 	}
-	if got := x.backoffEvents(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning ScaleDownBackoff: pool small ") || !strings.Contains(got[0], "no machines are deleted: Drain, ") {
+	if got := x.backoffEvents(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning ScaleDownBackoff: pool small ") ||
+		!strings.Contains(got[0], "no machines are deleted: Drain, ") {
 		t.Errorf("events %q", got)
 	}
 }

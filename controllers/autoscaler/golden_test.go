@@ -102,7 +102,8 @@ func TestGoldenOperationIDs(t *testing.T) {
 func TestGoldenNames(t *testing.T) {
 	obj := &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "prod-eu"}}
 	golden.Equal(t, "names.txt", []byte(strings.Join([]string{
-		"codes: " + strings.Join([]string{clusterv1.CodeOutOfResources, clusterv1.CodeDrain, clusterv1.CodeFailed, clusterv1.CodeNotDone, clusterv1.CodeOtherSize,
+		"codes: " + strings.Join([]string{clusterv1.CodeOutOfResources, clusterv1.CodeDrain, clusterv1.CodeFailed,
+			clusterv1.CodeNotDone, clusterv1.CodeOtherSize,
 			clusterv1.CodeSlow, clusterv1.CodeNoAnswer, clusterv1.CodeUnsettled, clusterv1.CodeJoinTimeout}, " "),
 		"node group: " + groupID(obj, "small"),
 		"annotation of the Secret: " + OwnerAnnotation + " = " + ownerName(obj),
@@ -143,7 +144,8 @@ func TestGoldenNodeChanges(t *testing.T) {
 	}
 	f := newMachines(testWorkerNames, pools, nodes, completeList("s-1", "s-1", "s-1"))
 	all := nodeChanges(&f, pools, func(*machine) bool { return true }, map[int32]bool{2: true})
-	all = append(all, nodeChange{node: nodes[1], annotations: map[string]any{scaleDownDisabledAnnotation: nil}}) // the change of removeScaleDownDisabled
+	// the change of removeScaleDownDisabled
+	all = append(all, nodeChange{node: nodes[1], annotations: map[string]any{scaleDownDisabledAnnotation: nil}})
 	var lines strings.Builder
 	for i := range all {
 		patch, err := all[i].patch()

@@ -43,9 +43,12 @@ func (s *Steps) checkHealth(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 	e, now := s.state.entry(client.ObjectKeyFromObject(obj)), s.Clock.Now()
 	if now.Sub(e.statusReadAt) >= statusReadInterval {
 		var configMap corev1.ConfigMap
-		found, err := engine.GetInto(ctx, seen.client, corev1.SchemeGroupVersion.WithResource("configmaps"), settings.Namespace, settings.StatusConfigMap, &configMap)
+		found, err := engine.GetInto(ctx, seen.client, corev1.SchemeGroupVersion.WithResource("configmaps"),
+			settings.Namespace, settings.StatusConfigMap, &configMap)
 		if err != nil {
-			return reconcile.NewTransientError(clusterv1.AutoscalerUnhealthyReason, "reading the status of Cluster Autoscaler in ConfigMap %s/%s of the cluster: %w", settings.Namespace, settings.StatusConfigMap, err)
+			return reconcile.NewTransientError(clusterv1.AutoscalerUnhealthyReason,
+				"reading the status of Cluster Autoscaler in ConfigMap %s/%s of the cluster: %w", settings.Namespace,
+				settings.StatusConfigMap, err)
 		}
 		e.status, e.statusReadAt = nil, now
 		if found {
@@ -63,9 +66,12 @@ func (s *Steps) checkHealth(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
 	}
 	switch status := health.Status; {
 	case !at.IsZero() && now.Sub(at.Time) > inactivityTimeout:
-		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, waitForAutoscaler(obj), "Cluster Autoscaler has not updated its status since %s: see its log", at.UTC().Format(time.RFC3339))
+		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, waitForAutoscaler(obj),
+			"Cluster Autoscaler has not updated its status since %s: see its log", at.UTC().Format(time.RFC3339))
 	case status != "" && status != "Healthy":
-		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, waitForAutoscaler(obj), "Cluster Autoscaler reports the health of the cluster as %s: see ConfigMap %s/%s of the cluster", truncate(status), settings.Namespace, settings.StatusConfigMap)
+		return reconcile.NewWaitingError(clusterv1.AutoscalerUnhealthyReason, waitForAutoscaler(obj),
+			"Cluster Autoscaler reports the health of the cluster as %s: see ConfigMap %s/%s of the cluster",
+			truncate(status), settings.Namespace, settings.StatusConfigMap)
 	}
 	return nil
 }
@@ -94,11 +100,14 @@ func (s *Steps) checkPolling(obj *clusterv1.KsctlAutoScaler, r *autoscalerHealth
 		return
 	}
 	s.Published.WakeOnNextRequest(key)
-	hint := fmt.Sprintf("see its log, and check that its Pod can reach %s (--nodegroup-adv-addr)", s.Certificates.Address)
+	hint := fmt.Sprintf("see its log, and check that its Pod can reach %s (--nodegroup-adv-addr)",
+		s.Certificates.Address)
 	if !managed {
-		hint = fmt.Sprintf("spec.autoscaler.install is false: check that your Cluster Autoscaler runs with status.autoscaler.flags and can reach %s (--nodegroup-adv-addr)", s.Certificates.Address)
+		hint = fmt.Sprintf("spec.autoscaler.install is false: check that your Cluster Autoscaler runs with "+
+			"status.autoscaler.flags and can reach %s (--nodegroup-adv-addr)", s.Certificates.Address)
 	}
-	r.healthErr = reconcile.NewWaitingError(clusterv1.AutoscalerNotPollingReason, waitForAutoscaler(obj), "Cluster Autoscaler has not sent a request since %s; %s", since.UTC().Format(time.RFC3339), hint)
+	r.healthErr = reconcile.NewWaitingError(clusterv1.AutoscalerNotPollingReason, waitForAutoscaler(obj),
+		"Cluster Autoscaler has not sent a request since %s; %s", since.UTC().Format(time.RFC3339), hint)
 }
 
 // expectedSince returns the time from which Cluster Autoscaler is expected to poll; zero if it is
@@ -127,5 +136,6 @@ func parseStatus(text string) *autoscalerStatus {
 
 // waitForAutoscaler returns the wait for a response of Cluster Autoscaler.
 func waitForAutoscaler(obj *clusterv1.KsctlAutoScaler) appsv1.WaitReference {
-	return appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: "ClusterAutoscaler", Namespace: obj.Namespace, Name: obj.Name}
+	return appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: "ClusterAutoscaler", Namespace: obj.Namespace,
+		Name: obj.Name}
 }

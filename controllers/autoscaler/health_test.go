@@ -48,8 +48,10 @@ func newPollTest(t *testing.T) *pollTest {
 		t.Fatal(err)
 	}
 	name := tlsSecretName(&w.obj)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Annotations: map[string]string{OwnerAnnotation: ownerName(&w.obj)}}, Data: data}
-	w.steps = &Steps{Client: newFakeClient(t, secret), Clock: w.clock, Published: nodegroup.NewClusters(), NodeWatches: &NodeWatches{}, AgentSessions: &session.Sessions{},
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name,
+		Annotations: map[string]string{OwnerAnnotation: ownerName(&w.obj)}}, Data: data}
+	w.steps = &Steps{Client: newFakeClient(t, secret), Clock: w.clock, Published: nodegroup.NewClusters(),
+		NodeWatches: &NodeWatches{}, AgentSessions: &session.Sessions{},
 		Certificates: &Certificates{Address: "ksctl.example.com:9443", authority: authority}}
 	w.steps.Published.Wake = func(types.NamespacedName) { w.wakes++ }
 	return w
@@ -80,7 +82,8 @@ func (w *pollTest) reconcile() (available, healthy *metav1.Condition, out reconc
 	s.checkPolling(&w.obj, &r)
 	out = s.conclude(&w.obj, seen, p, r)
 	conditions := w.obj.Status.Conditions
-	return apimeta.FindStatusCondition(conditions, clusterv1.AutoscalerAvailableCondition), apimeta.FindStatusCondition(conditions, clusterv1.AutoscalerHealthyCondition), out
+	return apimeta.FindStatusCondition(conditions, clusterv1.AutoscalerAvailableCondition),
+		apimeta.FindStatusCondition(conditions, clusterv1.AutoscalerHealthyCondition), out
 }
 
 // poll sends the request that starts a loop of Cluster Autoscaler.
@@ -99,7 +102,8 @@ func (w *pollTest) expectHealthy(due time.Time) {
 	_, healthy, out := w.reconcile()
 	if due.IsZero() {
 		x, ok := out.(reconcile.Waiting)
-		if healthy.Status != metav1.ConditionFalse || healthy.Reason != clusterv1.AutoscalerNotPollingReason || !ok || x.Reason != clusterv1.AutoscalerNotPollingReason {
+		if healthy.Status != metav1.ConditionFalse || healthy.Reason != clusterv1.AutoscalerNotPollingReason || !ok ||
+			x.Reason != clusterv1.AutoscalerNotPollingReason {
 			w.t.Fatalf("%+v, %+v", healthy, out)
 		}
 		return
@@ -118,10 +122,13 @@ func TestAutoscalerThatNeverPollsIsUnhealthy(t *testing.T) {
 	w.clock.Step(time.Second)
 	available, healthy, _ := w.reconcile()
 	if healthy.Status != metav1.ConditionFalse || healthy.Reason != clusterv1.AutoscalerNotPollingReason ||
-		!strings.Contains(healthy.Message, "has not sent a request since "+start.UTC().Format(time.RFC3339)+"; spec.autoscaler.install is false: check that your Cluster Autoscaler runs") || !strings.Contains(healthy.Message, "ksctl.example.com:9443") {
+		!strings.Contains(healthy.Message, "has not sent a request since "+start.UTC().Format(time.RFC3339)+
+			"; spec.autoscaler.install is false: check that your Cluster Autoscaler runs") ||
+		!strings.Contains(healthy.Message, "ksctl.example.com:9443") {
 		t.Errorf("%+v", healthy)
 	}
-	if available.Status != metav1.ConditionTrue || !strings.HasPrefix(available.Message, "not installed by this controller") {
+	if available.Status != metav1.ConditionTrue ||
+		!strings.HasPrefix(available.Message, "not installed by this controller") {
 		t.Errorf("%+v", available)
 	}
 	w.expectHealthy(time.Time{})
@@ -167,7 +174,8 @@ func TestPollingIsNotExpectedInModeOff(t *testing.T) {
 func TestPollDeadlineStartsWhenInstalled(t *testing.T) {
 	var e entry
 	now := time.Unix(1_800_000_000, 0)
-	notReady := reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, appsv1.WaitReference{}, "not reconciled yet")
+	notReady := reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, appsv1.WaitReference{},
+		"not reconciled yet")
 	for i, x := range []struct {
 		r     autoscalerHealth
 		ours  bool
@@ -176,7 +184,8 @@ func TestPollDeadlineStartsWhenInstalled(t *testing.T) {
 		{autoscalerHealth{expected: true}, false, 0},
 		{autoscalerHealth{expected: true, installErr: notReady}, true, -1}, // from now on the controller installs it
 		{autoscalerHealth{expected: true}, true, 2 * time.Minute},
-		{autoscalerHealth{expected: true, installErr: notReady}, true, 2 * time.Minute}, // restarted by its liveness probe
+		// restarted by its liveness probe
+		{autoscalerHealth{expected: true, installErr: notReady}, true, 2 * time.Minute},
 		{autoscalerHealth{expected: true}, true, 2 * time.Minute},
 		{autoscalerHealth{}, true, -1},
 		{autoscalerHealth{expected: true}, true, 6 * time.Minute},

@@ -51,14 +51,17 @@ type autoscalerHealth struct {
 
 // installAutoscaler issues the client certificate of Cluster Autoscaler, installs it, and reads its
 // health.
-func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoScaler, localClient *engine.Client, seen *observation) (autoscalerHealth, error) {
+func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoScaler, localClient *engine.Client,
+	seen *observation) (autoscalerHealth, error) {
 	var out autoscalerHealth
 	if out.servingErr = s.Certificates.ServingError(); out.servingErr != nil {
 		return out, nil //nolint:nilerr // the status reports the error
 	}
 	out.lastRequest = s.Published.LastRequest(client.ObjectKeyFromObject(obj))
 	if ref := seen.cluster.Spec.KubeConfigRef; ref != nil && ref.Context != "" && settings.InstallRequested(&obj.Spec) {
-		out.installErr = reconcile.NewTerminalError(clusterv1.KubeConfigContextReason, "KsctlCluster %s selects a kubeconfig context, but Cluster Autoscaler uses the current context: provide a kubeconfig with only that context, or set spec.autoscaler.install to false", seen.cluster.Name)
+		out.installErr = reconcile.NewTerminalError(clusterv1.KubeConfigContextReason,
+			"KsctlCluster %s selects a kubeconfig context, but Cluster Autoscaler uses the current context: provide "+
+				"a kubeconfig with only that context, or set spec.autoscaler.install to false", seen.cluster.Name)
 		return out, nil
 	}
 	version, versionErr := settings.Version(&obj.Spec, seen.cluster.Status.KubernetesVersion)
@@ -66,9 +69,11 @@ func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoS
 		out.installErr = reconcile.NewTerminalError(clusterv1.NoSuchVersionReason, "%w", versionErr)
 		return out, nil //nolint:nilerr // the status reports the error
 	}
-	in := settings.Inputs{Version: version, Address: s.Certificates.Address, KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
+	in := settings.Inputs{Version: version, Address: s.Certificates.Address,
+		KubeConfigSecret: seen.cluster.Status.KubeConfigSecret, KubeConfigKey: seen.cluster.Status.KubeConfigKey,
 		ClientSecret: settings.ClientSecretName(obj.Name)}
-	in.KubeConfigRevision = s.secretVersion(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: in.KubeConfigSecret})
+	in.KubeConfigRevision = s.secretVersion(ctx,
+		types.NamespacedName{Namespace: obj.Namespace, Name: in.KubeConfigSecret})
 	var err error
 	if in.Certificates, out.renewAt, err = s.ensureClientCertificate(ctx, obj, localClient); err != nil {
 		return out, err
@@ -78,7 +83,8 @@ func (s *Steps) installAutoscaler(ctx context.Context, obj *clusterv1.KsctlAutoS
 	if err != nil {
 		return out, err
 	}
-	obj.Status.Autoscaler = &clusterv1.AutoscalerStatus{Version: version, ConfigHash: settings.ConfigHash(&obj.Spec, in)}
+	obj.Status.Autoscaler = &clusterv1.AutoscalerStatus{Version: version,
+		ConfigHash: settings.ConfigHash(&obj.Spec, in)}
 	if settings.InstallRequested(&obj.Spec) {
 		obj.Status.Autoscaler.Deployment = settings.DeploymentName(obj.Name)
 	} else {
@@ -99,17 +105,21 @@ func tlsSecretName(obj *clusterv1.KsctlAutoScaler) types.NamespacedName {
 
 // ensureClientCertificate creates the Secret with Cluster Autoscaler's client certificate, or
 // renews it.
-func (s *Steps) ensureClientCertificate(ctx context.Context, obj *clusterv1.KsctlAutoScaler, localClient *engine.Client) (certificates [2][]byte, renewAt time.Time, err error) {
+func (s *Steps) ensureClientCertificate(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
+	localClient *engine.Client) (certificates [2][]byte, renewAt time.Time, err error) {
 	name := tlsSecretName(obj)
 	current, found, err := s.readSecret(ctx, localClient, client.ObjectKeyFromObject(obj), name)
 	if err != nil {
 		return certificates, renewAt, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
 	if found && current.Annotations[OwnerAnnotation] != ownerName(obj) {
-		return certificates, renewAt, reconcile.NewTerminalError(clusterv1.NameTakenReason, "Secret %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", name)
+		return certificates, renewAt, reconcile.NewTerminalError(clusterv1.NameTakenReason,
+			"Secret %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler",
+			name)
 	}
 	authority := s.Certificates.Authority()
-	pair, changed, err := authority.EnsureKeyPair(current.Data, pki.ClientSubject(client.ObjectKeyFromObject(obj)), s.Clock.Now())
+	pair, changed, err := authority.EnsureKeyPair(current.Data, pki.ClientSubject(client.ObjectKeyFromObject(obj)),
+		s.Clock.Now())
 	if err != nil {
 		return certificates, renewAt, err
 	}
@@ -126,23 +136,30 @@ func (s *Steps) ensureClientCertificate(ctx context.Context, obj *clusterv1.Ksct
 }
 
 // writeSecret creates or updates a Secret. It fails if the Secret has changed since it was read.
-func writeSecret(ctx context.Context, c *engine.Client, name types.NamespacedName, found bool, data map[string][]byte, current *corev1.Secret, owner string) error {
+func writeSecret(ctx context.Context, c *engine.Client, name types.NamespacedName, found bool, data map[string][]byte,
+	current *corev1.Secret, owner string) error {
 	if found {
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": current.ResourceVersion}, "data": data})
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": current.ResourceVersion},
+			"data": data})
 		if err != nil {
 			return err
 		}
-		if _, err := c.Resource(secretsResource).Namespace(name.Namespace).Patch(ctx, name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager}); err != nil {
+		if _, err := c.Resource(secretsResource).Namespace(name.Namespace).Patch(ctx, name.Name, types.MergePatchType,
+			body, metav1.PatchOptions{FieldManager: live.FieldManager}); err != nil {
 			return fmt.Errorf("patching Secret %s: %w", name, err)
 		}
 		return nil
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Annotations: map[string]string{OwnerAnnotation: owner}}, Type: corev1.SecretTypeTLS, Data: data})
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{TypeMeta: metav1.TypeMeta{
+		APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name,
+			Annotations: map[string]string{OwnerAnnotation: owner}}, Type: corev1.SecretTypeTLS, Data: data})
 	if err != nil {
 		return err
 	}
-	if _, err := c.Resource(secretsResource).Namespace(name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager}); err != nil {
+	if _, err := c.Resource(secretsResource).Namespace(name.Namespace).
+		Create(ctx, &unstructured.Unstructured{Object: object},
+			metav1.CreateOptions{FieldManager: live.FieldManager}); err != nil {
 		return fmt.Errorf("creating Secret %s: %w", name, err)
 	}
 	return nil
@@ -150,7 +167,8 @@ func writeSecret(ctx context.Context, c *engine.Client, name types.NamespacedNam
 
 // syncInstalls creates and updates the KsctlInstalls of Cluster Autoscaler, and deletes those that
 // are no longer needed. notReady is why they are not ready; nil if they are.
-func (s *Steps) syncInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want []*appsv1.KsctlInstall) (notReady, err error) {
+func (s *Steps) syncInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
+	want []*appsv1.KsctlInstall) (notReady, err error) {
 	wanted := map[string]bool{}
 	for _, w := range want {
 		wanted[w.Name] = true
@@ -166,9 +184,11 @@ func (s *Steps) syncInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler
 
 // deleteInstalls deletes the KsctlInstalls that the object controls, except those to keep. It
 // returns those that still exist.
-func (s *Steps) deleteInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler, keep map[string]bool) (remaining []string, err error) {
+func (s *Steps) deleteInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
+	keep map[string]bool) (remaining []string, err error) {
 	var all appsv1.KsctlInstallList
-	err = s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingLabels{settings.Label: settings.DeploymentName(obj.Name)})
+	err = s.Client.List(ctx, &all, client.InNamespace(obj.Namespace),
+		client.MatchingLabels{settings.Label: settings.DeploymentName(obj.Name)})
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +209,8 @@ func (s *Steps) deleteInstalls(ctx context.Context, obj *clusterv1.KsctlAutoScal
 }
 
 // ensureInstall creates or updates one KsctlInstall. notReady is why it is not ready; nil if it is.
-func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScaler, want *appsv1.KsctlInstall) (notReady, err error) {
+func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScaler,
+	want *appsv1.KsctlInstall) (notReady, err error) {
 	var current appsv1.KsctlInstall
 	err = s.Client.Get(ctx, client.ObjectKeyFromObject(want), &current)
 	switch {
@@ -198,8 +219,11 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 		current = *want
 	case err != nil:
 	case !metav1.IsControlledBy(&current, obj):
-		return nil, reconcile.NewTerminalError(clusterv1.NameTakenReason, "KsctlInstall %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the KsctlAutoScaler", want.Name)
-	case !apiequality.Semantic.DeepEqual(current.Spec, want.Spec) || current.Labels[settings.Label] != want.Labels[settings.Label]:
+		return nil, reconcile.NewTerminalError(clusterv1.NameTakenReason,
+			"KsctlInstall %s exists, but is not owned by this KsctlAutoScaler: delete it, or rename the "+
+				"KsctlAutoScaler", want.Name)
+	case !apiequality.Semantic.DeepEqual(current.Spec, want.Spec) ||
+		current.Labels[settings.Label] != want.Labels[settings.Label]:
 		current.Spec, current.Labels = want.Spec, want.Labels
 		err = s.Client.Update(ctx, &current, client.FieldOwner(s.FieldOwner))
 	}
@@ -214,7 +238,9 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	if ready != nil {
 		message = ready.Message
 	}
-	return reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason, appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: appsv1.KsctlInstallKind, Namespace: want.Namespace, Name: want.Name}, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
+	return reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason,
+		appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: appsv1.KsctlInstallKind, Namespace: want.Namespace,
+			Name: want.Name}, "KsctlInstall %s is not ready: %s", want.Name, truncate(message)), nil
 }
 
 // maxQuotedBytes bounds the messages of other components that are quoted in the status.

@@ -14,7 +14,8 @@ import (
 // orphanedNode returns the Node of a deleted machine that has not been ready since a time.
 func orphanedNode(name string, since time.Time) *corev1.Node {
 	n := node(name, time.Hour, map[string]string{clusterv1.PoolLabel: "small"})
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(since)}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+		LastTransitionTime: metav1.NewTime(since)}}
 	return n
 }
 
@@ -52,7 +53,8 @@ func TestListingAgentEndsUncertainty(t *testing.T) {
 	}
 	w.ksctlAgent = false
 	w.now = w.now.Add(time.Hour)
-	if p = w.step(); p.uncertainty != nil || p.op.Unsettled || p.blocked != "" || p.op.Kind == clusterv1.OperationRecount {
+	if p = w.step(); p.uncertainty != nil || p.op.Unsettled || p.blocked != "" ||
+		p.op.Kind == clusterv1.OperationRecount {
 		t.Fatalf("uncertainty %v, blocked %q, %+v", p.uncertainty, p.blocked, p.op)
 	}
 }
@@ -103,7 +105,8 @@ func TestImportDoesNotUndoTheNextDeletion(t *testing.T) {
 	}
 	w.others = nil
 	w.now = w.now.Add(time.Hour)
-	if p = w.step(increase("small", 1, w.now)); p.blocked != "" || p.op.Kind != clusterv1.OperationScaleUp || p.op.From != 2 || p.op.DesiredWorkers != 3 {
+	if p = w.step(increase("small", 1, w.now)); p.blocked != "" || p.op.Kind != clusterv1.OperationScaleUp ||
+		p.op.From != 2 || p.op.DesiredWorkers != 3 {
 		t.Fatalf("blocked %q, %+v", p.blocked, p.op)
 	}
 }
@@ -128,7 +131,8 @@ func TestFailureRecordedByEarlierVersionIsUncertain(t *testing.T) {
 	w, _ := failedScaleUp(t, 2)
 	w.obj.Status.Operation.Unsettled, w.obj.Status.Operation.Code = false, ""
 	w.now = w.now.Add(2 * time.Minute)
-	if p := w.step(increase("large", 1, w.now)); p.op.Kind != clusterv1.OperationRecount || p.op.From != 3 || p.op.DesiredWorkers != 1 {
+	if p := w.step(increase("large", 1, w.now)); p.op.Kind != clusterv1.OperationRecount || p.op.From != 3 ||
+		p.op.DesiredWorkers != 1 {
 		t.Fatalf("%+v", p.op)
 	}
 }

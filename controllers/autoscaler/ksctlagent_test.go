@@ -123,7 +123,8 @@ func failedScaleUp(t *testing.T, created int32) (*simulation, *scalingPlan) {
 
 func TestFailureBlocksScaleUpUntilRecount(t *testing.T) {
 	w, p := failedScaleUp(t, 1)
-	if p.uncertainty == nil || p.uncertainty.minWorkers != 1 || p.uncertainty.maxWorkers != 3 || !strings.Contains(p.blocked, "there are between 1 and 3 workers") {
+	if p.uncertainty == nil || p.uncertainty.minWorkers != 1 || p.uncertainty.maxWorkers != 3 ||
+		!strings.Contains(p.blocked, "there are between 1 and 3 workers") {
 		t.Fatalf("uncertainty %+v, blocked %q", p.uncertainty, p.blocked)
 	}
 	if p = w.step(increase("large", 1, w.now)); p.op.State != clusterv1.OperationFailed || len(p.lastScales) > 0 {
@@ -133,11 +134,13 @@ func TestFailureBlocksScaleUpUntilRecount(t *testing.T) {
 	if p = w.step(); p.op.Kind != clusterv1.OperationRecount || p.op.From != 3 || p.op.DesiredWorkers != 1 {
 		t.Fatalf("%+v", p.op)
 	}
-	if got := w.pool("small"); got.Target != 1 || got.Backoff == nil || got.Backoff.Operation != clusterv1.OperationScaleUp || got.Backoff.Failures != 1 {
+	if got := w.pool("small"); got.Target != 1 || got.Backoff == nil ||
+		got.Backoff.Operation != clusterv1.OperationScaleUp || got.Backoff.Failures != 1 {
 		t.Fatalf("the recount changed the pool: %+v", got)
 	}
 	w.runOperation(p.op, 1, session.Succeeded)
-	if p = w.step(increase("large", 1, w.now)); p.blocked != "" || p.op.Kind != clusterv1.OperationScaleUp || p.op.DesiredWorkers != 2 {
+	if p = w.step(increase("large", 1, w.now)); p.blocked != "" || p.op.Kind != clusterv1.OperationScaleUp ||
+		p.op.DesiredWorkers != 2 {
 		t.Fatalf("blocked %q, %+v", p.blocked, p.op)
 	}
 }
@@ -151,9 +154,13 @@ func TestRecountNeverDeletesJoinedMachines(t *testing.T) {
 			w.others = []*corev1.Node{node("ip-10-0-0-7.internal", 0, nil)}
 			w.others[0].CreationTimestamp.Time = w.now
 		}, "a node has joined since"},
-		"worker without a node":    {func(w *simulation) { w.joined[0] = false }, "worker 0, which is not part of the operation"},
-		"import with more workers": {func(w *simulation) { w.importedWorkers = 7 }, "the imported state has more workers"},
-		"mode Off":                 {func(w *simulation) { w.obj.Spec.Mode = clusterv1.ScalingOff }, "mode is Off"},
+		"worker without a node": {func(w *simulation) {
+			w.joined[0] = false
+		}, "worker 0, which is not part of the operation"},
+		"import with more workers": {func(w *simulation) {
+			w.importedWorkers = 7
+		}, "the imported state has more workers"},
+		"mode Off": {func(w *simulation) { w.obj.Spec.Mode = clusterv1.ScalingOff }, "mode is Off"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			w, _ := failedScaleUp(t, 2)
@@ -227,7 +234,8 @@ func TestImportedWorkersAreNotDeleted(t *testing.T) {
 	}
 	w.importedWorkers = 6
 	w.now = w.now.Add(time.Hour)
-	if p := w.step(w.removeLast()); session.IsInProgress(p.op) || !strings.Contains(p.blocked, "the imported state has 6 workers") || w.obj.Status.Workers != 3 {
+	if p := w.step(w.removeLast()); session.IsInProgress(p.op) ||
+		!strings.Contains(p.blocked, "the imported state has 6 workers") || w.obj.Status.Workers != 3 {
 		t.Fatalf("%+v, blocked %q, %d workers", p.op, p.blocked, w.obj.Status.Workers)
 	}
 	w.importedWorkers = 3

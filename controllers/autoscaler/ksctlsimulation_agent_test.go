@@ -43,7 +43,8 @@ func (m *ksctlSimulation) runOperation(op *clusterv1.ScaleOperation, begun bool)
 	case op.Kind == clusterv1.OperationScaleUp: // the controller was restarted
 		m.send(op)
 	default:
-		m.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer, Message: "the controller was restarted"}
+		m.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer,
+			Message: "the controller was restarted"}
 	}
 }
 
@@ -92,11 +93,13 @@ func (m *ksctlSimulation) runCalls(all bool) {
 		} else {
 			m.destroy(c)
 		}
-		m.logf("%s to %d is done, failed %v, lost %v: now %d", c.op.Kind, c.op.DesiredWorkers, c.fail, c.lost, len(m.slots))
+		m.logf("%s to %d is done, failed %v, lost %v: now %d", c.op.Kind, c.op.DesiredWorkers, c.fail, c.lost,
+			len(m.slots))
 		switch {
 		case c.lost:
 		case c.fail:
-			m.reported = session.OperationStatus{ID: c.op.ID, Phase: session.Failed, Code: clusterv1.CodeFailed, Message: "message of the agent"}
+			m.reported = session.OperationStatus{ID: c.op.ID, Phase: session.Failed, Code: clusterv1.CodeFailed,
+				Message: "message of the agent"}
 		default:
 			m.reported = session.OperationStatus{ID: c.op.ID, Phase: session.Succeeded}
 		}
@@ -151,7 +154,8 @@ func (m *ksctlSimulation) loseResponse(op *clusterv1.ScaleOperation) {
 		if c.op.ID == op.ID && !c.lost {
 			m.logf("the response of the agent is lost")
 			c.lost = true
-			m.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer, Message: "no answer"}
+			m.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer,
+				Message: "no answer"}
 		}
 	}
 }
@@ -180,14 +184,17 @@ func (m *ksctlSimulation) join(i int) {
 	m.joined++
 	name := fmt.Sprintf("demo-vm-wp-%d-%05d", i, m.joined)
 	m.logf("%s joins", name)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{corev1.LabelInstanceTypeStable: "k3s"}}, Spec: corev1.NodeSpec{ProviderID: "k3s://" + name}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+		Labels: map[string]string{corev1.LabelInstanceTypeStable: "k3s"}},
+		Spec: corev1.NodeSpec{ProviderID: "k3s://" + name}}
 	node.CreationTimestamp = metav1.NewTime(m.now).Rfc3339Copy()
 	m.setReady(node, true)
 	m.nodes[name], m.slots[i].node = node, name
 }
 
 func (m *ksctlSimulation) setReady(node *corev1.Node, is bool) {
-	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(m.now)}
+	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse,
+		LastTransitionTime: metav1.NewTime(m.now)}
 	if is {
 		c.Status = corev1.ConditionTrue
 	}
@@ -228,9 +235,11 @@ func (m *ksctlSimulation) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Cha
 		if _, marked := taintedAt(node); marked {
 			continue
 		}
-		node.Spec.Taints, node.Spec.Unschedulable = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(m.now.Unix())}}, true
+		node.Spec.Taints,
+			node.Spec.Unschedulable = []corev1.Taint{{Key: toBeDeletedTaint, Value: fmt.Sprint(m.now.Unix())}}, true
 		return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-			changes, err := nodegroup.PlanDelete(c, "ns/as/"+node.Labels[clusterv1.PoolLabel], []nodegroup.Node{{Name: node.Name}})
+			changes, err := nodegroup.PlanDelete(c, "ns/as/"+node.Labels[clusterv1.PoolLabel],
+				[]nodegroup.Node{{Name: node.Name}})
 			if err != nil { // the node is in use again
 				node.Spec.Taints, node.Spec.Unschedulable = nil, false
 			}

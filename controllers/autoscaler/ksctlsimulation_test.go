@@ -103,14 +103,16 @@ func TestKsctlAgentWithRandomFaults(t *testing.T) {
 				})
 			}
 			if len(blocked) > x.maxBlocked {
-				t.Errorf("scaling is blocked at the end of %d of %d runs, with seeds %v", len(blocked), simulationSeeds, blocked)
+				t.Errorf("scaling is blocked at the end of %d of %d runs, with seeds %v", len(blocked), simulationSeeds,
+					blocked)
 			}
 		})
 	}
 }
 
 func newKsctlSimulation(t *testing.T, seed uint64, with faults) *ksctlSimulation {
-	m := &ksctlSimulation{t: t, r: rand.New(rand.NewPCG(seed, 7)), faults: with, workerNames: testWorkerNames, nodes: map[string]*corev1.Node{}, now: time.Unix(1_800_000_000, 0), exported: -1, imported: -1}
+	m := &ksctlSimulation{t: t, r: rand.New(rand.NewPCG(seed, 7)), faults: with, workerNames: testWorkerNames,
+		nodes: map[string]*corev1.Node{}, now: time.Unix(1_800_000_000, 0), exported: -1, imported: -1}
 	m.obj.Name, m.obj.Namespace, m.obj.UID = "as", "ns", "01234567-89ab"
 	m.obj.Spec.Pools = testPools
 	m.slots = []*slot{{size: "s-1", vm: true}}

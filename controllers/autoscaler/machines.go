@@ -48,7 +48,8 @@ func (m *machine) deletable() bool {
 
 // createdBy reports whether an operation creates, or created, the machine at a position.
 func createdBy(position int, op *clusterv1.ScaleOperation) bool {
-	return op != nil && op.Kind == clusterv1.OperationScaleUp && int32(position) >= op.From && int32(position) < op.DesiredWorkers
+	return op != nil && op.Kind == clusterv1.OperationScaleUp && int32(position) >= op.From &&
+		int32(position) < op.DesiredWorkers
 }
 
 // machines is the array of workers of a cluster, matched with its nodes.
@@ -68,7 +69,8 @@ type machines struct {
 type workerNames struct{ pattern *regexp.Regexp }
 
 func newWorkerNames(cluster string) workerNames {
-	return workerNames{pattern: regexp.MustCompile(`^` + regexp.QuoteMeta(cluster) + `-vm-wp-(0|[1-9][0-9]{0,5})(-[a-z0-9]{5})?$`)}
+	return workerNames{pattern: regexp.MustCompile(`^` + regexp.QuoteMeta(cluster) +
+		`-vm-wp-(0|[1-9][0-9]{0,5})(-[a-z0-9]{5})?$`)}
 }
 
 // index returns the index of the worker whose node has a name; false if it is not a worker's name.
@@ -208,20 +210,23 @@ func (f *machines) unmanaged(from int32) (n int32) {
 
 // deletionFailed reports whether an operation failed to delete the machine at a position.
 func deletionFailed(position int, op *clusterv1.ScaleOperation) bool {
-	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed && int32(position) >= op.DesiredWorkers && int32(position) < op.From
+	return op != nil && op.Kind == clusterv1.OperationScaleDown && op.State == clusterv1.OperationFailed &&
+		int32(position) >= op.DesiredWorkers && int32(position) < op.From
 }
 
 // markLost marks overdue machines as lost, so that they are not part of a target until they join.
 // It skips the machines that may be deleted: the last ones, if the last operation created them or
 // failed to delete them. A machine in the target that neither joins nor is deleted would make
 // Cluster Autoscaler stop scaling the whole cluster.
-func (f *machines) markLost(overdue map[int32]bool, last *clusterv1.ScaleOperation, mode clusterv1.ScalingMode, plain bool) {
+func (f *machines) markLost(overdue map[int32]bool, last *clusterv1.ScaleOperation, mode clusterv1.ScalingMode,
+	plain bool) {
 	end := len(f.list)
 	// Machines of ksctl's own agent may have joined under another name.
 	kept := mode == clusterv1.ScalingOff || plain && last != nil && f.newestOtherNode.After(last.StartedAt.Time)
 	for !kept && end > 0 {
 		m := &f.list[end-1]
-		if !overdue[m.index] || !createdBy(end-1, last) && !deletionFailed(end-1, last) || mode == clusterv1.ScalingUpOnly && m.joined {
+		if !overdue[m.index] || !createdBy(end-1, last) && !deletionFailed(end-1, last) ||
+			mode == clusterv1.ScalingUpOnly && m.joined {
 			break
 		}
 		end--

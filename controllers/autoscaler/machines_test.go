@@ -17,8 +17,10 @@ func TestWorkerNames(t *testing.T) {
 	names := newWorkerNames("demo")
 	for name, want := range map[string]int32{
 		"demo-vm-wp-0": 0, "demo-vm-wp-1-ab12c": 1, "demo-vm-wp-10-zzzzz": 10,
-		"demo-vm-wp-01": -1, "demo-vm-wp-": -1, "demo-vm-wp-1-ab12": -1, "demo-vm-wp-1-ab12cd": -1, "demo-vm-wp-1-AB12C": -1,
-		"demo-vm-cp-1": -1, "xdemo-vm-wp-1": -1, "demo2-vm-wp-1": -1, "demo-vm-wp-99999999999": -1, "demo-vm-wp-1000000": -1,
+		"demo-vm-wp-01": -1, "demo-vm-wp-": -1, "demo-vm-wp-1-ab12": -1, "demo-vm-wp-1-ab12cd": -1,
+		"demo-vm-wp-1-AB12C": -1,
+		"demo-vm-cp-1":       -1, "xdemo-vm-wp-1": -1, "demo2-vm-wp-1": -1, "demo-vm-wp-99999999999": -1,
+		"demo-vm-wp-1000000": -1,
 	} {
 		got, ok := names.index(name)
 		if !ok {
@@ -43,14 +45,16 @@ func completeList(sizes ...string) workerList {
 }
 
 func node(name string, age time.Duration, labels map[string]string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, CreationTimestamp: metav1.NewTime(time.Unix(1_800_000_000, 0).Add(-age))}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels,
+		CreationTimestamp: metav1.NewTime(time.Unix(1_800_000_000, 0).Add(-age))}}
 }
 
 func TestNewMachines(t *testing.T) {
 	nodes := []*corev1.Node{
 		node("demo-vm-cp-0", time.Hour, nil),
 		node("demo-vm-wp-0", time.Hour, map[string]string{clusterv1.PoolLabel: "small"}),
-		node("demo-vm-wp-1-aaaaa", time.Hour, nil), node("demo-vm-wp-1-bbbbb", time.Minute, map[string]string{corev1.LabelInstanceTypeStable: "l-1"}),
+		node("demo-vm-wp-1-aaaaa", time.Hour, nil),
+		node("demo-vm-wp-1-bbbbb", time.Minute, map[string]string{corev1.LabelInstanceTypeStable: "l-1"}),
 		node("demo-vm-wp-7-aaaaa", time.Hour, nil),
 	}
 	t.Run("agent that lists workers", func(t *testing.T) {
@@ -69,8 +73,10 @@ func TestNewMachines(t *testing.T) {
 		}
 	})
 	t.Run("ksctl's own agent", func(t *testing.T) {
-		f := newMachines(newWorkerNames("demo"), testPools, nodes, workerList{machines: []machine{{index: 0}, {index: 1}}})
-		if f.size() != 8 || f.list[0].pool != "small" || f.list[1].pool != "large" || f.list[7].pool != "" || f.list[7].node == nil {
+		f := newMachines(newWorkerNames("demo"), testPools, nodes,
+			workerList{machines: []machine{{index: 0}, {index: 1}}})
+		if f.size() != 8 || f.list[0].pool != "small" || f.list[1].pool != "large" || f.list[7].pool != "" ||
+			f.list[7].node == nil {
 			t.Fatalf("%d machines: %+v", f.size(), f.list)
 		}
 	})
@@ -80,14 +86,16 @@ func TestUnlistedWorkersFollowFromTheLastOperation(t *testing.T) {
 	ended := metav1.NewTime(time.Unix(1_800_000_000, 0))
 	up := operation("up", 1, 3)
 	up.State, up.EndedAt = clusterv1.OperationSucceeded, &ended
-	f := newMachines(newWorkerNames("demo"), testPools, []*corev1.Node{node("demo-vm-wp-0", time.Hour, map[string]string{clusterv1.PoolLabel: "small"})},
+	f := newMachines(newWorkerNames("demo"), testPools,
+		[]*corev1.Node{node("demo-vm-wp-0", time.Hour, map[string]string{clusterv1.PoolLabel: "small"})},
 		workerList{machines: []machine{{index: 0}, {index: 1}, {index: 2}}, lastOperation: up})
 	if f.list[1].pool != "small" || f.list[2].pool != "small" {
 		t.Errorf("%+v", f.list)
 	}
 	down := operation("down", 3, 2)
 	down.State, down.EndedAt = clusterv1.OperationSucceeded, &ended
-	f = newMachines(newWorkerNames("demo"), testPools, []*corev1.Node{node("demo-vm-wp-2", time.Hour, nil)}, workerList{machines: []machine{{index: 0}, {index: 1}}, lastOperation: down})
+	f = newMachines(newWorkerNames("demo"), testPools, []*corev1.Node{node("demo-vm-wp-2", time.Hour, nil)},
+		workerList{machines: []machine{{index: 0}, {index: 1}}, lastOperation: down})
 	if f.size() != 2 || len(f.orphanedNodes) != 1 {
 		t.Errorf("%d machines, %d strays", f.size(), len(f.orphanedNodes))
 	}
@@ -104,14 +112,17 @@ func TestUnlistedWorkersFollowFromTheLastOperation(t *testing.T) {
 		"new import with fewer workers": {taken: ptr.To[int32](3), says: 1, want: 2},
 	} {
 		c.Status.Facts.Pools[0].Count, status.ImportedWorkers = x.says, x.taken
-		if l := newWorkerList(session.Report{KsctlAgent: true}, c, status, ended.Time); len(l.machines) != int(x.want) || l.knownWorkers != 2 {
-			t.Errorf("%s: %d machines, %d of them known without the import, want %d", what, len(l.machines), l.knownWorkers, x.want)
+		if l := newWorkerList(session.Report{KsctlAgent: true}, c, status,
+			ended.Time); len(l.machines) != int(x.want) || l.knownWorkers != 2 {
+			t.Errorf("%s: %d machines, %d of them known without the import, want %d", what, len(l.machines),
+				l.knownWorkers, x.want)
 		}
 	}
 }
 
 func TestNodeIsMatchedByReportedName(t *testing.T) {
-	f := newMachines(newWorkerNames("demo"), testPools, []*corev1.Node{node("ip-10-0-0-7.internal", time.Hour, nil)}, workerList{complete: true, machines: []machine{{index: 0, size: "s-1", nodeName: "ip-10-0-0-7.internal"}}})
+	f := newMachines(newWorkerNames("demo"), testPools, []*corev1.Node{node("ip-10-0-0-7.internal", time.Hour, nil)},
+		workerList{complete: true, machines: []machine{{index: 0, size: "s-1", nodeName: "ip-10-0-0-7.internal"}}})
 	if f.otherNodes != 0 || f.list[0].node == nil {
 		t.Errorf("%+v", f)
 	}
@@ -125,7 +136,8 @@ func TestValidatePools(t *testing.T) {
 		"an invalid label":    {Labels: map[string]string{"a b": "c"}},
 		"a taint that evicts": {Taints: []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoExecute}}},
 		"a taint, no effect":  {Taints: []corev1.Taint{{Key: "a"}}},
-		"a reserved taint":    {Taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}}},
+		"a reserved taint": {Taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready",
+			Effect: corev1.TaintEffectNoSchedule}}},
 	} {
 		if validatePools([]clusterv1.WorkerPool{p}) == nil {
 			t.Errorf("%s is accepted", what)
@@ -134,13 +146,15 @@ func TestValidatePools(t *testing.T) {
 	if validatePools([]clusterv1.WorkerPool{{Name: "a", NodeSize: "s-1"}, {Name: "b", NodeSize: "S-1"}}) == nil {
 		t.Error("two pools of the same size are accepted")
 	}
-	if err := validatePools([]clusterv1.WorkerPool{{Labels: map[string]string{"example.com/team": "a"}, Taints: []corev1.Taint{{Key: "only", Value: "a", Effect: corev1.TaintEffectNoSchedule}}}}); err != nil {
+	if err := validatePools([]clusterv1.WorkerPool{{Labels: map[string]string{"example.com/team": "a"},
+		Taints: []corev1.Taint{{Key: "only", Value: "a", Effect: corev1.TaintEffectNoSchedule}}}}); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestNodeChanges(t *testing.T) {
-	nodes := []*corev1.Node{node("demo-vm-wp-0", time.Hour, nil), node("demo-vm-wp-1", time.Hour, nil), node("demo-vm-wp-2", time.Hour, nil)}
+	nodes := []*corev1.Node{node("demo-vm-wp-0", time.Hour, nil), node("demo-vm-wp-1", time.Hour, nil),
+		node("demo-vm-wp-2", time.Hour, nil)}
 	for _, n := range nodes {
 		n.Annotations = map[string]string{scaleDownDisabledAnnotation: "true"}
 		n.Spec.ProviderID = "k3s://" + n.Name
@@ -151,7 +165,9 @@ func TestNodeChanges(t *testing.T) {
 		f := newMachines(newWorkerNames("demo"), testPools, nodes, completeList(sizes...))
 		return nodeChanges(&f, testPools, mayDelete, nil)
 	}
-	if got := changes(clusterv1.ScalingAuto, "s-1", "s-1", "s-1"); len(got) != 1 || got[0].node.Name != "demo-vm-wp-2" || !maps.Equal(got[0].annotations, map[string]any{scaleDownDisabledAnnotation: nil}) {
+	if got := changes(clusterv1.ScalingAuto, "s-1", "s-1", "s-1"); len(got) != 1 ||
+		got[0].node.Name != "demo-vm-wp-2" ||
+		!maps.Equal(got[0].annotations, map[string]any{scaleDownDisabledAnnotation: nil}) {
 		t.Errorf("the last worker may be deleted: %+v", got)
 	}
 	if got := changes(clusterv1.ScalingUpOnly, "s-1", "s-1", "s-1"); len(got) != 0 {

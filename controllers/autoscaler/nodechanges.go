@@ -44,7 +44,8 @@ type nodeChange struct {
 // except the last worker, if mayDelete allows its deletion, are excluded from scale-down.
 // staleTaints contains the indexes of workers whose deletion taint is removed, whether they are in
 // a pool or not.
-func nodeChanges(f *machines, pools []clusterv1.WorkerPool, mayDelete func(*machine) bool, staleTaints map[int32]bool) []nodeChange {
+func nodeChanges(f *machines, pools []clusterv1.WorkerPool, mayDelete func(*machine) bool,
+	staleTaints map[int32]bool) []nodeChange {
 	var out []nodeChange
 	for i := range f.list {
 		m := &f.list[i]
@@ -156,7 +157,8 @@ func patchNodes(ctx context.Context, c dynamic.Interface, all []nodeChange) erro
 		if err != nil {
 			return err
 		}
-		_, err = c.Resource(nodesResource).Patch(ctx, x.node.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: live.FieldManager})
+		_, err = c.Resource(nodesResource).Patch(ctx, x.node.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: live.FieldManager})
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("patching node %s: %w", x.node.Name, err))
 		}
@@ -206,7 +208,10 @@ func deletableNodes(orphaned []*corev1.Node, now time.Time) (nodes []*corev1.Nod
 // that does.
 func deleteNodes(ctx context.Context, c dynamic.Interface, nodes []*corev1.Node) error {
 	for _, node := range nodes {
-		err := c.Resource(nodesResource).Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion}})
+		err := c.Resource(nodesResource).
+			Delete(ctx, node.Name,
+				metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID,
+					ResourceVersion: &node.ResourceVersion}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting node %s, whose machine no longer exists: %w", node.Name, err)
 		}

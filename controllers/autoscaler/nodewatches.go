@@ -63,7 +63,8 @@ func (w *NodeWatches) Start(ctx context.Context) error {
 
 // Nodes returns the nodes of a cluster. The result is false until all nodes are listed; then
 // OnChange is called. The caller must not modify the nodes.
-func (w *NodeWatches) Nodes(key types.NamespacedName, t *engine.Target, c dynamic.Interface) ([]*corev1.Node, bool, error) {
+func (w *NodeWatches) Nodes(key types.NamespacedName, t *engine.Target,
+	c dynamic.Interface) ([]*corev1.Node, bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctx == nil {
@@ -109,7 +110,9 @@ func (w *NodeWatches) startWatch(key types.NamespacedName, t *engine.Target, c d
 	ctx, cancel := context.WithCancel(w.ctx)
 	nodes := c.Resource(nodesResource)
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return nodes.List(ctx, o)
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return nodes.Watch(ctx, o)
 		},
@@ -125,7 +128,8 @@ func (w *NodeWatches) startWatch(key types.NamespacedName, t *engine.Target, c d
 			}
 		},
 	})
-	err = errors.Join(err, informer.SetTransform(trimNode), informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+	err = errors.Join(err, informer.SetTransform(
+		trimNode), informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		err = fmt.Errorf("watching the nodes of the cluster: %w", err)
 		if x.failure.Swap(&err) == nil {
 			wake()
@@ -168,14 +172,17 @@ func trimNode(o any) (any, error) {
 	}
 	node := &corev1.Node{Spec: full.Spec}
 	m := &full.ObjectMeta
-	node.ObjectMeta = metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
+	node.ObjectMeta = metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp}
 	if v, ok := m.Annotations[scaleDownDisabledAnnotation]; ok {
 		node.Annotations = map[string]string{scaleDownDisabledAnnotation: v}
 	}
-	node.Status = corev1.NodeStatus{Capacity: full.Status.Capacity, Allocatable: full.Status.Allocatable, NodeInfo: full.Status.NodeInfo, Addresses: full.Status.Addresses}
+	node.Status = corev1.NodeStatus{Capacity: full.Status.Capacity, Allocatable: full.Status.Allocatable,
+		NodeInfo: full.Status.NodeInfo, Addresses: full.Status.Addresses}
 	for _, c := range full.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			node.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+			node.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status,
+				LastTransitionTime: c.LastTransitionTime}}
 		}
 	}
 	return node, nil

@@ -13,9 +13,12 @@ import (
 )
 
 func TestTemplateHasNoAddressOfItsNode(t *testing.T) {
-	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi")}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "demo-vm-wp-0-abcde", Labels: map[string]string{"team": "web", "address": "10.0.0.4"}},
-		Status: corev1.NodeStatus{Capacity: size, Allocatable: size, Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}}}}
+	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"),
+		corev1.ResourceMemory: resource.MustParse("4Gi")}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "demo-vm-wp-0-abcde",
+		Labels: map[string]string{"team": "web", "address": "10.0.0.4"}},
+		Status: corev1.NodeStatus{Capacity: size, Allocatable: size,
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.4"}}}}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
 	if err != nil {
 		t.Fatal(err)

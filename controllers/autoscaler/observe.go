@@ -47,10 +47,12 @@ type observation struct {
 }
 
 // observeCluster resolves the target cluster and reads its nodes.
-func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], localClient *engine.Client) (*observation, error) {
+func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler],
+	localClient *engine.Client) (*observation, error) {
 	obj := req.Object
 	ref := &appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: obj.Spec.ClusterRef.Name}}
-	user := target.User{Key: s.ownerKey(obj), Spec: ref, Account: s.account(obj), LocalClient: localClient, Empty: len(obj.Status.Pools) == 0, Deleting: obj.DeletionTimestamp != nil, Requested: req.Requested}
+	user := target.User{Key: s.ownerKey(obj), Spec: ref, Account: s.account(obj), LocalClient: localClient,
+		Empty: len(obj.Status.Pools) == 0, Deleting: obj.DeletionTimestamp != nil, Requested: req.Requested}
 	e := s.state.entry(client.ObjectKeyFromObject(obj))
 	e.uid, e.owner = obj.UID, user.Key
 	at, err := s.Targets.Resolve(ctx, user)
@@ -58,7 +60,8 @@ func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clus
 		return nil, err
 	}
 	seen := &observation{target: at.Target, client: at.Client, cluster: &clusterv1.KsctlCluster{}}
-	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.ClusterRef.Name}, seen.cluster); err != nil {
+	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.ClusterRef.Name},
+		seen.cluster); err != nil {
 		return nil, err
 	}
 	seen.workerNames = newWorkerNames(clusterName(seen.cluster))
@@ -67,7 +70,8 @@ func (s *Steps) observeCluster(ctx context.Context, req *reconcile.Request[*clus
 	case err != nil:
 		return nil, err
 	case !synced:
-		return nil, reconcile.NewWaitingError(clusterv1.ProbingReason, waitForCluster(obj), "KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
+		return nil, reconcile.NewWaitingError(clusterv1.ProbingReason, waitForCluster(obj),
+			"KsctlCluster %s: the nodes are being listed", seen.cluster.Name)
 	}
 	seen.nodes = nodes
 	return seen, nil
@@ -82,7 +86,8 @@ func clusterName(c *clusterv1.KsctlCluster) string {
 }
 
 // observe collects the state of a cluster and its machines, from the cluster and from the agent.
-func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], localClient *engine.Client) (*observation, error) {
+func (s *Steps) observe(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler],
+	localClient *engine.Client) (*observation, error) {
 	seen, err := s.observeCluster(ctx, req, localClient)
 	if err != nil {
 		return nil, err
@@ -107,9 +112,11 @@ func (seen *observation) addReport(obj *clusterv1.KsctlAutoScaler, report sessio
 	l := newWorkerList(report, seen.cluster, &obj.Status, now)
 	seen.knownWorkers, seen.importedWorkers = l.knownWorkers, l.importedWorkers
 	seen.machines = newMachines(seen.workerNames, obj.Spec.Pools, seen.nodes, l)
-	if op := obj.Status.Operation; report.KsctlAgent && session.IsInProgress(op) && seen.machines.size() > max(op.From, op.DesiredWorkers) && seen.reported.ID != op.ID {
+	if op := obj.Status.Operation; report.KsctlAgent && session.IsInProgress(op) &&
+		seen.machines.size() > max(op.From, op.DesiredWorkers) && seen.reported.ID != op.ID {
 		// ksctl's own agent would forget or delete the workers beyond the requested number.
-		seen.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer, Message: "workers were created by others during the operation"}
+		seen.reported = session.OperationStatus{ID: op.ID, Phase: session.Failed, Code: clusterv1.CodeNoAnswer,
+			Message: "workers were created by others during the operation"}
 	}
 	seen.overdue, seen.requeueAt = e.trackJoins(&seen.machines, obj.Status.Operation, joinTimeout(&obj.Spec), now)
 	seen.machines.markLost(seen.overdue, obj.Status.Operation, effectiveMode(obj), seen.ksctlAgent)
@@ -122,16 +129,21 @@ func joinTimeout(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 }
 
 // sessionConfig returns the configuration of the session with the agent.
-func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, localClient *engine.Client) (session.Config, error) {
+func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation,
+	localClient *engine.Client) (session.Config, error) {
 	endpoint := obj.Spec.Agent
 	var data map[string][]byte
 	if ref := endpoint.SecretRef; ref != nil {
-		secret, found, err := s.readSecret(ctx, localClient, client.ObjectKeyFromObject(obj), types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
+		secret, found, err := s.readSecret(ctx, localClient, client.ObjectKeyFromObject(obj),
+			types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name})
 		if err != nil {
-			return session.Config{}, reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w", ref.Name, err)
+			return session.Config{},
+				reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: reading Secret %s: %w",
+					ref.Name, err)
 		}
 		if !found {
-			return session.Config{}, reconcile.NewTransientError(clusterv1.AgentAccessReason, "spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
+			return session.Config{}, reconcile.NewTransientError(clusterv1.AgentAccessReason,
+				"spec.agent.secretRef: Secret %s does not exist: create it or correct the reference", ref.Name)
 		}
 		data = secret.Data
 	}
@@ -139,14 +151,16 @@ func (s *Steps) sessionConfig(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	if err != nil {
 		return session.Config{}, err
 	}
-	cfg := session.Config{Hash: sha256.Sum256(id), Cluster: clusterName(seen.cluster), ScaleTimeout: settings.ProvisionTime(&obj.Spec)}
+	cfg := session.Config{Hash: sha256.Sum256(id), Cluster: clusterName(seen.cluster),
+		ScaleTimeout: settings.ProvisionTime(&obj.Spec)}
 	cfg.Dial = func() (session.Conn, error) { return agentclient.Dial(endpoint, data) }
 	return cfg, nil
 }
 
 // waitForCluster returns the wait for a response of the cluster.
 func waitForCluster(obj *clusterv1.KsctlAutoScaler) appsv1.WaitReference {
-	return appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: clusterv1.KsctlClusterKind, Namespace: obj.Namespace, Name: obj.Spec.ClusterRef.Name}
+	return appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: clusterv1.KsctlClusterKind, Namespace: obj.Namespace,
+		Name: obj.Spec.ClusterRef.Name}
 }
 
 // agentError returns the error of a step that needs a report of the agent. err is the error of the
@@ -158,11 +172,15 @@ func agentError(obj *clusterv1.KsctlAutoScaler, err error) error {
 	)
 	switch {
 	case err == nil:
-		return reconcile.NewWaitingError(clusterv1.ProbingReason, appsv1.WaitReference{Type: appsv1.WaitResponse, Kind: "Agent", Name: obj.Spec.Agent.Address}, "agent %s: waiting for its first response", obj.Spec.Agent.Address)
+		return reconcile.NewWaitingError(clusterv1.ProbingReason, appsv1.WaitReference{Type: appsv1.WaitResponse,
+			Kind: "Agent", Name: obj.Spec.Agent.Address}, "agent %s: waiting for its first response",
+			obj.Spec.Agent.Address)
 	case errors.As(err, &secret) && obj.Spec.Agent.SecretRef != nil:
-		return reconcile.NewTerminalError(clusterv1.AgentAccessReason, "spec.agent.secretRef: Secret %s: %w", obj.Spec.Agent.SecretRef.Name, err)
+		return reconcile.NewTerminalError(clusterv1.AgentAccessReason, "spec.agent.secretRef: Secret %s: %w",
+			obj.Spec.Agent.SecretRef.Name, err)
 	case errors.As(err, &address):
 		return reconcile.NewTerminalError(clusterv1.AgentAccessReason, "spec.agent.address: %w", err)
 	}
-	return reconcile.NewTransientError(clusterv1.AgentUnreachableReason, "%s: %w; nothing is scaled until the agent responds", obj.Spec.Agent.Address, err)
+	return reconcile.NewTransientError(clusterv1.AgentUnreachableReason,
+		"%s: %w; nothing is scaled until the agent responds", obj.Spec.Agent.Address, err)
 }

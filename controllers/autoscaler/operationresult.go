@@ -61,19 +61,24 @@ func (p *scalingPlan) applyReport() {
 
 // verifySuccess compares a reported success with the machines that the agent lists. It returns a
 // failure if they contradict it.
-func verifySuccess(reported session.OperationStatus, op *clusterv1.ScaleOperation, f *machines) session.OperationStatus {
+func verifySuccess(reported session.OperationStatus, op *clusterv1.ScaleOperation,
+	f *machines) session.OperationStatus {
 	failed := func(code, format string, args ...any) session.OperationStatus {
-		return session.OperationStatus{ID: reported.ID, Phase: session.Failed, Code: code, Message: fmt.Sprintf(format, args...)}
+		return session.OperationStatus{ID: reported.ID, Phase: session.Failed, Code: code,
+			Message: fmt.Sprintf(format, args...)}
 	}
 	size := f.size()
-	if op.Kind == clusterv1.OperationScaleUp && size < op.DesiredWorkers || op.Kind == clusterv1.OperationScaleDown && size > op.DesiredWorkers {
-		return failed(clusterv1.CodeNotDone, "the agent reported success, but the cluster has %d workers instead of %d", size, op.DesiredWorkers)
+	if op.Kind == clusterv1.OperationScaleUp && size < op.DesiredWorkers || op.Kind == clusterv1.OperationScaleDown &&
+		size > op.DesiredWorkers {
+		return failed(clusterv1.CodeNotDone, "the agent reported success, but the cluster has %d workers instead of %d",
+			size, op.DesiredWorkers)
 	}
 	if op.Kind == clusterv1.OperationScaleDown {
 		return reported
 	}
 	if others := otherSizes(op, f); len(others) > 0 {
-		return failed(clusterv1.CodeOtherSize, "of %d requested machines of size %s, %d have size %q, which no pool has: no machines are created for the pool until these are deleted or a pool has their size",
+		return failed(clusterv1.CodeOtherSize, "of %d requested machines of size %s, %d have size %q, which no pool "+
+			"has: no machines are created for the pool until these are deleted or a pool has their size",
 			op.DesiredWorkers-op.From, op.NodeSize, len(others), others[0])
 	}
 	return reported
@@ -103,7 +108,8 @@ func unjoinedTail(f *machines, pool string) (n int32) {
 // deleted, unless they have joined by then.
 func (p *scalingPlan) giveUpSlow() {
 	op := p.op
-	if !session.IsInProgress(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 || p.now.Before(waitStart(op).Add(p.joinTimeout)) {
+	if !session.IsInProgress(op) || op.Kind != clusterv1.OperationScaleUp || op.GivenUp > 0 ||
+		p.now.Before(waitStart(op).Add(p.joinTimeout)) {
 		return
 	}
 	r := poolOfOperation(p.pools, op)
@@ -117,7 +123,8 @@ func (p *scalingPlan) giveUpSlow() {
 	op.GivenUp = unjoined
 	r.inProgress -= unjoined
 	r.missing += unjoined
-	p.recordFailure(r, op.Kind, session.OperationStatus{Code: clusterv1.CodeSlow, Message: "the agent is still creating machines"})
+	p.recordFailure(r, op.Kind,
+		session.OperationStatus{Code: clusterv1.CodeSlow, Message: "the agent is still creating machines"})
 }
 
 // waitStart returns the time from which the join timeout of an operation's machines counts: Cluster
@@ -144,7 +151,8 @@ func (p *scalingPlan) requestedAt(r *poolPlan) *metav1.Time {
 
 // recordFailure starts a backoff of a pool, or extends it.
 func (p *scalingPlan) recordFailure(r *poolPlan, kind clusterv1.OperationKind, result session.OperationStatus) {
-	b := &clusterv1.PoolBackoff{Operation: kind, Code: result.Code, Message: result.Message, Failures: 1, Missing: r.missing}
+	b := &clusterv1.PoolBackoff{Operation: kind, Code: result.Code, Message: result.Message, Failures: 1,
+		Missing: r.missing}
 	if was := p.backoffs[r.pool.Name]; was != nil && was.Operation == kind {
 		b.Failures = was.Failures + 1
 	}
@@ -169,8 +177,10 @@ func (p *scalingPlan) deleteOverdue() {
 		message = fmt.Sprintf("%d machines did not join the cluster in time and are deleted", n)
 	}
 	r.missing += n + r.change // new requests also have to wait for the end of the backoff
-	p.recordFailure(r, clusterv1.OperationScaleUp, session.OperationStatus{Code: clusterv1.CodeJoinTimeout, Message: message})
-	p.recordScale(r, r.existing, r.existing-n, fmt.Sprintf("did not join in time: %d %s", n, plural("machine", n)), p.now)
+	p.recordFailure(r, clusterv1.OperationScaleUp,
+		session.OperationStatus{Code: clusterv1.CodeJoinTimeout, Message: message})
+	p.recordScale(r, r.existing, r.existing-n, fmt.Sprintf("did not join in time: %d %s", n, plural("machine", n)),
+		p.now)
 	r.change, r.minSizeDeficit = -n, 0
 }
 

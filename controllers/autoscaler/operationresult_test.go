@@ -51,7 +51,8 @@ func (w *simulation) checkNotStuck(c *nodegroup.Cluster) ([]nodegroup.Change, er
 			continue
 		}
 		if _, err := nodegroup.PlanDecrease(c, g.ID, joined-g.Target); err != nil {
-			w.t.Fatalf("mode %q: pool %s has target %d and %d nodes, overdue %v, workers %+v: %v", w.obj.Spec.Mode, g.Name, g.Target, joined, w.overdue, c.Workers, err)
+			w.t.Fatalf("mode %q: pool %s has target %d and %d nodes, overdue %v, workers %+v: %v", w.obj.Spec.Mode,
+				g.Name, g.Target, joined, w.overdue, c.Workers, err)
 		}
 	}
 	return nil, nil
@@ -67,7 +68,8 @@ func TestMachineThatNeverJoinsIsDeletedInScaleUpOnly(t *testing.T) {
 	w.overdue = map[int32]bool{1: true}
 	p = w.step()
 	got := w.pool("small")
-	if p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 || got.Target != 2 || got.Backoff == nil || got.Backoff.Missing != 1 {
+	if p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 || got.Target != 2 || got.Backoff == nil ||
+		got.Backoff.Missing != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
 	if last := got.LastScale; last.From != 2 || last.To != 1 || last.Reason == "" {
@@ -82,7 +84,8 @@ func TestOverdueMachineThatMayNotBeDeletedIsLost(t *testing.T) {
 	ksctlAgent := newSimulation(t, "s-1", "s-1")
 	ksctlAgent.ksctlAgent, ksctlAgent.importedWorkers, ksctlAgent.labeled = true, -1, map[int]string{0: "small"}
 	ksctlAgent.obj.Status.Workers = 2
-	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "of-nobody", CreationTimestamp: metav1.NewTime(ksctlAgent.now.Add(-time.Minute))}}
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "of-nobody",
+		CreationTimestamp: metav1.NewTime(ksctlAgent.now.Add(-time.Minute))}}
 	ksctlAgent.others = []*corev1.Node{other}
 	for what, w := range map[string]*simulation{"mode Off": off, "another node has joined": ksctlAgent} {
 		t.Run(what, func(t *testing.T) {
@@ -142,7 +145,8 @@ func TestOtherSizeBackoffLastsUntilMachinesAreDeleted(t *testing.T) {
 		if started := p.startedBackoffs(before, w.now); len(started) > 0 {
 			t.Fatalf("the backoff started again: %+v", started)
 		}
-		if got := w.pool("small"); !inBackoff(got.Backoff, clusterv1.OperationScaleUp, w.now) || got.Change != 0 || len(p.degradedMessages(&observation{}, w.now)) == 0 {
+		if got := w.pool("small"); !inBackoff(got.Backoff, clusterv1.OperationScaleUp, w.now) || got.Change != 0 ||
+			len(p.degradedMessages(&observation{}, w.now)) == 0 {
 			t.Fatalf("pool %+v", got)
 		}
 	}
@@ -165,7 +169,8 @@ func TestMachinesThatNeverJoinAreDeletedTogether(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	w.overdue = map[int32]bool{1: true, 2: true, 3: true}
 	p = w.step()
-	if got := w.pool("small"); p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 || got.Backoff.Missing != 3 || got.Backoff.Failures != 1 {
+	if got := w.pool("small"); p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 ||
+		got.Backoff.Missing != 3 || got.Backoff.Failures != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
 	// The deletion fails and is retried.
@@ -173,7 +178,8 @@ func TestMachinesThatNeverJoinAreDeletedTogether(t *testing.T) {
 	w.overdue = map[int32]bool{1: true, 2: true}
 	w.step()
 	w.now = w.now.Add(time.Hour)
-	if p = w.step(); p.op.Kind != clusterv1.OperationScaleDown || !session.IsInProgress(p.op) || p.op.DesiredWorkers != 1 {
+	if p = w.step(); p.op.Kind != clusterv1.OperationScaleDown || !session.IsInProgress(p.op) ||
+		p.op.DesiredWorkers != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, w.pool("small"))
 	}
 }
@@ -202,7 +208,8 @@ func TestJoinTimeoutsIncreaseTheBackoff(t *testing.T) {
 }
 
 func TestMachineThatHadJoinedIsKeptInScaleUpOnly(t *testing.T) {
-	for mode, kept := range map[clusterv1.ScalingMode]bool{clusterv1.ScalingAuto: false, clusterv1.ScalingUpOnly: true} {
+	for mode, kept := range map[clusterv1.ScalingMode]bool{clusterv1.ScalingAuto: false,
+		clusterv1.ScalingUpOnly: true} {
 		f := newSimulation(t, "s-1", "s-1").machines()
 		f.list[1].node, f.list[1].joined = nil, true
 		if f.markLost(map[int32]bool{1: true}, operation("one", 1, 2), mode, false); f.list[1].lost != kept {

@@ -68,10 +68,14 @@ type scalingPlan struct {
 // newPlan applies the reported result of the operation in progress and the current spec to the
 // status. applyRequests then adds the requests of Cluster Autoscaler, and the next operation starts
 // unless one is in progress.
-func newPlan(obj *clusterv1.KsctlAutoScaler, seen *observation, now time.Time, applyRequests func(*scalingPlan)) *scalingPlan {
-	f := planInput{mode: effectiveMode(obj), spec: &obj.Spec, status: &obj.Status, machines: &seen.machines, reported: seen.reported, ksctlAgent: seen.ksctlAgent,
-		knownWorkers: seen.knownWorkers, overdue: seen.overdue, joinTimeout: joinTimeout(&obj.Spec), uid: string(obj.UID), now: now}
-	p := &scalingPlan{planInput: f, pools: newPoolPlans(f.spec, f.status, f.machines), backoffs: map[string]*clusterv1.PoolBackoff{}, op: f.status.Operation.DeepCopy()}
+func newPlan(obj *clusterv1.KsctlAutoScaler, seen *observation, now time.Time,
+	applyRequests func(*scalingPlan)) *scalingPlan {
+	f := planInput{mode: effectiveMode(obj), spec: &obj.Spec, status: &obj.Status, machines: &seen.machines,
+		reported: seen.reported, ksctlAgent: seen.ksctlAgent,
+		knownWorkers: seen.knownWorkers, overdue: seen.overdue, joinTimeout: joinTimeout(&obj.Spec),
+		uid: string(obj.UID), now: now}
+	p := &scalingPlan{planInput: f, pools: newPoolPlans(f.spec, f.status, f.machines),
+		backoffs: map[string]*clusterv1.PoolBackoff{}, op: f.status.Operation.DeepCopy()}
 	for _, r := range p.pools {
 		if was := poolStatus(f.status, r.pool.Name); was != nil && was.Backoff != nil {
 			p.backoffs[r.pool.Name] = was.Backoff.DeepCopy()
@@ -110,7 +114,8 @@ func (p *scalingPlan) blockReason() string {
 	}
 	for _, node := range p.machines.orphanedNodes {
 		if nodeReady(node) && p.now.After(node.CreationTimestamp.Add(orphanTimeout)) {
-			return fmt.Sprintf("node %s is ready, but the agent lists no such worker: delete the Node if its machine is gone, else delete the machine", node.Name)
+			return fmt.Sprintf("node %s is ready, but the agent lists no such worker: delete the Node if its machine "+
+				"is gone, else delete the machine", node.Name)
 		}
 	}
 	if p.ksctlAgent {
@@ -154,7 +159,8 @@ func (p *scalingPlan) expireBackoff(r *poolPlan) {
 	b := p.backoffs[r.pool.Name]
 	switch {
 	case b == nil:
-	case b.Code == clusterv1.CodeOtherSize && p.machines.unmanaged(b.From) == 0: // the machines are deleted, or now in a pool
+	// the machines are deleted, or now in a pool
+	case b.Code == clusterv1.CodeOtherSize && p.machines.unmanaged(b.From) == 0:
 		r.missing = 0
 		delete(p.backoffs, r.pool.Name)
 	case p.now.Before(b.Until.Time):
@@ -171,7 +177,8 @@ func (p *scalingPlan) expireBackoff(r *poolPlan) {
 // setMinSizeDeficit sets the number of machines that the pool lacks for minSize.
 func (p *scalingPlan) setMinSizeDeficit(r *poolPlan) {
 	r.minSizeDeficit = 0
-	if p.mode == clusterv1.ScalingOff || !enforcesMinSize(p.spec) || p.blocked != "" || p.awaitingJoin || inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, p.now) {
+	if p.mode == clusterv1.ScalingOff || !enforcesMinSize(p.spec) || p.blocked != "" || p.awaitingJoin ||
+		inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, p.now) {
 		return
 	}
 	r.minSizeDeficit = max(min(r.pool.MinSize-r.target()-r.lost, p.remainingNodes()), 0)
@@ -182,7 +189,8 @@ func (p *scalingPlan) setMinSizeDeficit(r *poolPlan) {
 // deletionTimeout, the request is no longer valid.
 func (p *scalingPlan) deletionExpired(pool string) bool {
 	was := poolStatus(p.status, pool)
-	if was == nil || was.LastScale == nil || session.IsInProgress(p.status.Operation) || p.now.Before(was.LastScale.Time.Add(deletionTimeout)) {
+	if was == nil || was.LastScale == nil || session.IsInProgress(p.status.Operation) ||
+		p.now.Before(was.LastScale.Time.Add(deletionTimeout)) {
 		return false
 	}
 	last := len(p.machines.list) - 1
@@ -229,7 +237,8 @@ func (p *scalingPlan) nextOperation() *clusterv1.ScaleOperation {
 	}
 	for i := range p.pools {
 		r := &p.pools[i]
-		if r.pending() <= 0 || p.blocked != "" || p.awaitingJoin || inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, p.now) {
+		if r.pending() <= 0 || p.blocked != "" || p.awaitingJoin ||
+			inBackoff(p.backoffs[r.pool.Name], clusterv1.OperationScaleUp, p.now) {
 			continue
 		}
 		n := min(r.pending(), p.remainingNodes())

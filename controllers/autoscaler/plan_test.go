@@ -48,7 +48,8 @@ type simulation struct {
 }
 
 func newSimulation(t *testing.T, sizes ...string) *simulation {
-	w := &simulation{t: t, sizes: sizes, joined: make([]bool, len(sizes)), tainted: map[int]bool{}, labeled: map[int]string{}, now: time.Unix(1_800_000_000, 0)}
+	w := &simulation{t: t, sizes: sizes, joined: make([]bool, len(sizes)), tainted: map[int]bool{},
+		labeled: map[int]string{}, now: time.Unix(1_800_000_000, 0)}
 	for i := range w.joined {
 		w.joined[i] = true
 	}
@@ -69,7 +70,8 @@ func (w *simulation) observe() (machines, workerList) {
 	nodes := slices.Clone(w.others)
 	for i, joined := range w.joined {
 		if joined {
-			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{}},
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i),
+				UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{}},
 				Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("k3s://%d", i)}}
 			for _, p := range testPools {
 				if !w.ksctlAgent && p.NodeSize == w.sizes[i] || w.ksctlAgent && p.Name == w.labeled[i] {
@@ -97,7 +99,8 @@ func (w *simulation) observe() (machines, workerList) {
 func (w *simulation) cluster() *clusterv1.KsctlCluster {
 	c := &clusterv1.KsctlCluster{}
 	if w.ksctlAgent && w.importedWorkers >= 0 {
-		c.Status.Facts = &clusterv1.ClusterFacts{Pools: []clusterv1.NodePool{{Role: workerRole, Count: w.importedWorkers}}}
+		c.Status.Facts = &clusterv1.ClusterFacts{Pools: []clusterv1.NodePool{{Role: workerRole,
+			Count: w.importedWorkers}}}
 	}
 	return c
 }
@@ -110,7 +113,8 @@ func (w *simulation) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, e
 		w.overdue, _ = w.state.trackJoins(&f, w.obj.Status.Operation, joinTimeout(&w.obj.Spec), w.now)
 	}
 	f.markLost(w.overdue, w.obj.Status.Operation, effectiveMode(&w.obj), w.ksctlAgent)
-	seen := &observation{machines: f, cluster: w.cluster(), reported: w.reported, ksctlAgent: w.ksctlAgent, knownWorkers: l.knownWorkers, importedWorkers: l.importedWorkers, overdue: w.overdue}
+	seen := &observation{machines: f, cluster: w.cluster(), reported: w.reported, ksctlAgent: w.ksctlAgent,
+		knownWorkers: l.knownWorkers, importedWorkers: l.importedWorkers, overdue: w.overdue}
 	p := newPlan(&w.obj, seen, w.now, func(p *scalingPlan) {
 		for _, decide := range ask {
 			c, err := toCluster(&w.obj, seen, p, w.now)
@@ -140,7 +144,9 @@ func (w *simulation) step(ask ...func(*nodegroup.Cluster) ([]nodegroup.Change, e
 func (w *simulation) checkInvariants(p *scalingPlan) {
 	w.t.Helper()
 	op := p.op
-	if session.IsInProgress(op) && op.Kind == clusterv1.OperationScaleUp && (op.DesiredWorkers <= op.From || op.State == clusterv1.OperationPending && !w.ksctlAgent && int(op.From) != len(w.sizes)) {
+	if session.IsInProgress(op) && op.Kind == clusterv1.OperationScaleUp &&
+		(op.DesiredWorkers <= op.From || op.State == clusterv1.OperationPending && !w.ksctlAgent &&
+			int(op.From) != len(w.sizes)) {
 		w.t.Fatalf("scale-up %+v of %d workers", op, len(w.sizes))
 	}
 	if session.IsInProgress(op) && op.State == clusterv1.OperationPending {
@@ -188,7 +194,8 @@ func (w *simulation) removeLast() func(*nodegroup.Cluster) ([]nodegroup.Change, 
 		}
 		for _, p := range testPools {
 			if p.NodeSize == w.sizes[last] {
-				changes, err := nodegroup.PlanDelete(c, "ns/as/"+p.Name, []nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", last)}})
+				changes, err := nodegroup.PlanDelete(c, "ns/as/"+p.Name,
+					[]nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", last)}})
 				if err != nil {
 					delete(w.tainted, last) // it is in use again
 				}
@@ -210,7 +217,8 @@ func (w *simulation) runOperation(op *clusterv1.ScaleOperation, n int32, phase s
 			delete(w.labeled, len(w.sizes))
 		}
 	}
-	w.reported = session.OperationStatus{ID: op.ID, Phase: phase, Code: clusterv1.CodeFailed, Message: "message of the agent"}
+	w.reported = session.OperationStatus{ID: op.ID, Phase: phase, Code: clusterv1.CodeFailed,
+		Message: "message of the agent"}
 	if phase == session.Failed {
 		w.reported.Code = clusterv1.CodeOutOfResources
 	}
@@ -231,7 +239,8 @@ func failedNodes(t *testing.T, c *nodegroup.Cluster, group string) (out []nodegr
 	published := nodegroup.NewClusters()
 	published.Publish(c)
 	caller := func(context.Context) (types.NamespacedName, error) { return c.Key, nil }
-	response, err := nodegroup.NewServer(published, nil, clock.RealClock{}, caller).NodeGroupNodes(t.Context(), &externalgrpc.NodeGroupNodesRequest{Id: group})
+	response, err := nodegroup.NewServer(published, nil, clock.RealClock{}, caller).
+		NodeGroupNodes(t.Context(), &externalgrpc.NodeGroupNodesRequest{Id: group})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,10 +255,12 @@ func failedNodes(t *testing.T, c *nodegroup.Cluster, group string) (out []nodegr
 func TestScaleUpIsRecordedBeforeItBegins(t *testing.T) {
 	w := newSimulation(t, "s-1", "s-1")
 	p := w.step(increase("small", 2, w.now))
-	if op := p.op; op == nil || op.State != clusterv1.OperationPending || op.From != 2 || op.DesiredWorkers != 4 || op.NodeSize != "s-1" {
+	if op := p.op; op == nil || op.State != clusterv1.OperationPending || op.From != 2 || op.DesiredWorkers != 4 ||
+		op.NodeSize != "s-1" {
 		t.Fatalf("operation %+v", p.op)
 	}
-	if got := w.pool("small"); got.Target != 4 || got.Creating != 2 || got.LastScale == nil || got.LastScale.From != 2 || got.LastScale.To != 4 {
+	if got := w.pool("small"); got.Target != 4 || got.Creating != 2 || got.LastScale == nil ||
+		got.LastScale.From != 2 || got.LastScale.To != 4 {
 		t.Fatalf("pool %+v", got)
 	}
 	w.runOperation(p.op, 1, session.Running) // one of two machines
@@ -273,7 +284,8 @@ func TestFailedScaleUpSetsMissingAndBackoff(t *testing.T) {
 	w.runOperation(p.op, 1, session.Failed) // one of three machines was created
 	p = w.step()
 	got := w.pool("small")
-	if p.op.State != clusterv1.OperationFailed || got.Target != 4 || got.Change != 0 || got.Backoff == nil || got.Backoff.Missing != 2 || got.Backoff.Code != clusterv1.CodeOutOfResources {
+	if p.op.State != clusterv1.OperationFailed || got.Target != 4 || got.Change != 0 || got.Backoff == nil ||
+		got.Backoff.Missing != 2 || got.Backoff.Code != clusterv1.CodeOutOfResources {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
 	if p = w.step(increase("small", 1, w.now)); session.IsInProgress(p.op) {
@@ -297,7 +309,8 @@ func TestFalseSuccessIsAFailure(t *testing.T) {
 	p := w.step(increase("small", 1, w.now))
 	w.runOperation(p.op, 0, session.Succeeded)
 	p = w.step()
-	if got := w.pool("small"); p.op.State != clusterv1.OperationFailed || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeNotDone || got.Backoff.Missing != 1 {
+	if got := w.pool("small"); p.op.State != clusterv1.OperationFailed || got.Backoff == nil ||
+		got.Backoff.Code != clusterv1.CodeNotDone || got.Backoff.Missing != 1 {
 		t.Fatalf("operation %+v, pool %+v", p.op, got)
 	}
 }
@@ -307,7 +320,8 @@ func TestOnlyTheTailIsDeleted(t *testing.T) {
 	w.tainted[1], w.tainted[2] = true, true
 	del := func(i int, pool string) func(*nodegroup.Cluster) ([]nodegroup.Change, error) {
 		return func(c *nodegroup.Cluster) ([]nodegroup.Change, error) {
-			return nodegroup.PlanDelete(c, "ns/as/"+pool, []nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i)}})
+			return nodegroup.PlanDelete(c, "ns/as/"+pool,
+				[]nodegroup.Node{{Name: fmt.Sprintf("demo-vm-wp-%d-abcde", i)}})
 		}
 	}
 	p := w.step(del(2, "small"), del(1, "large"))
@@ -343,7 +357,8 @@ func TestMachinesOfAnotherSizeAreCreatedOnce(t *testing.T) {
 	op := *p.op
 	op.NodeSize = "x-9" // the agent creates another size
 	w.runOperation(&op, 1, session.Succeeded)
-	if p = w.step(); p.op.State != clusterv1.OperationFailed || w.pool("small").Backoff.Code != clusterv1.CodeOtherSize {
+	if p = w.step(); p.op.State != clusterv1.OperationFailed ||
+		w.pool("small").Backoff.Code != clusterv1.CodeOtherSize {
 		t.Fatalf("operation %+v", p.op)
 	}
 	for range 10 {
@@ -376,7 +391,8 @@ func TestPoolRenamedDuringScaleUpGetsNoExtraMachines(t *testing.T) {
 
 func TestExpiredDeletionDeletesNoOtherMachine(t *testing.T) {
 	w := newSimulation(t, "s-1", "s-1", "s-1")
-	w.obj.Status.Pools = []clusterv1.WorkerPoolStatus{{Name: "small", Change: -1, LastScale: &clusterv1.PoolScale{Time: metav1.NewTime(w.now), From: 4, To: 3}}}
+	w.obj.Status.Pools = []clusterv1.WorkerPoolStatus{{Name: "small", Change: -1,
+		LastScale: &clusterv1.PoolScale{Time: metav1.NewTime(w.now), From: 4, To: 3}}}
 	p := w.step()
 	if p.op != nil { // the last machine is not tainted
 		t.Fatalf("operation %+v", p.op)
@@ -468,7 +484,8 @@ func TestSlowMachinesCountAsMissing(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	for range 2 { // the failure is recorded once
 		p = w.step()
-		if got := w.pool("small"); got.Target != 3 || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeSlow || got.Backoff.Missing != 1 {
+		if got := w.pool("small"); got.Target != 3 || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeSlow ||
+			got.Backoff.Missing != 1 {
 			t.Fatalf("pool %+v", got)
 		}
 	}
@@ -494,7 +511,8 @@ func TestOverdueMachineInTheMiddleIsLost(t *testing.T) {
 		t.Fatal(f.size())
 	}
 	last := operation("one", 1, 3)
-	f.markLost(map[int32]bool{1: true, 2: true}, last, clusterv1.ScalingAuto, false) // the last machines, created by the last operation
+	// the last machines, created by the last operation
+	f.markLost(map[int32]bool{1: true, 2: true}, last, clusterv1.ScalingAuto, false)
 	if f.list[1].lost || f.list[2].lost {
 		t.Fatalf("%+v", f.list)
 	}
@@ -511,7 +529,8 @@ func TestMachineThatNeverJoinsIsDeleted(t *testing.T) {
 	if p.op.Kind != clusterv1.OperationScaleDown || p.op.DesiredWorkers != 1 {
 		t.Fatalf("operation %+v", p.op)
 	}
-	if got := w.pool("small"); got.Target != 2 || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeJoinTimeout || got.Backoff.Missing != 1 {
+	if got := w.pool("small"); got.Target != 2 || got.Backoff == nil || got.Backoff.Code != clusterv1.CodeJoinTimeout ||
+		got.Backoff.Missing != 1 {
 		t.Fatalf("pool %+v", got)
 	}
 }
@@ -598,7 +617,8 @@ func (w *simulation) converge() {
 	}
 	for _, pool := range w.obj.Spec.Pools {
 		got := w.pool(pool.Name)
-		if got.Target != counts[pool.NodeSize] || got.Change != 0 || got.Target < pool.MinSize || got.Target > pool.MaxSize {
+		if got.Target != counts[pool.NodeSize] || got.Change != 0 || got.Target < pool.MinSize ||
+			got.Target > pool.MaxSize {
 			w.t.Fatalf("pool %s: %+v with %d machines", pool.Name, got, counts[pool.NodeSize])
 		}
 	}
@@ -636,7 +656,8 @@ func TestMachineThatJoinsLateIsNotCreatedTwice(t *testing.T) {
 }
 
 func operation(id string, from, to int32) *clusterv1.ScaleOperation {
-	op := &clusterv1.ScaleOperation{ID: id, Kind: clusterv1.OperationScaleUp, From: from, DesiredWorkers: to, NodeSize: "s-1", State: clusterv1.OperationPending}
+	op := &clusterv1.ScaleOperation{ID: id, Kind: clusterv1.OperationScaleUp, From: from, DesiredWorkers: to,
+		NodeSize: "s-1", State: clusterv1.OperationPending}
 	if to < from {
 		op.Kind = clusterv1.OperationScaleDown
 	}

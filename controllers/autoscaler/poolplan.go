@@ -31,7 +31,8 @@ func (r *poolPlan) target() int32 { return r.existing + r.inProgress + r.pending
 func (r *poolPlan) pending() int32 { return r.change + r.minSizeDeficit }
 
 // newPoolPlans returns the current numbers of the pools of a spec.
-func newPoolPlans(spec *clusterv1.KsctlAutoScalerSpec, status *clusterv1.KsctlAutoScalerStatus, f *machines) []poolPlan {
+func newPoolPlans(spec *clusterv1.KsctlAutoScalerSpec, status *clusterv1.KsctlAutoScalerStatus,
+	f *machines) []poolPlan {
 	out := make([]poolPlan, 0, len(spec.Pools))
 	for i := range spec.Pools {
 		p := &spec.Pools[i]

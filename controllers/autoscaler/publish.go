@@ -14,8 +14,10 @@ import (
 )
 
 // toCluster returns the state to publish for Cluster Autoscaler.
-func toCluster(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan, now time.Time) (*nodegroup.Cluster, error) {
-	c := &nodegroup.Cluster{Key: client.ObjectKeyFromObject(obj), Mode: effectiveMode(obj), OtherNodes: seen.machines.otherNodes, Busy: session.IsInProgress(p.op)}
+func toCluster(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan,
+	now time.Time) (*nodegroup.Cluster, error) {
+	c := &nodegroup.Cluster{Key: client.ObjectKeyFromObject(obj), Mode: effectiveMode(obj),
+		OtherNodes: seen.machines.otherNodes, Busy: session.IsInProgress(p.op)}
 	if obj.Spec.Limits != nil {
 		c.MaxNodes = obj.Spec.Limits.MaxNodesTotal
 	}
@@ -27,7 +29,8 @@ func toCluster(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan
 			return nil, fmt.Errorf("pool %s: %w", r.pool.Name, err)
 		}
 		c.Groups = append(c.Groups, nodegroup.Group{ID: groupID(obj, r.pool.Name), Name: r.pool.Name,
-			Min: r.pool.MinSize, Max: max(r.pool.MaxSize-r.lost, 0), Target: r.target(), Failure: p.toFailure(r, now), Template: bytes})
+			Min: r.pool.MinSize, Max: max(r.pool.MaxSize-r.lost, 0), Target: r.target(), Failure: p.toFailure(r, now),
+			Template: bytes})
 	}
 	c.Workers = toWorkers(seen, p)
 	for i := range c.Workers {
@@ -45,12 +48,14 @@ func groupID(obj *clusterv1.KsctlAutoScaler, pool string) string {
 func (p *scalingPlan) toFailure(r *poolPlan, now time.Time) *nodegroup.Failure {
 	b := p.backoffs[r.pool.Name]
 	if d := p.uncertainty; d != nil && !inBackoff(b, clusterv1.OperationScaleUp, now) {
-		return &nodegroup.Failure{Code: clusterv1.CodeUnsettled, Message: d.String(), Count: r.missing, BackoffUntil: later(d.deadline, now.Add(settleTime))}
+		return &nodegroup.Failure{Code: clusterv1.CodeUnsettled, Message: d.String(), Count: r.missing,
+			BackoffUntil: later(d.deadline, now.Add(settleTime))}
 	}
 	if b == nil || !inBackoff(b, clusterv1.OperationScaleUp, now) && r.missing == 0 {
 		return nil
 	}
-	return &nodegroup.Failure{OutOfResources: b.Code == clusterv1.CodeOutOfResources, Code: b.Code, Message: b.Message, Count: r.missing, BackoffUntil: b.Until.Time}
+	return &nodegroup.Failure{OutOfResources: b.Code == clusterv1.CodeOutOfResources, Code: b.Code, Message: b.Message,
+		Count: r.missing, BackoffUntil: b.Until.Time}
 }
 
 // toWorkers returns the array of workers, including machines that are being created. Machines that
@@ -65,7 +70,8 @@ func toWorkers(seen *observation, p *scalingPlan) []nodegroup.Worker {
 		}
 		// A node without the labels of its pool does not fit pods that select them, and Cluster
 		// Autoscaler would request another machine. Until then the worker counts as not joined.
-		if r := findPool(p.pools, m.pool); m.node != nil && (r == nil || m.node.Spec.ProviderID != "" && len(missingLabels(m.node, r.pool)) == 0) {
+		if r := findPool(p.pools, m.pool); m.node != nil &&
+			(r == nil || m.node.Spec.ProviderID != "" && len(missingLabels(m.node, r.pool)) == 0) {
 			w.Node, w.ProviderID = m.node.Name, m.node.Spec.ProviderID
 		}
 		out = append(out, w)
@@ -104,7 +110,8 @@ func (s *Steps) publish(ctx context.Context, obj *clusterv1.KsctlAutoScaler, see
 	// If the object was suspended meanwhile, pauseSuspended has run before Publish and does not run
 	// again.
 	var now clusterv1.KsctlAutoScaler
-	if err := s.Client.Get(ctx, c.Key, &now, client.UnsafeDisableDeepCopy); err == nil && now.Spec.Suspend && now.DeletionTimestamp == nil {
+	if err := s.Client.Get(ctx, c.Key, &now, client.UnsafeDisableDeepCopy); err == nil && now.Spec.Suspend &&
+		now.DeletionTimestamp == nil {
 		s.pausePolling(obj, errSuspended)
 	}
 	return nil
@@ -112,7 +119,8 @@ func (s *Steps) publish(ctx context.Context, obj *clusterv1.KsctlAutoScaler, see
 
 // applyRequests adds the requests of Cluster Autoscaler to a plan. It answers the requests without
 // a change. It returns the others, which must be answered when the plan is recorded.
-func (s *Steps) applyRequests(obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan) (granted []*changeRequest) {
+func (s *Steps) applyRequests(obj *clusterv1.KsctlAutoScaler, seen *observation,
+	p *scalingPlan) (granted []*changeRequest) {
 	for _, r := range s.state.drainRequests(client.ObjectKeyFromObject(obj)) {
 		if r.ctx.Err() != nil {
 			continue // the caller has already received an error

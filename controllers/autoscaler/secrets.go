@@ -25,7 +25,8 @@ type cachedSecret struct {
 // readSecret reads a Secret with the permissions of the object's service account. It uses the cache
 // unless the Secret has changed or secretTTL has passed, because most reconciles are caused by
 // nodes.
-func (s *Steps) readSecret(ctx context.Context, localClient *engine.Client, key, name types.NamespacedName) (*corev1.Secret, bool, error) {
+func (s *Steps) readSecret(ctx context.Context, localClient *engine.Client,
+	key, name types.NamespacedName) (*corev1.Secret, bool, error) {
 	version, now, cached := s.secretVersion(ctx, name), s.Clock.Now(), s.state.entry(key).secrets
 	if m := cached[name.Name]; version != "" && m.version == version && now.Sub(m.at) < secretTTL {
 		return m.secret, true, nil

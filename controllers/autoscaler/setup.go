@@ -58,11 +58,15 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Owns(&appsv1.KsctlInstall{}).
 		Watches(&clusterv1.KsctlAutoScaler{}, handler.Funcs{UpdateFunc: s.pauseSuspended, DeleteFunc: s.handOver}).
 		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(s.ofCluster)).
-		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+		WatchesMetadata(reconcile.PartialMetadata("",
+			"Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context,
+			o client.Object) []crreconcile.Request {
 			s.Steps.Certificates.handleSecret(o)
-			return s.Reconciler.Requests(ctx, client.MatchingFields{secretIndex: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
+			return s.Reconciler.Requests(ctx,
+				client.MatchingFields{secretIndex: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
 		})).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(accountIndex, "ServiceAccount")).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
+			s.Reconciler.ByIndex(accountIndex, "ServiceAccount")).
 		WatchesRawSource(source.Func(s.queue.Start)).
 		Build(s.Reconciler)
 	if err != nil {
@@ -81,8 +85,10 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 
 // pauseSuspended pauses the polling of Cluster Autoscaler when an object is suspended, because a
 // suspended object is not reconciled.
-func (s *Setup) pauseSuspended(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
-	if obj, ok := e.ObjectNew.(*clusterv1.KsctlAutoScaler); ok && obj.Spec.Suspend && obj.DeletionTimestamp == nil && s.Steps.Published.Get(client.ObjectKeyFromObject(obj)) != nil {
+func (s *Setup) pauseSuspended(_ context.Context, e event.UpdateEvent,
+	_ workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+	if obj, ok := e.ObjectNew.(*clusterv1.KsctlAutoScaler); ok && obj.Spec.Suspend && obj.DeletionTimestamp == nil &&
+		s.Steps.Published.Get(client.ObjectKeyFromObject(obj)) != nil {
 		s.Steps.pausePolling(obj, errSuspended)
 	}
 }
@@ -90,7 +96,8 @@ func (s *Setup) pauseSuspended(_ context.Context, e event.UpdateEvent, _ workque
 // connect sets the callbacks with which the background tasks enqueue objects.
 func (s *Setup) connect() {
 	steps := s.Steps
-	steps.NodeWatches.OnChange, steps.AgentSessions.OnReport, steps.enqueue, steps.Published.Wake = s.enqueue, s.enqueue, s.enqueue, s.enqueue
+	steps.NodeWatches.OnChange, steps.AgentSessions.OnReport, steps.enqueue, steps.Published.Wake = s.enqueue,
+		s.enqueue, s.enqueue, s.enqueue
 	steps.Certificates.secretChanged = make(chan struct{}, 1)
 	steps.Certificates.OnAuthorityChange = func() { s.queue.Add(s.Reconciler.Requests(context.Background())...) }
 	steps.Targets.Clusters.Subscribe(func(ownerKey string) {
@@ -106,16 +113,19 @@ func (s *Setup) enqueue(key types.NamespacedName) {
 }
 
 // handOver enqueues the objects that name the cluster of a deleted one: the next one takes over.
-func (s *Setup) handOver(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+func (s *Setup) handOver(ctx context.Context, e event.DeleteEvent,
+	queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
 	obj, ok := e.Object.(*clusterv1.KsctlAutoScaler)
 	if !ok {
 		return
 	}
-	for _, r := range s.Reconciler.Requests(ctx, client.InNamespace(obj.Namespace), client.MatchingFields{clusterIndex: obj.Spec.ClusterRef.Name}) {
+	for _, r := range s.Reconciler.Requests(ctx, client.InNamespace(obj.Namespace),
+		client.MatchingFields{clusterIndex: obj.Spec.ClusterRef.Name}) {
 		queue.Add(r)
 	}
 }
 
 func (s *Setup) ofCluster(ctx context.Context, o client.Object) []crreconcile.Request {
-	return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{clusterIndex: o.GetName()})
+	return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{clusterIndex: o.GetName()})
 }

@@ -40,8 +40,8 @@ type entry struct {
 	// status is the last status of Cluster Autoscaler, statusReadAt the time at which it was read.
 	status       *autoscalerStatus
 	statusReadAt time.Time
-	// pollingSince is the time from which Cluster Autoscaler is expected to poll; zero if it is not.
-	// managed is true if this controller installs it.
+	// pollingSince is the time from which Cluster Autoscaler is expected to poll; zero if it is
+	// not. managed is true if this controller installs it.
 	pollingSince time.Time
 	managed      bool
 }
@@ -125,13 +125,15 @@ func (b *state) pausePolling(published *nodegroup.Clusters, key types.Namespaced
 // trackJoins records which machines have not joined. It returns the overdue ones, and the time at
 // which the next one becomes overdue. op is the last operation: while it is in progress, its
 // machines are not overdue.
-func (c *entry) trackJoins(f *machines, op *clusterv1.ScaleOperation, within time.Duration, now time.Time) (overdue map[int32]bool, next time.Time) {
+func (c *entry) trackJoins(f *machines, op *clusterv1.ScaleOperation, within time.Duration,
+	now time.Time) (overdue map[int32]bool, next time.Time) {
 	overdue = map[int32]bool{}
 	unjoined, joined := map[int32]time.Time{}, map[int32]bool{}
 	for i := range f.list {
 		m := &f.list[i]
 		m.joined = m.node != nil || c.joined[m.index]
-		if joined[m.index] = m.joined; m.node != nil || session.IsInProgress(op) && int32(i) >= min(op.From, op.DesiredWorkers) {
+		if joined[m.index] = m.joined; m.node != nil || session.IsInProgress(op) &&
+			int32(i) >= min(op.From, op.DesiredWorkers) {
 			continue
 		}
 		since, ok := c.unjoinedSince[m.index]
@@ -171,7 +173,8 @@ func (b *state) forget(key types.NamespacedName) plan.OwnerKey {
 var _ nodegroup.ChangeRecorder = (*Steps)(nil)
 
 // RecordChange implements nodegroup.ChangeRecorder. It lets a reconcile record the change.
-func (s *Steps) RecordChange(ctx context.Context, key types.NamespacedName, decide func(*nodegroup.Cluster) ([]nodegroup.Change, error)) error {
+func (s *Steps) RecordChange(ctx context.Context, key types.NamespacedName,
+	decide func(*nodegroup.Cluster) ([]nodegroup.Change, error)) error {
 	var obj clusterv1.KsctlAutoScaler
 	if err := s.Client.Get(ctx, key, &obj); err != nil {
 		return unavailable(err)

@@ -102,19 +102,24 @@ func (s *Steps) account(obj *clusterv1.KsctlAutoScaler) string {
 
 // ownerKey returns the key of the object as a user of its target cluster.
 func (s *Steps) ownerKey(obj *clusterv1.KsctlAutoScaler) plan.OwnerKey {
-	return plan.OwnerKey{Installation: s.Installation, Cluster: target.ClusterID(obj.Namespace, obj.Spec.ClusterRef.Name), Kind: clusterv1.KsctlAutoScalerKind, Namespace: obj.Namespace, Name: obj.Name}
+	return plan.OwnerKey{Installation: s.Installation,
+		Cluster: target.ClusterID(obj.Namespace, obj.Spec.ClusterRef.Name), Kind: clusterv1.KsctlAutoScalerKind,
+		Namespace: obj.Namespace, Name: obj.Name}
 }
 
 // checkConflict returns an error unless the object is the oldest one that names its cluster.
 func (s *Steps) checkConflict(ctx context.Context, obj *clusterv1.KsctlAutoScaler) error {
 	var all clusterv1.KsctlAutoScalerList
-	err := s.Client.List(ctx, &all, client.InNamespace(obj.Namespace), client.MatchingFields{clusterIndex: obj.Spec.ClusterRef.Name}, client.UnsafeDisableDeepCopy)
+	err := s.Client.List(ctx, &all, client.InNamespace(obj.Namespace),
+		client.MatchingFields{clusterIndex: obj.Spec.ClusterRef.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return err
 	}
 	for i := range all.Items {
 		if x := &all.Items[i]; x.UID != obj.UID && precedes(x, obj) {
-			return reconcile.NewTerminalError(clusterv1.ConflictReason, "KsctlCluster %s is already scaled by KsctlAutoScaler %s: move the pools there, and delete this KsctlAutoScaler", obj.Spec.ClusterRef.Name, x.Name)
+			return reconcile.NewTerminalError(clusterv1.ConflictReason,
+				"KsctlCluster %s is already scaled by KsctlAutoScaler %s: move the pools there, and delete this "+
+					"KsctlAutoScaler", obj.Spec.ClusterRef.Name, x.Name)
 		}
 	}
 	return nil
@@ -123,7 +128,9 @@ func (s *Steps) checkConflict(ctx context.Context, obj *clusterv1.KsctlAutoScale
 // validateOrder returns an error for a scale-down order that no agent supports.
 func validateOrder(spec *clusterv1.KsctlAutoScalerSpec) error {
 	if spec.ScaleDown != nil && spec.ScaleDown.Order == clusterv1.AnyOrder {
-		return reconcile.NewTerminalError(clusterv1.OrderNotSupportedReason, "spec.scaleDown.order: Any is not supported: it needs an agent that deletes machines by name, and no agent does; omit the field or set it to Tail")
+		return reconcile.NewTerminalError(clusterv1.OrderNotSupportedReason,
+			"spec.scaleDown.order: Any is not supported: it needs an agent that deletes machines by name, and no "+
+				"agent does; omit the field or set it to Tail")
 	}
 	return nil
 }
@@ -158,9 +165,11 @@ func (s *Steps) plan(obj *clusterv1.KsctlAutoScaler, seen *observation) (*scalin
 
 // record persists the plan in the status, publishes it for Cluster Autoscaler, and hands the
 // operation to the agent's session.
-func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *observation, p *scalingPlan, granted []*changeRequest) error {
+func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], seen *observation,
+	p *scalingPlan, granted []*changeRequest) error {
 	obj, before := req.Object, req.Object.Status.DeepCopy()
-	begun := session.IsInProgress(p.op) && p.op.State == clusterv1.OperationPending && (before.Operation == nil || before.Operation.ID != p.op.ID)
+	begun := session.IsInProgress(p.op) && p.op.State == clusterv1.OperationPending &&
+		(before.Operation == nil || before.Operation.ID != p.op.ID)
 	p.writeStatus(obj, seen)
 	backoffs := p.startedBackoffs(before, s.Clock.Now())
 	if begun || p.ended != nil || len(p.canceled) > 0 || len(granted) > 0 || len(backoffs) > 0 {
@@ -186,10 +195,12 @@ func (s *Steps) record(ctx context.Context, req *reconcile.Request[*clusterv1.Ks
 
 // updateNodes patches the nodes of workers as their pools require, and deletes the nodes whose
 // machines no longer exist.
-func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation, p *scalingPlan) error {
+func (s *Steps) updateNodes(ctx context.Context, obj *clusterv1.KsctlAutoScaler, seen *observation,
+	p *scalingPlan) error {
 	now := s.Clock.Now()
 	mayDelete := func(m *machine) bool {
-		return effectiveMode(obj) == clusterv1.ScalingAuto && !inBackoff(p.backoffs[m.pool], clusterv1.OperationScaleDown, now)
+		return effectiveMode(obj) == clusterv1.ScalingAuto &&
+			!inBackoff(p.backoffs[m.pool], clusterv1.OperationScaleDown, now)
 	}
 	staleTaints, due := p.staleTaints(&seen.machines, deletionRequestTimeout(&obj.Spec), now)
 	seen.requeueAt = earliest(seen.requeueAt, due)
@@ -221,8 +232,11 @@ func (s *Steps) emitEvents(req *reconcile.Request[*clusterv1.KsctlAutoScaler], p
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler]) reconcile.Outcome {
 	obj := req.Object
 	if reconcile.Abandoned(obj) {
-		req.Event(corev1.EventTypeWarning, "Abandoned", "annotations of nodes and the client Secret of Cluster Autoscaler are not deleted because of the annotation "+appsv1.AbandonAnnotation)
-		return reconcile.Done{Message: "annotations of nodes and the client Secret of Cluster Autoscaler are not deleted"}
+		req.Event(corev1.EventTypeWarning, "Abandoned",
+			"annotations of nodes and the client Secret of Cluster Autoscaler are not deleted because of the "+
+				"annotation "+appsv1.AbandonAnnotation)
+		return reconcile.Done{Message: "annotations of nodes and the client Secret of Cluster Autoscaler are not " +
+			"deleted"}
 	}
 	s.pausePolling(obj, errDeleting)
 	s.AgentSessions.Run(client.ObjectKeyFromObject(obj), nil, false)
@@ -233,15 +247,18 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 	if len(remaining) > 0 {
 		var waits []appsv1.WaitReference
 		for _, name := range remaining {
-			waits = append(waits, appsv1.WaitReference{Type: appsv1.WaitDeletion, Kind: appsv1.KsctlInstallKind, Namespace: obj.Namespace, Name: name})
+			waits = append(waits, appsv1.WaitReference{Type: appsv1.WaitDeletion, Kind: appsv1.KsctlInstallKind,
+				Namespace: obj.Namespace, Name: name})
 		}
-		return reconcile.Waiting{On: "waiting for the deletion of " + strings.Join(remaining, ", "), For: waits, RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
+		return reconcile.Waiting{On: "waiting for the deletion of " + strings.Join(remaining, ", "), For: waits,
+			RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
 	}
 	localClient, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Local, obj, s.account(obj))
 	if err != nil {
 		return reconcile.OutcomeOf(reconcile.WithAbandonHint(err, "the Secret and the annotations of nodes", obj), "")
 	}
-	if err := engine.DeleteOwnedSecret(ctx, localClient, tlsSecretName(obj), OwnerAnnotation, ownerName(obj)); err != nil && !apierrors.IsForbidden(err) {
+	if err := engine.DeleteOwnedSecret(ctx, localClient, tlsSecretName(obj), OwnerAnnotation,
+		ownerName(obj)); err != nil && !apierrors.IsForbidden(err) {
 		return reconcile.Retry{Err: err}
 	}
 	if err := s.enableScaleDown(ctx, req, localClient); err != nil {
@@ -252,7 +269,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 
 // enableScaleDown removes the annotations that exclude nodes from scale-down, if the cluster can
 // still be reached.
-func (s *Steps) enableScaleDown(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler], localClient *engine.Client) error {
+func (s *Steps) enableScaleDown(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlAutoScaler],
+	localClient *engine.Client) error {
 	seen, err := s.observeCluster(ctx, req, localClient)
 	var resolveErr *target.Error
 	if errors.As(err, &resolveErr) {
@@ -269,7 +287,8 @@ func (s *Steps) enableScaleDown(ctx context.Context, req *reconcile.Request[*clu
 func (s *Steps) Forget(key types.NamespacedName) {
 	var obj clusterv1.KsctlAutoScaler
 	err := s.Client.Get(context.Background(), key, &obj)
-	if err == nil && obj.DeletionTimestamp == nil && (s.Selector == nil || s.Selector.Matches(labels.Set(obj.Labels))) && s.state.entry(key).uid == obj.UID {
+	if err == nil && obj.DeletionTimestamp == nil &&
+		(s.Selector == nil || s.Selector.Matches(labels.Set(obj.Labels))) && s.state.entry(key).uid == obj.UID {
 		return
 	}
 	s.Published.Drop(key)

@@ -47,7 +47,8 @@ func (p *scalingPlan) assessUncertainty() *uncertainty {
 		return nil
 	}
 	joined := joinedEnd(p.machines)
-	d := &uncertainty{op: op, minWorkers: max(min(op.From, op.DesiredWorkers), joined), maxWorkers: max(op.From, op.DesiredWorkers), suspect: -1}
+	d := &uncertainty{op: op, minWorkers: max(min(op.From, op.DesiredWorkers), joined),
+		maxWorkers: max(op.From, op.DesiredWorkers), suspect: -1}
 	if op.Kind == clusterv1.OperationScaleUp { // a worker that has joined before is not deleted for a missing node
 		d.minWorkers = max(d.minWorkers, min(p.knownWorkers, d.maxWorkers))
 	}
@@ -102,16 +103,21 @@ func (p *scalingPlan) recountBlocker(d *uncertainty, joined int32) string {
 // String describes the uncertainty for users.
 func (d *uncertainty) String() string {
 	if d.suspectHasNoNode {
-		return fmt.Sprintf("the agent failed to delete workers, and worker %d, which is not the last one, has no node: delete it and all workers after it with ksctl, then re-create the KsctlAutoScaler", d.suspect)
+		return fmt.Sprintf("the agent failed to delete workers, and worker %d, which is not the last one, has no "+
+			"node: delete it and all workers after it with ksctl, then re-create the KsctlAutoScaler", d.suspect)
 	}
 	if d.suspect >= 0 {
-		return fmt.Sprintf("the agent failed to delete worker %d, and its node is not confirmed to be ready: if the machine is gone, delete the Node", d.suspect)
+		return fmt.Sprintf("the agent failed to delete worker %d, and its node is not confirmed to be ready: if the "+
+			"machine is gone, delete the Node", d.suspect)
 	}
-	text := fmt.Sprintf("there are between %d and %d workers, because the agent failed and does not report how many", d.minWorkers, d.maxWorkers)
+	text := fmt.Sprintf("there are between %d and %d workers, because the agent failed and does not report how many",
+		d.minWorkers, d.maxWorkers)
 	if d.blocker != "" {
-		return text + ": wait until all have joined, or delete the others manually: they are not deleted because " + d.blocker
+		return text + ": wait until all have joined, or delete the others manually: they are not deleted because " +
+			d.blocker
 	}
-	return fmt.Sprintf("%s: machines that have not joined by %s are deleted", text, d.deadline.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s: machines that have not joined by %s are deleted", text,
+		d.deadline.UTC().Format(time.RFC3339))
 }
 
 // recount returns the operation that resolves the uncertainty; nil if it is not possible or not
@@ -150,11 +156,15 @@ func (p *scalingPlan) unjoinedWorker() string {
 		m := &p.machines.list[i]
 		switch {
 		case m.node != nil || createdBy(i, p.status.Operation) && !p.overdue[m.index]:
-		case session.IsInProgress(p.status.Operation) && int32(i) >= min(p.status.Operation.From, p.status.Operation.DesiredWorkers):
+		case session.IsInProgress(p.status.Operation) &&
+			int32(i) >= min(p.status.Operation.From, p.status.Operation.DesiredWorkers):
 		case int32(i) >= p.knownWorkers:
-			return fmt.Sprintf("the imported state has %d workers, but worker %d has not joined: nothing is scaled until it joins or another state is imported", p.machines.size(), m.index)
+			return fmt.Sprintf("the imported state has %d workers, but worker %d has not joined: nothing is scaled "+
+				"until it joins or another state is imported", p.machines.size(), m.index)
 		default:
-			return fmt.Sprintf("worker %d has no node, and the agent does not report whether its machine exists: make it join, or delete it and all workers after it with ksctl and re-create the KsctlAutoScaler", m.index)
+			return fmt.Sprintf("worker %d has no node, and the agent does not report whether its machine exists: "+
+				"make it join, or delete it and all workers after it with ksctl and re-create the KsctlAutoScaler",
+				m.index)
 		}
 	}
 	return ""

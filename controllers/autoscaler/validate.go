@@ -24,11 +24,13 @@ func validatePools(pools []clusterv1.WorkerPool) error {
 	for i := range pools {
 		p := &pools[i]
 		if other := poolBySize(pools[:i], p.NodeSize); other != nil {
-			return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pools %s and %s have the same nodeSize: change one of them", other.Name, p.Name)
+			return reconcile.NewTerminalError(clusterv1.InvalidPoolReason,
+				"pools %s and %s have the same nodeSize: change one of them", other.Name, p.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
 			if err := validateKey(name); err != nil {
-				return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pool %s: label %q: %w", p.Name, name, err)
+				return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pool %s: label %q: %w", p.Name, name,
+					err)
 			}
 		}
 		if errs := metav1validation.ValidateLabels(p.Labels, field.NewPath("labels")); len(errs) > 0 {
@@ -36,7 +38,8 @@ func validatePools(pools []clusterv1.WorkerPool) error {
 		}
 		for _, t := range p.Taints {
 			if err := validateTaint(t); err != nil {
-				return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pool %s: taint %q: %w", p.Name, t.Key, err)
+				return reconcile.NewTerminalError(clusterv1.InvalidPoolReason, "pool %s: taint %q: %w", p.Name, t.Key,
+					err)
 			}
 		}
 	}
@@ -67,5 +70,6 @@ func validateTaint(t corev1.Taint) error {
 	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule:
 		return nil
 	}
-	return fmt.Errorf("invalid effect %q: use NoSchedule or PreferNoSchedule, because nodes may have pods before they are tainted", t.Effect)
+	return fmt.Errorf("invalid effect %q: use NoSchedule or PreferNoSchedule, because nodes may have pods before "+
+		"they are tainted", t.Effect)
 }

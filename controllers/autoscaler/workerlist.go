@@ -35,14 +35,16 @@ type workerList struct {
 // wasDeleted reports whether the last operation deleted the machine of a node.
 func (l *workerList) wasDeleted(index int32, node *corev1.Node) bool {
 	op := l.lastOperation
-	return op != nil && op.Kind != clusterv1.OperationScaleUp && op.State == clusterv1.OperationSucceeded && op.EndedAt != nil &&
+	return op != nil && op.Kind != clusterv1.OperationScaleUp && op.State == clusterv1.OperationSucceeded &&
+		op.EndedAt != nil &&
 		index >= op.DesiredWorkers && !node.CreationTimestamp.After(op.EndedAt.Time)
 }
 
 // newWorkerList returns what is known of the array of workers. ksctl's own agent cannot list them:
 // then their number is the one after the last operation, or the one in the imported state if that
 // is higher. A lower number in the imported state may be outdated.
-func newWorkerList(report session.Report, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus, now time.Time) workerList {
+func newWorkerList(report session.Report, c *clusterv1.KsctlCluster, status *clusterv1.KsctlAutoScalerStatus,
+	now time.Time) workerList {
 	l := workerList{complete: !report.KsctlAgent, lastOperation: status.Operation, knownWorkers: status.Workers}
 	l.importedWorkers, l.importedSize = importedWorkers(c)
 	for _, w := range report.Workers {
@@ -51,10 +53,12 @@ func newWorkerList(report session.Report, c *clusterv1.KsctlCluster, status *clu
 	if !report.KsctlAgent {
 		return l
 	}
-	if op := l.lastOperation; session.IsInProgress(op) && report.Operation.ID == op.ID && report.Operation.Phase == session.Succeeded {
+	if op := l.lastOperation; session.IsInProgress(op) && report.Operation.ID == op.ID &&
+		report.Operation.Phase == session.Succeeded {
 		// The changes of its nodes are observed some time after the agent reports success.
 		l.lastOperation, l.knownWorkers = op.DeepCopy(), op.DesiredWorkers
-		l.lastOperation.State, l.lastOperation.EndedAt = clusterv1.OperationSucceeded, &metav1.Time{Time: now.Truncate(time.Second)}
+		l.lastOperation.State, l.lastOperation.EndedAt = clusterv1.OperationSucceeded,
+			&metav1.Time{Time: now.Truncate(time.Second)}
 	}
 	l.sizes = map[int32]string{}
 	for _, w := range status.WorkerSizes {
@@ -62,7 +66,8 @@ func newWorkerList(report session.Report, c *clusterv1.KsctlCluster, status *clu
 	}
 	count := l.knownWorkers
 	// An operation that has just succeeded is newer than the imported state.
-	if seen := status.ImportedWorkers; l.lastOperation == status.Operation && (seen == nil || *seen != l.importedWorkers) {
+	if seen := status.ImportedWorkers; l.lastOperation == status.Operation &&
+		(seen == nil || *seen != l.importedWorkers) {
 		count = max(count, l.importedWorkers)
 	}
 	for i := range min(count, session.MaxWorkers) {
@@ -100,7 +105,8 @@ func (l *workerList) assignPool(m *machine, position int, pools []clusterv1.Work
 	}
 	m.size = l.sizes[m.index] // kept in case its pool is added to the spec again
 	sizes = append(sizes, m.size)
-	if op := l.lastOperation; op != nil && op.Kind != clusterv1.OperationScaleDown && int32(position) >= min(op.From, op.DesiredWorkers) && int32(position) < max(op.From, op.DesiredWorkers) {
+	if op := l.lastOperation; op != nil && op.Kind != clusterv1.OperationScaleDown &&
+		int32(position) >= min(op.From, op.DesiredWorkers) && int32(position) < max(op.From, op.DesiredWorkers) {
 		sizes = append(sizes, op.NodeSize)
 	}
 	if int32(position) < l.importedWorkers {

@@ -40,8 +40,10 @@ func (p *scalingPlan) writeStatus(obj *clusterv1.KsctlAutoScaler, seen *observat
 	status := &obj.Status
 	lines := make([]clusterv1.WorkerPoolStatus, 0, len(p.pools))
 	for _, r := range p.pools {
-		line := clusterv1.WorkerPoolStatus{Name: r.pool.Name, NodeGroupID: groupID(obj, r.pool.Name), Target: r.target(), Change: r.change,
-			Creating: max(r.inProgress, 0) + max(r.pending(), 0), Deleting: max(-r.inProgress, 0) + max(-r.change, 0), Backoff: p.backoffs[r.pool.Name], LastScale: p.lastScales[r.pool.Name]}
+		line := clusterv1.WorkerPoolStatus{Name: r.pool.Name, NodeGroupID: groupID(obj, r.pool.Name),
+			Target: r.target(), Change: r.change,
+			Creating: max(r.inProgress, 0) + max(r.pending(), 0), Deleting: max(-r.inProgress, 0) + max(-r.change, 0),
+			Backoff: p.backoffs[r.pool.Name], LastScale: p.lastScales[r.pool.Name]}
 		_, line.TemplateSource = poolTemplate(seen, r.pool)
 		for i := range seen.machines.list {
 			m := &seen.machines.list[i]
@@ -65,7 +67,8 @@ func (p *scalingPlan) writeStatus(obj *clusterv1.KsctlAutoScaler, seen *observat
 		status.Workers = max(seen.knownWorkers, joinedEnd(&seen.machines))
 	}
 	// From here on the imported state is older than the known number of workers.
-	if seen.importedWorkers >= 0 && (!seen.ksctlAgent || p.ended != nil && p.ended.State == clusterv1.OperationSucceeded) {
+	if seen.importedWorkers >= 0 &&
+		(!seen.ksctlAgent || p.ended != nil && p.ended.State == clusterv1.OperationSucceeded) {
 		status.ImportedWorkers = &seen.importedWorkers
 	}
 	status.WorkerSizes = workerSizes(seen)
@@ -99,9 +102,11 @@ func describeOperation(op *clusterv1.ScaleOperation) string {
 		action, n = "deleting", -n
 	}
 	if op.Kind == clusterv1.OperationRecount {
-		return fmt.Sprintf("deleting machines that have not joined: from at most %d workers to %d", op.From, op.DesiredWorkers)
+		return fmt.Sprintf("deleting machines that have not joined: from at most %d workers to %d", op.From,
+			op.DesiredWorkers)
 	}
-	return fmt.Sprintf("%s %d %s of pool %s: from %d workers to %d", action, n, plural("machine", n), op.Pool, op.From, op.DesiredWorkers)
+	return fmt.Sprintf("%s %d %s of pool %s: from %d workers to %d", action, n, plural("machine", n), op.Pool, op.From,
+		op.DesiredWorkers)
 }
 
 func plural(noun string, n int32) string {

@@ -55,7 +55,9 @@ func desiredSecrets(obj *clusterv1.KsctlCluster, k clusterInfo, labels map[strin
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, desiredSecret{name: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name + secretSuffix}, labels: labels, data: map[string][]byte{secretKey: config}})
+		out = append(out,
+			desiredSecret{name: types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name + secretSuffix},
+				labels: labels, data: map[string][]byte{secretKey: config}})
 	}
 	if argo := obj.Spec.ArgoCD; argo != nil {
 		data, err := k.access.ArgoCDSecretData(cmp.Or(argo.Name, obj.Namespace+"."+obj.Name))
@@ -110,7 +112,8 @@ func ensureSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, own
 	case !found:
 		return createSecret(ctx, c, w, owner)
 	case have.Annotations[OwnerAnnotation] != owner:
-		return writeResult{}, reconcile.NewTerminalError(clusterv1.SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or rename the KsctlCluster", w.name)
+		return writeResult{}, reconcile.NewTerminalError(clusterv1.SecretConflictReason,
+			"Secret %s exists and belongs to another owner: delete it, or rename the KsctlCluster", w.name)
 	case upToDate(&have, w):
 		return writeResult{version: have.ResourceVersion}, nil
 	}
@@ -118,7 +121,8 @@ func ensureSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, own
 	if err != nil {
 		return writeResult{}, err
 	}
-	u, err := c.Resource(secretGVR).Namespace(w.name.Namespace).Patch(ctx, w.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
+	u, err := c.Resource(secretGVR).Namespace(w.name.Namespace).Patch(ctx, w.name.Name, types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: live.FieldManager})
 	if err != nil {
 		return writeResult{}, fmt.Errorf("changing Secret %s: %w", w.name, err)
 	}
@@ -127,14 +131,16 @@ func ensureSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, own
 
 func createSecret(ctx context.Context, c dynamic.Interface, w desiredSecret, owner string) (writeResult, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: w.name.Name, Namespace: w.name.Namespace, Labels: w.labels, Annotations: map[string]string{OwnerAnnotation: owner}},
-		Type:       corev1.SecretTypeOpaque, Data: w.data,
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: w.name.Name, Namespace: w.name.Namespace, Labels: w.labels,
+			Annotations: map[string]string{OwnerAnnotation: owner}},
+		Type: corev1.SecretTypeOpaque, Data: w.data,
 	})
 	if err != nil {
 		return writeResult{}, err
 	}
-	u, err := c.Resource(secretGVR).Namespace(w.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager})
+	u, err := c.Resource(secretGVR).Namespace(w.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object},
+		metav1.CreateOptions{FieldManager: live.FieldManager})
 	if err != nil {
 		return writeResult{}, fmt.Errorf("creating Secret %s: %w", w.name, err)
 	}
@@ -178,7 +184,8 @@ func mergePatch(have *corev1.Secret, w desiredSecret) map[string]any {
 	for label, value := range w.labels {
 		labels[label] = value
 	}
-	return map[string]any{"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "labels": labels}, "data": data}
+	return map[string]any{"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "labels": labels},
+		"data": data}
 }
 
 // checkArgoCDNamespace returns an error if --argocd-namespaces does not list the namespace for the
@@ -187,12 +194,14 @@ func (s *Steps) checkArgoCDNamespace(argo *clusterv1.ArgoCDCluster) error {
 	if argo == nil || slices.Contains(s.ArgoCDNamespaces, argo.Namespace) {
 		return nil
 	}
-	return reconcile.NewTerminalError(clusterv1.ArgoCDNamespaceNotAllowedReason, "spec.argocd.namespace: the controller's --argocd-namespaces does not list %s", argo.Namespace)
+	return reconcile.NewTerminalError(clusterv1.ArgoCDNamespaceNotAllowedReason,
+		"spec.argocd.namespace: the controller's --argocd-namespaces does not list %s", argo.Namespace)
 }
 
 // publish writes the desired Secrets, and deletes those that are no longer desired. The status
 // lists their names before they are written, so that none is orphaned.
-func (s *Steps) publish(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], c dynamic.Interface, k clusterInfo, labels map[string]string) error {
+func (s *Steps) publish(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], c dynamic.Interface,
+	k clusterInfo, labels map[string]string) error {
 	obj := req.Object
 	list, err := desiredSecrets(obj, k, labels)
 	if err != nil {
@@ -236,12 +245,14 @@ func reportSecrets(obj *clusterv1.KsctlCluster, k clusterInfo) {
 }
 
 // writeSecret creates or updates one Secret, unless the cache shows that it is up to date.
-func (s *Steps) writeSecret(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], c dynamic.Interface, w desiredSecret, records map[types.NamespacedName]secretRecord) error {
+func (s *Steps) writeSecret(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], c dynamic.Interface,
+	w desiredSecret, records map[types.NamespacedName]secretRecord) error {
 	hash, err := w.hash()
 	if err != nil {
 		return err
 	}
-	if last := records[w.name]; last.hash == hash && last.version != "" && s.cachedVersion(ctx, "Secret", w.name.Namespace, w.name.Name) == last.version {
+	if last := records[w.name]; last.hash == hash && last.version != "" &&
+		s.cachedVersion(ctx, "Secret", w.name.Namespace, w.name.Name) == last.version {
 		return nil
 	}
 	result, err := ensureSecret(ctx, c, w, ownerOf(req.Object))
@@ -255,9 +266,9 @@ func (s *Steps) writeSecret(ctx context.Context, req *reconcile.Request[*cluster
 	return nil
 }
 
-// cachedVersion returns the resourceVersion of a Secret or a ConfigMap in the cache; "" if it is not
-// cached: the cache may be restricted to other namespaces, or to some ConfigMaps. The caller then
-// reads the object from the API server.
+// cachedVersion returns the resourceVersion of a Secret or a ConfigMap in the cache; "" if it is
+// not cached: the cache may be restricted to other namespaces, or to some ConfigMaps. The caller
+// then reads the object from the API server.
 func (s *Steps) cachedVersion(ctx context.Context, kind, namespace, name string) string {
 	meta := reconcile.PartialMetadata("", kind)
 	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, meta); err != nil {
@@ -268,7 +279,8 @@ func (s *Steps) cachedVersion(ctx context.Context, kind, namespace, name string)
 
 // deleteStaleSecrets deletes the Secrets that were written before and are not in the list. It keeps
 // the Secret with the user's own kubeconfig.
-func (s *Steps) deleteStaleSecrets(ctx context.Context, obj *clusterv1.KsctlCluster, c dynamic.Interface, list []desiredSecret, userSecret string) error {
+func (s *Steps) deleteStaleSecrets(ctx context.Context, obj *clusterv1.KsctlCluster, c dynamic.Interface,
+	list []desiredSecret, userSecret string) error {
 	for _, name := range recordedSecrets(obj) {
 		keep := name.Namespace == obj.Namespace && name.Name == userSecret ||
 			slices.ContainsFunc(list, func(w desiredSecret) bool { return w.name == name })

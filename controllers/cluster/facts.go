@@ -16,7 +16,8 @@ var managedDistributions = map[string]string{"aws": "eks", "azure": "aks", "loca
 
 // factsOf returns the facts in the state of a cluster.
 func factsOf(c *state.Cluster) *clusterv1.ClusterFacts {
-	out := &clusterv1.ClusterFacts{Name: truncate(c.ID.Name), Cloud: truncate(c.ID.Cloud), Region: truncate(c.ID.Region), Type: truncate(c.ID.Type), Distribution: truncate(c.Bootstrap)}
+	out := &clusterv1.ClusterFacts{Name: truncate(c.ID.Name), Cloud: truncate(c.ID.Cloud),
+		Region: truncate(c.ID.Region), Type: truncate(c.ID.Type), Distribution: truncate(c.Bootstrap)}
 	if c.ID.Type == state.Managed {
 		out.Distribution = cmp.Or(out.Distribution, managedDistributions[c.ID.Cloud])
 	}
@@ -27,7 +28,8 @@ func factsOf(c *state.Cluster) *clusterv1.ClusterFacts {
 		out.Versions[name] = truncate(version)
 	}
 	for _, p := range c.Pools {
-		out.Pools = append(out.Pools, clusterv1.NodePool{Role: clusterv1.PoolRole(p.Role), Size: truncate(p.Size), Count: int32(min(p.Count, math.MaxInt32))})
+		out.Pools = append(out.Pools, clusterv1.NodePool{Role: clusterv1.PoolRole(p.Role), Size: truncate(p.Size),
+			Count: int32(min(p.Count, math.MaxInt32))})
 	}
 	return out
 }
@@ -36,7 +38,8 @@ func factsOf(c *state.Cluster) *clusterv1.ClusterFacts {
 func truncate(s string) string { return strings.ToValidUTF8(s[:min(len(s), 64)], "") }
 
 // selectorLabels are the labels that cluster selectors use.
-var selectorLabels = []string{clusterv1.CloudLabel, clusterv1.RegionLabel, clusterv1.TypeLabel, clusterv1.DistributionLabel}
+var selectorLabels = []string{clusterv1.CloudLabel, clusterv1.RegionLabel, clusterv1.TypeLabel,
+	clusterv1.DistributionLabel}
 
 // labelsOf returns the values of selectorLabels. Facts that are not valid label values are omitted.
 func labelsOf(f *clusterv1.ClusterFacts) map[string]string {

@@ -14,8 +14,10 @@ func TestFactsAndLabels(t *testing.T) {
 		labels map[string]string
 		pools  int
 	}{
-		"v1_azure_ha_k3s.json": {map[string]string{clusterv1.CloudLabel: "azure", clusterv1.TypeLabel: "ha", clusterv1.DistributionLabel: "k3s"}, 4},
-		"v2_aws_managed.json":  {map[string]string{clusterv1.CloudLabel: "aws", clusterv1.TypeLabel: "managed", clusterv1.DistributionLabel: "eks"}, 0},
+		"v1_azure_ha_k3s.json": {map[string]string{clusterv1.CloudLabel: "azure", clusterv1.TypeLabel: "ha",
+			clusterv1.DistributionLabel: "k3s"}, 4},
+		"v2_aws_managed.json": {map[string]string{clusterv1.CloudLabel: "aws", clusterv1.TypeLabel: "managed",
+			clusterv1.DistributionLabel: "eks"}, 0},
 	} {
 		data, err := os.ReadFile("../../stacks/state/testdata/" + file)
 		if err != nil {

@@ -64,14 +64,18 @@ func cachedUsers(ctx context.Context, cache client.Reader, cluster string) ([]ap
 
 // listUsers lists the users of a cluster: the installs, removes and autoscalers that have objects
 // on it.
-func listUsers(ctx context.Context, reader client.Reader, cluster string, opts ...client.ListOption) ([]appsv1.WaitReference, error) {
+func listUsers(ctx context.Context, reader client.Reader, cluster string,
+	opts ...client.ListOption) ([]appsv1.WaitReference, error) {
 	var out []appsv1.WaitReference
-	for kind, list := range map[string]client.ObjectList{"KsctlInstall": &appsv1.KsctlInstallList{}, "KsctlRemove": &appsv1.KsctlRemoveList{}, "KsctlAutoScaler": &clusterv1.KsctlAutoScalerList{}} {
+	for kind, list := range map[string]client.ObjectList{"KsctlInstall": &appsv1.KsctlInstallList{},
+		"KsctlRemove": &appsv1.KsctlRemoveList{}, "KsctlAutoScaler": &clusterv1.KsctlAutoScalerList{}} {
 		err := reader.List(ctx, list, opts...)
 		if err == nil {
 			err = apimeta.EachListItem(list, func(item runtime.Object) error {
 				if o := item.(client.Object); clusterOf(o) == cluster {
-					out = append(out, appsv1.WaitReference{Type: appsv1.WaitInUse, Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
+					out = append(out,
+						appsv1.WaitReference{Type: appsv1.WaitInUse, Kind: kind, Namespace: o.GetNamespace(),
+							Name: o.GetName()})
 				}
 				return nil
 			})
@@ -99,8 +103,10 @@ func (s *Steps) reportUsers(obj *clusterv1.KsctlCluster, users []appsv1.WaitRefe
 		apimeta.RemoveStatusCondition(&obj.Status.Conditions, clusterv1.InUseCondition)
 		return
 	}
-	apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Reason: clusterv1.InUseReason,
-		Message: joinUsers(users), ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+	apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.InUseCondition,
+		Status: metav1.ConditionTrue, Reason: clusterv1.InUseReason,
+		Message: joinUsers(users), ObservedGeneration: obj.Generation,
+		LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 }
 
 // clusterRequests returns the request for the cluster that an install, a remove or an autoscaler
@@ -114,4 +120,6 @@ func clusterRequests(_ context.Context, o client.Object) []crreconcile.Request {
 }
 
 // clusterChanged accepts updates with which an object starts or stops using a cluster.
-var clusterChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return clusterOf(e.ObjectOld) != clusterOf(e.ObjectNew) }}
+var clusterChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return clusterOf(e.ObjectOld) != clusterOf(e.ObjectNew)
+}}

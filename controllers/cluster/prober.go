@@ -201,7 +201,8 @@ func (p *Prober) record(key types.NamespacedName, e *probeState, token string, a
 	if p.byKey[key] != e {
 		return false
 	}
-	e.pending, e.running, e.hasResult, e.answeredToken, e.probedAt, e.err = false, false, true, token, p.clock.Now(), err
+	e.pending, e.running, e.hasResult, e.answeredToken, e.probedAt, e.err = false, false, true, token, p.clock.Now(),
+		err
 	if err != nil {
 		e.failures++ // keep the last successful result
 	} else {

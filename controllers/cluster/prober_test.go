@@ -27,7 +27,8 @@ type testProber struct {
 }
 
 func newTestProber(t *testing.T, answer func(ctx context.Context, host string) (probe.Result, error)) *testProber {
-	a := &testProber{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)), results: make(chan types.NamespacedName, 1000), count: map[string]int{}}
+	a := &testProber{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)),
+		results: make(chan types.NamespacedName, 1000), count: map[string]int{}}
 	a.Prober = NewProber(a.clock)
 	a.OnResult = func(key types.NamespacedName) { a.results <- key }
 	a.probeFunc = func(ctx context.Context, cfg *rest.Config) (probe.Result, error) {
@@ -80,7 +81,9 @@ func (a *testProber) await(key types.NamespacedName) {
 }
 
 func TestResultIsReusedUntilItExpires(t *testing.T) {
-	a := newTestProber(t, func(context.Context, string) (probe.Result, error) { return probe.Result{Version: "v1"}, nil })
+	a := newTestProber(t, func(context.Context, string) (probe.Result, error) {
+		return probe.Result{Version: "v1"}, nil
+	})
 	if _, ok := a.result(clusterKey(0), requestFor("a")); ok {
 		t.Fatal("there is a result before the first probe")
 	}
@@ -95,7 +98,8 @@ func TestResultIsReusedUntilItExpires(t *testing.T) {
 		t.Errorf("%d probes", n)
 	}
 	a.clock.SetTime(a.clock.Now().Add(time.Hour))
-	if result, ok := a.result(clusterKey(0), requestFor("a")); !ok || result.Version != "v1" || result.nextProbe.Before(a.clock.Now().Add(time.Hour)) {
+	if result, ok := a.result(clusterKey(0), requestFor("a")); !ok || result.Version != "v1" ||
+		result.nextProbe.Before(a.clock.Now().Add(time.Hour)) {
 		t.Errorf("the last result is not returned during the next probe: %+v, %v", result, ok)
 	}
 	a.await(clusterKey(0))
@@ -105,7 +109,9 @@ func TestResultIsReusedUntilItExpires(t *testing.T) {
 }
 
 func TestNewAccessAndRequestTokenStartProbes(t *testing.T) {
-	a := newTestProber(t, func(_ context.Context, host string) (probe.Result, error) { return probe.Result{Version: host}, nil })
+	a := newTestProber(t, func(_ context.Context, host string) (probe.Result, error) {
+		return probe.Result{Version: host}, nil
+	})
 	a.result(clusterKey(0), requestFor("a"))
 	a.await(clusterKey(0))
 	if _, ok := a.result(clusterKey(0), requestFor("b")); ok {
@@ -134,12 +140,14 @@ func TestFailedProbesBackOff(t *testing.T) {
 	a := newTestProber(t, func(context.Context, string) (probe.Result, error) { return probe.Result{}, down })
 	q := requestFor("a")
 	q.interval = 100 * time.Second
-	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 100 * time.Second, 100 * time.Second} {
+	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
+		100 * time.Second, 100 * time.Second} {
 		a.result(clusterKey(0), q)
 		a.await(clusterKey(0))
 		result, ok := a.result(clusterKey(0), q)
 		if !ok || !errors.Is(result.err, down) || result.nextProbe.Sub(a.clock.Now()) != want {
-			t.Fatalf("got %+v, %v; want the next probe in %s, not in %s", result, ok, want, result.nextProbe.Sub(a.clock.Now()))
+			t.Fatalf("got %+v, %v; want the next probe in %s, not in %s", result, ok, want,
+				result.nextProbe.Sub(a.clock.Now()))
 		}
 		a.clock.SetTime(result.nextProbe)
 	}
@@ -184,7 +192,9 @@ func TestHangingProbesDoNotDelayOthers(t *testing.T) {
 }
 
 func TestForgetDropsResult(t *testing.T) {
-	a := newTestProber(t, func(context.Context, string) (probe.Result, error) { return probe.Result{Version: "v1"}, nil })
+	a := newTestProber(t, func(context.Context, string) (probe.Result, error) {
+		return probe.Result{Version: "v1"}, nil
+	})
 	a.result(clusterKey(0), requestFor("a"))
 	a.await(clusterKey(0))
 	a.Forget(clusterKey(0))

@@ -18,7 +18,8 @@ import (
 const maxMessageBytes = 1024
 
 // checkReachability requests a probe of the cluster, and reports the latest result.
-func (s *Steps) checkReachability(req *reconcile.Request[*clusterv1.KsctlCluster], k clusterInfo, before *clusterv1.KsctlClusterStatus) reconcile.Outcome {
+func (s *Steps) checkReachability(req *reconcile.Request[*clusterv1.KsctlCluster], k clusterInfo,
+	before *clusterv1.KsctlClusterStatus) reconcile.Outcome {
 	obj := req.Object
 	cfg, err := k.access.Config()
 	if err != nil {
@@ -28,8 +29,10 @@ func (s *Steps) checkReachability(req *reconcile.Request[*clusterv1.KsctlCluster
 	if err != nil {
 		return reconcile.OutcomeOf(err, "")
 	}
-	probeReq := probeRequest{accessHash: sha256.Sum256(yaml), config: cfg, timeout: min(reconcile.Timeout(&obj.Spec.Schedule), maxProbeTimeout),
-		interval: reconcile.Interval(&obj.Spec.Schedule), failedBefore: apimeta.IsStatusConditionFalse(before.Conditions, clusterv1.ReachableCondition)}
+	probeReq := probeRequest{accessHash: sha256.Sum256(yaml), config: cfg,
+		timeout:      min(reconcile.Timeout(&obj.Spec.Schedule), maxProbeTimeout),
+		interval:     reconcile.Interval(&obj.Spec.Schedule),
+		failedBefore: apimeta.IsStatusConditionFalse(before.Conditions, clusterv1.ReachableCondition)}
 	if req.Requested {
 		probeReq.requestToken = obj.Annotations[appsv1.RequestedAtAnnotation]
 	}
@@ -50,25 +53,32 @@ func statusIsCurrent(obj *clusterv1.KsctlCluster, before *clusterv1.KsctlCluster
 }
 
 // reportReachability sets the conditions from the latest probe result.
-func (s *Steps) reportReachability(obj *clusterv1.KsctlCluster, k clusterInfo, result probeResult, ok bool) reconcile.Outcome {
+func (s *Steps) reportReachability(obj *clusterv1.KsctlCluster, k clusterInfo, result probeResult,
+	ok bool) reconcile.Outcome {
 	set := func(status metav1.ConditionStatus, reason, message string) {
-		apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.ReachableCondition, Status: status, Reason: reason,
-			Message: message[:min(len(message), maxMessageBytes)], ObservedGeneration: obj.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+		apimeta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: clusterv1.ReachableCondition,
+			Status: status, Reason: reason,
+			Message: message[:min(len(message), maxMessageBytes)], ObservedGeneration: obj.Generation,
+			LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 	}
 	server := k.access.Server[:min(len(k.access.Server), maxMessageBytes/2)]
 	switch {
 	case !ok:
 		obj.Status.KubernetesVersion, obj.Status.Nodes = "", nil
 		set(metav1.ConditionUnknown, clusterv1.ProbingReason, "probing "+server)
-		return reconcile.Waiting{On: "asking " + server, For: []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: "APIServer", Name: server}}, Reason: clusterv1.ProbingReason}
+		return reconcile.Waiting{On: "asking " + server,
+			For:    []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: "APIServer", Name: server}},
+			Reason: clusterv1.ProbingReason}
 	case result.err != nil:
 		message := fmt.Errorf("probing API server %s: %w", server, result.err)
 		set(metav1.ConditionFalse, clusterv1.UnreachableReason, message.Error())
-		return reconcile.Retry{Err: message, Reason: clusterv1.UnreachableReason, RequeueAfter: max(result.nextProbe.Sub(s.Clock.Now()), time.Second)}
+		return reconcile.Retry{Err: message, Reason: clusterv1.UnreachableReason,
+			RequeueAfter: max(result.nextProbe.Sub(s.Clock.Now()), time.Second)}
 	}
 	obj.Status.KubernetesVersion, obj.Status.Nodes = result.Version, result.Nodes
 	set(metav1.ConditionTrue, clusterv1.ProbeSucceededReason, "API server "+server+" responds")
-	return reconcile.Done{Message: "reachable with " + result.Version + nodeCount(result.Nodes) + "; kubeconfig in Secret " + obj.Status.KubeConfigSecret, RequeueAt: result.nextProbe}
+	return reconcile.Done{Message: "reachable with " + result.Version + nodeCount(result.Nodes) +
+		"; kubeconfig in Secret " + obj.Status.KubeConfigSecret, RequeueAt: result.nextProbe}
 }
 
 func nodeCount(n *int32) string {

@@ -26,8 +26,8 @@ import (
 	"github.com/ksctl/gitops/internal/clusters/target"
 )
 
-// secretProtection keeps a finalizer on each Secret whose kubeconfig is in use. Otherwise, nothing could
-// be removed from a cluster after the namespace with its Secret was deleted.
+// secretProtection keeps a finalizer on each Secret whose kubeconfig is in use. Otherwise, nothing
+// could be removed from a cluster after the namespace with its Secret was deleted.
 type secretProtection struct {
 	// client reads from the cache, and writes finalizers. direct reads from the API server.
 	client client.Client
@@ -41,7 +41,8 @@ func (p *secretProtection) register(mgr ctrl.Manager, options controller.Options
 	secretsOf := handler.EnqueueRequestsFromMapFunc(p.secretRequests)
 	usersChanged := builder.WithPredicates(clusterChanged)
 	return ctrl.NewControllerManagedBy(mgr).Named("kubeconfigsecret").
-		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), &handler.EnqueueRequestForObject{}, builder.WithPredicates(deletionChanged)).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), &handler.EnqueueRequestForObject{},
+			builder.WithPredicates(deletionChanged)).
 		Watches(&clusterv1.KsctlCluster{}, secretsOf, builder.WithPredicates(kubeconfigSecretChanged)).
 		Watches(&appsv1.KsctlInstall{}, secretsOf, usersChanged).
 		Watches(&appsv1.KsctlRemove{}, secretsOf, usersChanged).
@@ -50,8 +51,8 @@ func (p *secretProtection) register(mgr ctrl.Manager, options controller.Options
 		Complete(p)
 }
 
-// secretRequests returns the request for the Secret of a KsctlCluster, or of the cluster that another
-// object uses.
+// secretRequests returns the request for the Secret of a KsctlCluster, or of the cluster that
+// another object uses.
 func (p *secretProtection) secretRequests(ctx context.Context, o client.Object) []crreconcile.Request {
 	c, isCluster := o.(*clusterv1.KsctlCluster)
 	if !isCluster {
@@ -69,12 +70,14 @@ func (p *secretProtection) secretRequests(ctx context.Context, o client.Object) 
 
 // deletionChanged accepts updates that change whether a Secret is being deleted, or its finalizers.
 var deletionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) || !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+	return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) ||
+		!slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
 }}
 
 // kubeconfigSecretChanged accepts updates of a KsctlCluster that change the name of its Secret.
 var kubeconfigSecretChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return kubeconfigSecret(e.ObjectOld.(*clusterv1.KsctlCluster)) != kubeconfigSecret(e.ObjectNew.(*clusterv1.KsctlCluster))
+	return kubeconfigSecret(e.ObjectOld.(*clusterv1.KsctlCluster)) !=
+		kubeconfigSecret(e.ObjectNew.(*clusterv1.KsctlCluster))
 }}
 
 // Reconcile implements reconcile.Reconciler.
@@ -88,9 +91,13 @@ func (p *secretProtection) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	isProtected := controllerutil.ContainsFinalizer(secret, appsv1.Finalizer)
-	inUse, err := p.isInUse(ctx, req.NamespacedName, func(cluster string) ([]appsv1.WaitReference, error) { return cachedUsers(ctx, p.client, cluster) })
+	inUse, err := p.isInUse(ctx, req.NamespacedName, func(cluster string) ([]appsv1.WaitReference, error) {
+		return cachedUsers(ctx, p.client, cluster)
+	})
 	if err == nil && !inUse && isProtected { // before it is released: the cache may be late, or of another shard
-		inUse, err = p.isInUse(ctx, req.NamespacedName, func(cluster string) ([]appsv1.WaitReference, error) { return listUsers(ctx, p.direct, cluster) })
+		inUse, err = p.isInUse(ctx, req.NamespacedName, func(cluster string) ([]appsv1.WaitReference, error) {
+			return listUsers(ctx, p.direct, cluster)
+		})
 	}
 	if err != nil || inUse == isProtected || inUse && secret.DeletionTimestamp != nil {
 		return ctrl.Result{}, err
@@ -98,11 +105,14 @@ func (p *secretProtection) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return p.setProtected(ctx, secret, inUse)
 }
 
-// isInUse reports whether a user has objects on the cluster of a Secret's kubeconfig: by the Secret, or
-// by a KsctlCluster.
-func (p *secretProtection) isInUse(ctx context.Context, secret types.NamespacedName, usersOf func(cluster string) ([]appsv1.WaitReference, error)) (bool, error) {
+// isInUse reports whether a user has objects on the cluster of a Secret's kubeconfig: by the
+// Secret, or by a KsctlCluster.
+func (p *secretProtection) isInUse(ctx context.Context, secret types.NamespacedName,
+	usersOf func(cluster string) ([]appsv1.WaitReference, error)) (bool, error) {
 	var clusters clusterv1.KsctlClusterList
-	if err := p.client.List(ctx, &clusters, client.MatchingFields{bySecret: reconcile.IndexValue("Secret", secret.Namespace, secret.Name)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := p.client.List(ctx, &clusters,
+		client.MatchingFields{bySecret: reconcile.IndexValue("Secret", secret.Namespace, secret.Name)},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return false, err
 	}
 	ids := []string{target.SecretID(secret.Namespace, secret.Name)}
@@ -121,18 +131,23 @@ func (p *secretProtection) isInUse(ctx context.Context, secret types.NamespacedN
 
 // setProtected adds or removes the finalizer. The write fails with a conflict if the Secret changes
 // before.
-func (p *secretProtection) setProtected(ctx context.Context, secret *metav1.PartialObjectMetadata, protected bool) (ctrl.Result, error) {
-	finalizers := slices.DeleteFunc(slices.Clone(secret.Finalizers), func(f string) bool { return f == appsv1.Finalizer })
+func (p *secretProtection) setProtected(ctx context.Context, secret *metav1.PartialObjectMetadata,
+	protected bool) (ctrl.Result, error) {
+	finalizers := slices.DeleteFunc(slices.Clone(secret.Finalizers), func(f string) bool {
+		return f == appsv1.Finalizer
+	})
 	if protected {
 		finalizers = append(finalizers, appsv1.Finalizer)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": secret.ResourceVersion, "uid": secret.UID, "finalizers": finalizers}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": secret.ResourceVersion,
+		"uid": secret.UID, "finalizers": finalizers}})
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	stored := reconcile.PartialMetadata("", "Secret")
 	stored.Namespace, stored.Name = secret.Namespace, secret.Name
-	err = p.client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(live.FieldManager))
+	err = p.client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(live.FieldManager))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}

@@ -68,7 +68,8 @@ func (s *Setup) indexers() map[string]func(*clusterv1.KsctlCluster) []string {
 			return []string{"true"}
 		},
 		byAccount: func(c *clusterv1.KsctlCluster) []string {
-			return []string{reconcile.IndexValue("ServiceAccount", c.Namespace, cmp.Or(c.Spec.ServiceAccountName, s.DefaultServiceAccount))}
+			return []string{reconcile.IndexValue("ServiceAccount", c.Namespace,
+				cmp.Or(c.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 		},
 	}
 }
@@ -87,9 +88,11 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged))
 	}
 	_, err := b.
-		Watches(&v1alpha1.ImportState{}, s.Reconciler.ByIndex(byImport, v1alpha1.ImportStateKind), builder.WithPredicates(importChanged)).
+		Watches(&v1alpha1.ImportState{}, s.Reconciler.ByIndex(byImport, v1alpha1.ImportStateKind),
+			builder.WithPredicates(importChanged)).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), s.Reconciler.ByIndex(bySecret, "Secret")).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
+			s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
 		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(s.forConfigMap)).
 		WatchesRawSource(source.Func(s.queue.Start)).
 		Build(s.Reconciler)
@@ -104,7 +107,9 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 // the states that were written.
 var importChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := &e.ObjectOld.(*v1alpha1.ImportState).Status, &e.ObjectNew.(*v1alpha1.ImportState).Status
-	return before.Store != after.Store || before.Agent != after.Agent || !slices.EqualFunc(before.Clusters, after.Clusters, func(b, a v1alpha1.ImportedCluster) bool {
+	return before.Store != after.Store ||
+		before.Agent !=
+			after.Agent || !slices.EqualFunc(before.Clusters, after.Clusters, func(b, a v1alpha1.ImportedCluster) bool {
 		return b.Key == a.Key && b.Action == a.Action && b.Ready == a.Ready && b.Written == a.Written
 	})
 }}

@@ -87,7 +87,8 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*clusterv1
 
 // reconcileCluster reconciles the labels, the Secrets and the reachability, in this order. It
 // returns an error if it ended before the kubeconfig and the Secrets were up to date.
-func (s *Steps) reconcileCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster], before *clusterv1.KsctlClusterStatus) (reconcile.Outcome, error) {
+func (s *Steps) reconcileCluster(ctx context.Context, req *reconcile.Request[*clusterv1.KsctlCluster],
+	before *clusterv1.KsctlClusterStatus) (reconcile.Outcome, error) {
 	obj := req.Object
 	if err := s.checkArgoCDNamespace(obj.Spec.ArgoCD); err != nil {
 		return nil, err
@@ -124,7 +125,8 @@ func (s *Steps) stateOf(obj *clusterv1.KsctlCluster) (*objectState, error) {
 
 // accountOf returns the service account whose permissions are used.
 func (s *Steps) accountOf(obj *clusterv1.KsctlCluster) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.Namespace, Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
+	return types.NamespacedName{Namespace: obj.Namespace,
+		Name: cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount)}
 }
 
 // patchLabels changes the selector labels of the KsctlCluster. It returns true if there was a
@@ -139,7 +141,8 @@ func (s *Steps) patchLabels(ctx context.Context, obj *clusterv1.KsctlCluster, ch
 	if err != nil {
 		return false, err
 	}
-	if err := s.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(live.FieldManager)); err != nil {
+	if err := s.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(live.FieldManager)); err != nil {
 		return false, fmt.Errorf("patching labels of the KsctlCluster: %w", err)
 	}
 	return true, nil
@@ -150,10 +153,13 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 	obj := req.Object
 	names := recordedSecrets(obj)
 	if reconcile.IsDeletedWithNamespace(ctx, s.Client, obj) { // so do its Secrets there
-		names = slices.DeleteFunc(names, func(name types.NamespacedName) bool { return name.Namespace == obj.Namespace })
+		names = slices.DeleteFunc(names, func(name types.NamespacedName) bool {
+			return name.Namespace == obj.Namespace
+		})
 	}
 	if reconcile.Abandoned(obj) {
-		req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("Secrets %v are not deleted because of the annotation %s", names, appsv1.AbandonAnnotation))
+		req.Event(corev1.EventTypeWarning, "Abandoned",
+			fmt.Sprintf("Secrets %v are not deleted because of the annotation %s", names, appsv1.AbandonAnnotation))
 		return reconcile.Done{Message: "the Secrets of the cluster are not deleted"}
 	}
 	users, err := s.cachedUsers(ctx, obj)
@@ -167,8 +173,10 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		// The users need an up-to-date kubeconfig until they are deleted. The outcome of its
 		// reconcile is ignored: the condition Ready reports the users.
 		_, _ = s.reconcileCluster(ctx, req, obj.Status.DeepCopy())
-		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig to remove their objects from the cluster", joinUsers(users)), For: users, Reason: clusterv1.InUseReason,
-			RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))} // users in other shards cause no event
+		return reconcile.Waiting{On: fmt.Sprintf("in use by %s: delete them first, because they need the kubeconfig "+
+			"to remove their objects from the cluster", joinUsers(users)), For: users, Reason: clusterv1.InUseReason,
+			// users in other shards cause no event
+			RequeueAt: s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))}
 	}
 	if len(names) == 0 {
 		return reconcile.Done{Message: "the cluster has no Secrets to delete"}
@@ -192,7 +200,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 // finalizeWithoutAccount finishes the deletion of a cluster without usable account if none of its
 // Secrets exists any more. It deletes nothing: the controller's own permissions are not used for
 // that.
-func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *clusterv1.KsctlCluster, names []types.NamespacedName, cause error) reconcile.Outcome {
+func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *clusterv1.KsctlCluster, names []types.NamespacedName,
+	cause error) reconcile.Outcome {
 	c, err := s.Target.ClientFor(nil)
 	if err != nil {
 		return reconcile.Retry{Err: err}
@@ -204,7 +213,9 @@ func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *clusterv1.Ksctl
 			return reconcile.Retry{Err: err}
 		}
 		if found && have.Annotations[OwnerAnnotation] == ownerOf(obj) {
-			return reconcile.OutcomeOf(reconcile.WithAbandonHint(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account", cause, name), "the Secret", obj), "")
+			return reconcile.OutcomeOf(
+				reconcile.WithAbandonHint(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account",
+					cause, name), "the Secret", obj), "")
 		}
 	}
 	return reconcile.Done{Message: "nothing is left"}

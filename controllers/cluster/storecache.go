@@ -36,7 +36,8 @@ type cachedStore struct {
 
 // read returns the content of a store, which the caller must not change. Concurrent calls for the
 // same version wait for one load. Errors are not cached.
-func (s *storeCache) read(key storeKey, version string, load func() (map[string][]byte, error)) (map[string][]byte, error) {
+func (s *storeCache) read(key storeKey, version string,
+	load func() (map[string][]byte, error)) (map[string][]byte, error) {
 	r := s.entry(key, version)
 	r.mu.Lock()
 	defer r.mu.Unlock()

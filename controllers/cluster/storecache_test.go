@@ -19,7 +19,10 @@ func TestStoreVersionIsReadOnce(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	for range 2 {
-		if _, err := s.read(storeKey{namespace: "b"}, "1", func() (map[string][]byte, error) { reads++; return nil, broken }); !errors.Is(err, broken) {
+		if _, err := s.read(storeKey{namespace: "b"}, "1", func() (map[string][]byte, error) {
+			reads++
+			return nil, broken
+		}); !errors.Is(err, broken) {
 			t.Errorf("got %v", err)
 		}
 	}

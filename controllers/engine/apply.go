@@ -61,7 +61,8 @@ func (a *executor) resource(it *plan.Item) dynamic.ResourceInterface {
 
 // apply sends one server-side apply request. It forces conflicts: the fields of the manifest that
 // others are not allowed to change are ours.
-func (a *executor) apply(ctx context.Context, kind WriteKind, it *plan.Item, pre precondition, adopted bool, kept []live.KeptField) (*unstructured.Unstructured, error) {
+func (a *executor) apply(ctx context.Context, kind WriteKind, it *plan.Item, pre precondition, adopted bool,
+	kept []live.KeptField) (*unstructured.Unstructured, error) {
 	manifest, err := a.owner.Manifest(ctx, it)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,8 @@ func (a *executor) create(ctx context.Context, act *plan.Action) actionResult {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return a.handleTerminatingNamespace(ctx, act, err)
 	case isInvalidName(err):
-		return actionResult{err: &ObjectError{Ref: act.Ref(), Verb: string(act.Verb), Err: plan.NewInvalidObjectError("%s", redactedMessage(act.Ref(), err))}}
+		return actionResult{err: &ObjectError{Ref: act.Ref(), Verb: string(act.Verb),
+			Err: plan.NewInvalidObjectError("%s", redactedMessage(act.Ref(), err))}}
 	}
 	if ns := a.missingNamespace(act.Item, err); ns != "" {
 		return actionResult{replan: true, lostNamespace: ns}
@@ -143,7 +145,8 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 	if err != nil {
 		return a.errorResult(act, err)
 	}
-	u, err = a.apply(ctx, WriteUpdate, it, precondition{uid: uid, resourceVersion: u.GetResourceVersion()}, state == appsv1.EntryAdopted, kept)
+	u, err = a.apply(ctx, WriteUpdate, it, precondition{uid: uid, resourceVersion: u.GetResourceVersion()},
+		state == appsv1.EntryAdopted, kept)
 	a.recordCreate(act.Entry.ID, err) // the entry still has no uid
 	if err != nil {
 		return a.handleUpdateError(ctx, act, uid, state, err)
@@ -190,7 +193,8 @@ func (a *executor) update(ctx context.Context, act *plan.Action) actionResult {
 			}
 			version = u.GetResourceVersion()
 		}
-		u, err := a.apply(ctx, WriteUpdate, it, precondition{uid: l.UID, resourceVersion: version}, state == appsv1.EntryAdopted, kept)
+		u, err := a.apply(ctx, WriteUpdate, it, precondition{uid: l.UID, resourceVersion: version},
+			state == appsv1.EntryAdopted, kept)
 		if apierrors.IsConflict(err) && try < maxAttempts {
 			read = true
 			continue
@@ -232,7 +236,8 @@ func (a *executor) recordApplied(act *plan.Action, u *unstructured.Unstructured,
 }
 
 // handleUpdateError finds out why the update of a known object failed, and how to continue.
-func (a *executor) handleUpdateError(ctx context.Context, act *plan.Action, uid types.UID, state appsv1.EntryState, err error) actionResult {
+func (a *executor) handleUpdateError(ctx context.Context, act *plan.Action, uid types.UID, state appsv1.EntryState,
+	err error) actionResult {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return a.refresh(ctx, act, uid)

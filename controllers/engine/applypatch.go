@@ -26,7 +26,8 @@ type precondition struct {
 
 // applyPatch returns the server-side apply patch of an item: the manifest, our label and marks, the
 // precondition, and the live values of fields that others are allowed to change.
-func applyPatch(manifest json.RawMessage, it *plan.Item, owner plan.OwnerKey, pre precondition, adopted bool, kept []live.KeptField) ([]byte, error) {
+func applyPatch(manifest json.RawMessage, it *plan.Item, owner plan.OwnerKey, pre precondition, adopted bool,
+	kept []live.KeptField) ([]byte, error) {
 	var obj map[string]any
 	if err := utiljson.Unmarshal(manifest, &obj); err != nil {
 		return nil, fmt.Errorf("parsing the manifest of %s: %w", it.Ref, err)

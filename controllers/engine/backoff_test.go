@@ -68,12 +68,14 @@ func TestRecreationsOfSameContentWait(t *testing.T) {
 		// want is the time until the next creation, after the last step.
 		want time.Duration
 	}{
-		"four times":                       {loop(4, time.Minute, "v1"), 0},
-		"five times in ten minutes":        {loop(5, time.Minute, "v1"), interval},
-		"five times, slowly":               {loop(5, 3*time.Minute, "v1"), 0},
-		"goes on at the interval":          {append(loop(5, time.Minute, "v1"), step{time.Minute, "v1", "v1"}), interval},
-		"was left alone in between":        {append(loop(5, time.Minute, "v1"), step{11 * time.Minute, "v1", "v1"}), 0},
-		"content alternates":               {append(append(loop(3, time.Minute, "v1"), step{time.Minute, "v1", "v2"}), loop(3, time.Minute, "v2")...), 0},
+		"four times":                {loop(4, time.Minute, "v1"), 0},
+		"five times in ten minutes": {loop(5, time.Minute, "v1"), interval},
+		"five times, slowly":        {loop(5, 3*time.Minute, "v1"), 0},
+		"goes on at the interval": {append(loop(5, time.Minute, "v1"), step{time.Minute, "v1", "v1"}),
+			interval},
+		"was left alone in between": {append(loop(5, time.Minute, "v1"), step{11 * time.Minute, "v1", "v1"}), 0},
+		"content alternates": {append(append(loop(3, time.Minute, "v1"), step{time.Minute, "v1", "v2"}),
+			loop(3, time.Minute, "v2")...), 0},
 		"deleted by us once, then created": {loop(1, time.Minute, "v1"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +143,8 @@ func TestNextRetry(t *testing.T) {
 	if at, errs := s.nextRetry("me", noon); !at.IsZero() || errs != nil {
 		t.Errorf("%s, %v", at, errs)
 	}
-	for id, after := range map[string]time.Duration{"c": 3 * time.Minute, "a": 2 * time.Minute, "b": time.Minute, "expired": 0} {
+	for id, after := range map[string]time.Duration{"c": 3 * time.Minute, "a": 2 * time.Minute, "b": time.Minute,
+		"expired": 0} {
 		s.record("me", id, backoff{retryAt: noon.Add(after), err: errors.New(id)})
 	}
 	s.record("you", "a", backoff{retryAt: noon.Add(time.Second), err: errors.New("yours")})
@@ -173,7 +176,8 @@ func TestRemovalProgressKeepsBackoffs(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := ref("a").ID()
-	f.backoffs.record(me.String(), id, backoff{start: noon, retryAt: noon.Add(time.Hour), contentHash: "want", err: errors.New("no")})
+	f.backoffs.record(me.String(), id,
+		backoff{start: noon, retryAt: noon.Add(time.Hour), contentHash: "want", err: errors.New("no")})
 	view := &ReadOnlyOwner{OwnerKey: me, Entries: plan.NewInventory(nil, nil), Policy: plan.DefaultPolicies}
 	view.Entries.Put(entry("a", appsv1.EntryApplied))
 	view.Policy.RemovalRequest = func(*appsv1.InventoryEntry) *plan.RemovalRequest { return &plan.RemovalRequest{} }
@@ -224,9 +228,12 @@ func (f *contestTest) contested(reason plan.Reason, names ...string) bool {
 	for _, name := range names {
 		it := item("c", name)
 		l := liveObject(name, func(o *live.Object) { o.OtherManager = "kubectl" })
-		p.Actions = append(p.Actions, plan.Action{Verb: plan.VerbUpdate, Reason: reason, Item: &it, Entry: entry(name, appsv1.EntryApplied), Live: &l})
+		p.Actions = append(p.Actions,
+			plan.Action{Verb: plan.VerbUpdate, Reason: reason, Item: &it, Entry: entry(name, appsv1.EntryApplied),
+				Live: &l})
 	}
-	a := f.newExecutor(Pass{Owner: f.owner, Retry: RetryPolicy{Interval: time.Minute, ContestedInterval: 10 * time.Minute}})
+	a := f.newExecutor(Pass{Owner: f.owner,
+		Retry: RetryPolicy{Interval: time.Minute, ContestedInterval: 10 * time.Minute}})
 	a.report = &f.rep
 	if a.backOffContested(&p) {
 		return true
@@ -265,7 +272,8 @@ func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
 	if reason := f.backedOff("a"); reason == "" || reason != f.rep.Contested[0].Message {
 		t.Errorf("backed off for %q, reported %q", reason, f.rep.Contested[0].Message)
 	}
-	const note = "ConfigMap ns/a keeps being changed by kubectl: corrected 3 times in a minute, left alone until 12:10:03; to accept these changes, list the fields in spec.drift.ignore"
+	const note = "ConfigMap ns/a keeps being changed by kubectl: corrected 3 times in a minute, left alone until " +
+		"12:10:03; to accept these changes, list the fields in spec.drift.ignore"
 	if got := f.rep.Contested[0].Message; got != note {
 		t.Errorf("reported %q", got)
 	}
@@ -296,7 +304,8 @@ func TestCorrectionsAreCountedPerMinute(t *testing.T) {
 func TestOnlyCorrectionsAreCounted(t *testing.T) {
 	f := newContestTest(t)
 	for range 10 {
-		for _, r := range []plan.Reason{plan.ReasonNew, plan.ReasonChanged, plan.ReasonReclaimed, plan.ReasonFinished, plan.ReasonMoved} {
+		for _, r := range []plan.Reason{plan.ReasonNew, plan.ReasonChanged, plan.ReasonReclaimed, plan.ReasonFinished,
+			plan.ReasonMoved} {
 			if f.contested(r, "a") {
 				t.Fatalf("an update with reason %s is counted", r)
 			}
@@ -316,7 +325,8 @@ func TestResetBackoff(t *testing.T) {
 	for range maxCorrections + 1 {
 		f.contested(plan.ReasonDrifted, "a")
 	}
-	if reason := backoffMessage(&f.backoffs, me.String(), ref("a").ID(), "another content", f.clock.Now()); reason != "" {
+	if reason := backoffMessage(&f.backoffs, me.String(), ref("a").ID(), "another content",
+		f.clock.Now()); reason != "" {
 		t.Errorf("new content is backed off: %s", reason)
 	}
 	for range maxCorrections + 1 {
@@ -347,8 +357,10 @@ func TestBackoffThatEndsDuringAPassIsRetried(t *testing.T) {
 	}
 	it := item("c", "a")
 	until := noon.Add(time.Second)
-	f.backoffs.record(me.String(), it.ID, backoff{start: noon, retryAt: until, contentHash: it.ContentHash, err: errors.New("no")})
-	rep, err := f.newExecutor(Pass{Owner: emptyOwner{}, Target: &Target{Index: index}}).run(t.Context(), func(in *plan.Snapshot) plan.Plan {
+	f.backoffs.record(me.String(), it.ID,
+		backoff{start: noon, retryAt: until, contentHash: it.ContentHash, err: errors.New("no")})
+	rep, err := f.newExecutor(Pass{Owner: emptyOwner{},
+		Target: &Target{Index: index}}).run(t.Context(), func(in *plan.Snapshot) plan.Plan {
 		if in.Backoffs[it.ID].Message == "" {
 			t.Error("not backed off during the plan")
 		}

@@ -24,9 +24,11 @@ func BenchmarkPrepare(b *testing.B) {
 
 // BenchmarkApplyPatch makes the apply patch of a Deployment.
 func BenchmarkApplyPatch(b *testing.B) {
-	it := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "apps", Kind: "Deployment", Namespace: "ns", Name: "web"}, Version: "v1"}}
+	it := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "apps", Kind: "Deployment", Namespace: "ns",
+		Name: "web"}, Version: "v1"}}
 	it.ID = it.Ref.ID()
-	manifest := json.RawMessage(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"ns","labels":{"app":"web"}},
+	manifest := json.RawMessage(
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"ns","labels":{"app":"web"}},
 		"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"serviceAccountName":"web",
 		"containers":[{"name":"main","image":"registry.example.com/web:1.0.0","ports":[{"containerPort":8080}],"resources":{"requests":{"cpu":"10m","memory":"16Mi"}}}]}}}}`)
 	b.ReportAllocs()

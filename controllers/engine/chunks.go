@@ -60,10 +60,12 @@ func ownerHash(key plan.OwnerKey) string {
 
 // LoadChunks reads the chunks of an owner. They include chunks that its status does not name
 // because of a crash before the status was written.
-func (s *ChunkStore) LoadChunks(ctx context.Context, key plan.OwnerKey, status *appsv1.Inventory) ([]appsv1.KsctlInventory, error) {
+func (s *ChunkStore) LoadChunks(ctx context.Context, key plan.OwnerKey,
+	status *appsv1.Inventory) ([]appsv1.KsctlInventory, error) {
 	var list appsv1.KsctlInventoryList
 	hasChunks := status != nil && len(status.Chunks) > 0
-	err := s.reader(key, hasChunks).List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{InventoryOfLabel: ownerHash(key)})
+	err := s.reader(key, hasChunks).List(ctx, &list, client.InNamespace(key.Namespace),
+		client.MatchingLabels{InventoryOfLabel: ownerHash(key)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the inventory chunks of %s: %w", key.DisplayName(), err)
 	}
@@ -76,7 +78,8 @@ func (s *ChunkStore) LoadChunks(ctx context.Context, key plan.OwnerKey, status *
 }
 
 // LoadInventory returns the inventory of an owner from its status and its chunks.
-func (s *ChunkStore) LoadInventory(ctx context.Context, key plan.OwnerKey, status *appsv1.Inventory) (*plan.Inventory, error) {
+func (s *ChunkStore) LoadInventory(ctx context.Context, key plan.OwnerKey,
+	status *appsv1.Inventory) (*plan.Inventory, error) {
 	chunks, err := s.LoadChunks(ctx, key, status)
 	if err != nil {
 		return nil, err
@@ -86,7 +89,8 @@ func (s *ChunkStore) LoadInventory(ctx context.Context, key plan.OwnerKey, statu
 
 // SaveInventory writes the chunks of an inventory if it needs some, and returns the inventory to
 // write into the status of the owner.
-func (s *ChunkStore) SaveInventory(ctx context.Context, key plan.OwnerKey, inv *plan.Inventory) (*appsv1.Inventory, error) {
+func (s *ChunkStore) SaveInventory(ctx context.Context, key plan.OwnerKey,
+	inv *plan.Inventory) (*appsv1.Inventory, error) {
 	if inv.NeedsChunks() {
 		if err := s.SaveChunks(ctx, key, inv); err != nil {
 			return nil, err
@@ -180,12 +184,13 @@ func (s *ChunkStore) saveChunk(ctx context.Context, key plan.OwnerKey, hash stri
 	return err
 }
 
-// deleteChunk deletes a chunk, and then removes its finalizer: while objects are left, the chunk stays
-// even when its namespace is deleted.
+// deleteChunk deletes a chunk, and then removes its finalizer: while objects are left, the chunk
+// stays even when its namespace is deleted.
 func (s *ChunkStore) deleteChunk(ctx context.Context, obj *appsv1.KsctlInventory) error {
 	err := s.Client.Delete(ctx, obj, client.Preconditions{ResourceVersion: &obj.ResourceVersion})
 	if err == nil {
-		err = s.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		err = s.Client.Patch(ctx, obj,
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 	}
 	return client.IgnoreNotFound(err)
 }

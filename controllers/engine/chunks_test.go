@@ -138,7 +138,8 @@ func TestChunkStore(t *testing.T) {
 	r.save(inv)
 	for _, c := range r.stored() {
 		want := appsv1.InventoryOwner{Group: "apps.ksctl.com", Kind: me.Kind, Name: me.Name}
-		if c.Namespace != me.Namespace || c.Owner != want || c.Labels[InventoryOfLabel] != ownerHash(me) || len(c.OwnerReferences) != 0 {
+		if c.Namespace != me.Namespace || c.Owner != want || c.Labels[InventoryOfLabel] != ownerHash(me) ||
+			len(c.OwnerReferences) != 0 {
 			t.Errorf("%+v", c.ObjectMeta)
 		}
 	}
@@ -194,7 +195,8 @@ func TestChunksBelongToOneOwner(t *testing.T) {
 
 func TestChunkNamesAreValidAndUnique(t *testing.T) {
 	seen := map[string]string{}
-	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 252) + "b", strings.Repeat("a", 199) + "." + strings.Repeat("b", 50),
+	for _, name := range []string{"a", strings.Repeat("a", 253), strings.Repeat("a", 252) + "b",
+		strings.Repeat("a", 199) + "." + strings.Repeat("b", 50),
 		strings.Repeat("a", 198) + "--" + strings.Repeat("b", 50), strings.Repeat("a.", 126)} {
 		r := newChunkTest(t)
 		key := me

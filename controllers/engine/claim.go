@@ -18,7 +18,8 @@ const argoInstanceLabel = "app.kubernetes.io/instance"
 
 // claim returns the inventory state of an existing object for an owner that is allowed to manage
 // it; else an *OwnedByOtherError. It is a pure function.
-func claim(owner plan.OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry, adopt appsv1.AdoptMode, u *unstructured.Unstructured) (appsv1.EntryState, error) {
+func claim(owner plan.OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry, adopt appsv1.AdoptMode,
+	u *unstructured.Unstructured) (appsv1.EntryState, error) {
 	if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == ref.ID() {
 		if m.Owner == owner.String() {
 			if u.GetAnnotations()[live.AdoptedAnnotation] != "" {
@@ -26,7 +27,8 @@ func claim(owner plan.OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry,
 			}
 			return appsv1.EntryApplied, nil
 		}
-		return "", &plan.OwnedByOtherError{Ref: ref, By: plan.OwnerDisplayName(m.Owner), Hint: "remove the object from one of the two"}
+		return "", &plan.OwnedByOtherError{Ref: ref, By: plan.OwnerDisplayName(m.Owner),
+			Hint: "remove the object from one of the two"}
 	}
 	if recorded.UID != "" && recorded.UID == u.GetUID() { // ours, without its mark
 		if recorded.State == appsv1.EntryAdopted {
@@ -39,7 +41,8 @@ func claim(owner plan.OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry,
 	case appsv1.AdoptAlways:
 		return appsv1.EntryApplied, nil
 	case appsv1.AdoptNever:
-		return "", &plan.OwnedByOtherError{Ref: ref, By: cmp.Or(by, "an unknown owner"), Hint: "set spec.adopt to take it over, or delete it"}
+		return "", &plan.OwnedByOtherError{Ref: ref, By: cmp.Or(by, "an unknown owner"),
+			Hint: "set spec.adopt to take it over, or delete it"}
 	default:
 		if by != "" {
 			return "", &plan.OwnedByOtherError{Ref: ref, By: by, Hint: "set spec.adopt to Always to take it over"}
@@ -69,9 +72,11 @@ func ActiveManagerOf(u *unstructured.Unstructured) string {
 	}
 	switch {
 	case labels[live.FluxKustomizationLabel] != "":
-		return fmt.Sprintf("Flux Kustomization %s/%s", labels["kustomize.toolkit.fluxcd.io/namespace"], labels[live.FluxKustomizationLabel])
+		return fmt.Sprintf("Flux Kustomization %s/%s", labels["kustomize.toolkit.fluxcd.io/namespace"],
+			labels[live.FluxKustomizationLabel])
 	case labels[live.FluxHelmReleaseLabel] != "":
-		return fmt.Sprintf("Flux HelmRelease %s/%s", labels["helm.toolkit.fluxcd.io/namespace"], labels[live.FluxHelmReleaseLabel])
+		return fmt.Sprintf("Flux HelmRelease %s/%s", labels["helm.toolkit.fluxcd.io/namespace"],
+			labels[live.FluxHelmReleaseLabel])
 	case ann[live.ArgoCDTrackingAnnotation] != "":
 		return fmt.Sprintf("Argo CD (%s)", ann[live.ArgoCDTrackingAnnotation])
 	case labels[live.ArgoCDInstanceLabel] != "":

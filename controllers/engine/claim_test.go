@@ -44,32 +44,43 @@ var managedObjects = map[string]struct {
 	object objectMeta
 	by     string
 }{
-	"a controller":       {objectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: "web", Controller: ptr.To(true)}}}, "Deployment web"},
-	"Flux Kustomization": {labeled("kustomize.toolkit.fluxcd.io/name", "apps", "kustomize.toolkit.fluxcd.io/namespace", "flux-system"), "Flux Kustomization flux-system/apps"},
-	"Flux HelmRelease": {objectMeta{Labels: labeled("helm.toolkit.fluxcd.io/name", "podinfo", "helm.toolkit.fluxcd.io/namespace", "apps").Labels,
-		Annotations: annotated("meta.helm.sh/release-name", "podinfo", "meta.helm.sh/release-namespace", "apps").Annotations}, "Flux HelmRelease apps/podinfo"},
-	"Argo CD by annotation": {annotated("argocd.argoproj.io/tracking-id", "shop:/ConfigMap:ns/a"), "Argo CD (shop:/ConfigMap:ns/a)"},
-	"Argo CD by label":      {labeled("argocd.argoproj.io/instance", "shop"), "Argo CD application shop"},
-	"Helm":                  {annotated("meta.helm.sh/release-name", "web", "meta.helm.sh/release-namespace", "prod"), "Helm release prod/web"},
+	"a controller": {
+		objectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: "web",
+			Controller: ptr.To(true)}}}, "Deployment web"},
+	"Flux Kustomization": {labeled("kustomize.toolkit.fluxcd.io/name", "apps", "kustomize.toolkit.fluxcd.io/namespace",
+		"flux-system"), "Flux Kustomization flux-system/apps"},
+	"Flux HelmRelease": {objectMeta{Labels: labeled("helm.toolkit.fluxcd.io/name", "podinfo",
+		"helm.toolkit.fluxcd.io/namespace", "apps").Labels,
+		Annotations: annotated("meta.helm.sh/release-name", "podinfo", "meta.helm.sh/release-namespace",
+			"apps").Annotations}, "Flux HelmRelease apps/podinfo"},
+	"Argo CD by annotation": {annotated("argocd.argoproj.io/tracking-id", "shop:/ConfigMap:ns/a"),
+		"Argo CD (shop:/ConfigMap:ns/a)"},
+	"Argo CD by label": {labeled("argocd.argoproj.io/instance", "shop"), "Argo CD application shop"},
+	"Helm": {annotated("meta.helm.sh/release-name", "web", "meta.helm.sh/release-namespace", "prod"),
+		"Helm release prod/web"},
 }
 
 // unmanagedObjects are objects that have no manager, although some have similar metadata.
 var unmanagedObjects = map[string]objectMeta{
-	"no metadata":             {},
-	"common labels of charts": labeled("app.kubernetes.io/instance", "x", "app.kubernetes.io/managed-by", "Helm", "app.kubernetes.io/name", "x"),
+	"no metadata": {},
+	"common labels of charts": labeled("app.kubernetes.io/instance", "x", "app.kubernetes.io/managed-by", "Helm",
+		"app.kubernetes.io/name", "x"),
 	"owner references without a controller": {OwnerReferences: []metav1.OwnerReference{
 		{Kind: "Namespace", Name: "x"}, {Kind: "Namespace", Name: "y", Controller: ptr.To(false)}}},
-	"our label alone":                    labeled(live.OwnerLabel, me.Installation),
-	"a copy of another install's object": annotated(live.MarkAnnotation, live.Mark{Owner: other.String(), ID: ref("b").ID()}.String()),
-	"a copy of our object":               annotated(live.MarkAnnotation, live.Mark{Owner: me.String(), ID: ref("b").ID()}.String()),
-	"an empty mark":                      annotated(live.MarkAnnotation, "|"),
-	"a mark without an id":               annotated(live.MarkAnnotation, me.String()),
-	"the adopted annotation alone":       annotated(live.AdoptedAnnotation, "true"),
+	"our label alone": labeled(live.OwnerLabel, me.Installation),
+	"a copy of another install's object": annotated(live.MarkAnnotation,
+		live.Mark{Owner: other.String(), ID: ref("b").ID()}.String()),
+	"a copy of our object": annotated(live.MarkAnnotation,
+		live.Mark{Owner: me.String(), ID: ref("b").ID()}.String()),
+	"an empty mark":                annotated(live.MarkAnnotation, "|"),
+	"a mark without an id":         annotated(live.MarkAnnotation, me.String()),
+	"the adopted annotation alone": annotated(live.AdoptedAnnotation, "true"),
 }
 
 func TestClaimObjectsOfOtherManagers(t *testing.T) {
 	for name, m := range managedObjects {
-		for adopt, refused := range map[appsv1.AdoptMode]bool{appsv1.AdoptNever: true, appsv1.AdoptUnowned: true, "": true, appsv1.AdoptAlways: false} {
+		for adopt, refused := range map[appsv1.AdoptMode]bool{appsv1.AdoptNever: true, appsv1.AdoptUnowned: true,
+			"": true, appsv1.AdoptAlways: false} {
 			t.Run(name+"/"+string(adopt), func(t *testing.T) {
 				state, err := claim(me, ref("a"), &appsv1.InventoryEntry{}, adopt, existing(m.object))
 				if !refused {
@@ -89,7 +100,8 @@ func TestClaimUnmanagedObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			none := &appsv1.InventoryEntry{State: appsv1.EntryIntended}
 			for adopt, want := range map[appsv1.AdoptMode]appsv1.EntryState{
-				appsv1.AdoptUnowned: appsv1.EntryAdopted, "": appsv1.EntryAdopted, appsv1.AdoptAlways: appsv1.EntryApplied} {
+				appsv1.AdoptUnowned: appsv1.EntryAdopted, "": appsv1.EntryAdopted,
+				appsv1.AdoptAlways: appsv1.EntryApplied} {
 				if state, err := claim(me, ref("a"), none, adopt, existing(m)); err != nil || state != want {
 					t.Errorf("adopt %q: got %q, %v, want %q", adopt, state, err, want)
 				}
@@ -102,7 +114,8 @@ func TestClaimUnmanagedObjects(t *testing.T) {
 
 func TestClaimByMark(t *testing.T) {
 	mark := func(owner plan.OwnerKey, more ...string) objectMeta {
-		return annotated(append([]string{live.MarkAnnotation, live.Mark{Owner: owner.String(), ID: ref("a").ID()}.String()}, more...)...)
+		return annotated(append([]string{live.MarkAnnotation,
+			live.Mark{Owner: owner.String(), ID: ref("a").ID()}.String()}, more...)...)
 	}
 	otherInstallation := me
 	otherInstallation.Installation = "another-installation"
@@ -121,7 +134,8 @@ func TestClaimByMark(t *testing.T) {
 		// A mark takes precedence over spec.adopt: an object of another install is never claimed.
 		for _, adopt := range []appsv1.AdoptMode{appsv1.AdoptNever, appsv1.AdoptUnowned, appsv1.AdoptAlways} {
 			// Nor because of a recorded uid: the object was handed over.
-			for _, recorded := range []appsv1.InventoryEntry{{}, {UID: "uid", State: appsv1.EntryApplied}, {UID: "gone", State: appsv1.EntryApplied}} {
+			for _, recorded := range []appsv1.InventoryEntry{{}, {UID: "uid", State: appsv1.EntryApplied},
+				{UID: "gone", State: appsv1.EntryApplied}} {
 				t.Run(name+"/"+string(adopt), func(t *testing.T) {
 					state, err := claim(me, ref("a"), &recorded, adopt, existing(tc.object))
 					if tc.by != "" {
@@ -145,14 +159,16 @@ func TestClaimByUID(t *testing.T) {
 		appsv1.EntryAdopted: appsv1.EntryAdopted,
 	} {
 		for _, adopt := range []appsv1.AdoptMode{appsv1.AdoptNever, appsv1.AdoptUnowned, appsv1.AdoptAlways} {
-			got, err := claim(me, ref("a"), &appsv1.InventoryEntry{UID: "uid", State: state}, adopt, existing(managedObjects["Helm"].object))
+			got, err := claim(me, ref("a"), &appsv1.InventoryEntry{UID: "uid", State: state}, adopt,
+				existing(managedObjects["Helm"].object))
 			if err != nil || got != want {
 				t.Errorf("%s under %s: got %q, %v", state, adopt, got, err)
 			}
 		}
 	}
 	// An object with another uid is another object, even with the same name.
-	_, err := claim(me, ref("a"), &appsv1.InventoryEntry{UID: "before", State: appsv1.EntryApplied}, appsv1.AdoptNever, existing(objectMeta{}))
+	_, err := claim(me, ref("a"), &appsv1.InventoryEntry{UID: "before", State: appsv1.EntryApplied}, appsv1.AdoptNever,
+		existing(objectMeta{}))
 	expectOwnedByOther(t, err, "an unknown owner", "spec.adopt")
 	// An entry without a uid does not match an object without one.
 	u := existing(objectMeta{})
@@ -175,7 +191,8 @@ func expectOwnedByOther(t *testing.T, err error, by, hint string) {
 }
 
 func TestOwnerKey(t *testing.T) {
-	for _, k := range []plan.OwnerKey{me, other, {Installation: "a.b-c", Cluster: "prod-eu", Kind: "Minimart", Namespace: "ns", Name: "a.b.c"}, {}} {
+	for _, k := range []plan.OwnerKey{me, other,
+		{Installation: "a.b-c", Cluster: "prod-eu", Kind: "Minimart", Namespace: "ns", Name: "a.b.c"}, {}} {
 		got, ok := plan.ParseOwnerKey(k.String())
 		if !ok || got != k {
 			t.Errorf("%q is parsed as %+v, %t", k.String(), got, ok)

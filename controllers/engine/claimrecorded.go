@@ -20,7 +20,8 @@ import (
 // returns the current owner of an object; empty when it may be claimed. Objects that are gone,
 // recreated or owned by others are removed from the inventory; all of them but those that are gone
 // are returned in dropped. errs are the errors of single objects, whose entries stay Intended.
-func (e *Engine) ClaimRecorded(ctx context.Context, p Pass, otherOwner func(stacks.Ref, *unstructured.Unstructured) string) (dropped []Change, errs []error, err error) {
+func (e *Engine) ClaimRecorded(ctx context.Context, p Pass, otherOwner func(stacks.Ref,
+	*unstructured.Unstructured) string) (dropped []Change, errs []error, err error) {
 	a, o := e.newExecutor(p), p.Owner
 	if err := a.dropImpossible(ctx, nil); err != nil {
 		return nil, nil, err
@@ -54,7 +55,8 @@ func (e *Engine) ClaimRecorded(ctx context.Context, p Pass, otherOwner func(stac
 }
 
 // claimRecordedObject claims the object of one entry for ClaimRecorded.
-func (a *executor) claimRecordedObject(ctx context.Context, entry *appsv1.InventoryEntry, otherOwner func(stacks.Ref, *unstructured.Unstructured) string) actionResult {
+func (a *executor) claimRecordedObject(ctx context.Context, entry *appsv1.InventoryEntry, otherOwner func(stacks.Ref,
+	*unstructured.Unstructured) string) actionResult {
 	act := &plan.Action{Verb: plan.VerbUpdate, Entry: *entry}
 	ref, err := stacks.ParseID(entry.ID)
 	if err != nil {
@@ -81,7 +83,8 @@ func (a *executor) claimRecordedObject(ctx context.Context, entry *appsv1.Invent
 		claimed := *entry
 		claimed.State = appsv1.EntryApplied
 		mark := live.Mark{Owner: a.ownerKey, ID: entry.ID}.String()
-		if u.GetAnnotations()[live.MarkAnnotation] == mark && u.GetLabels()[live.OwnerLabel] == a.owner.Key().Installation {
+		if u.GetAnnotations()[live.MarkAnnotation] == mark &&
+			u.GetLabels()[live.OwnerLabel] == a.owner.Key().Installation {
 			return actionResult{entry: &claimed}
 		}
 		_, err = a.mergePatch(ctx, WriteUpdate, r, ref.Name, map[string]any{"metadata": map[string]any{

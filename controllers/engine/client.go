@@ -40,7 +40,8 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 
 // GetInto reads an object with the permissions of a client, and converts it into a value of its
 // type. It returns false if the object does not exist.
-func GetInto(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionResource, namespace, name string, into any) (bool, error) {
+func GetInto(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionResource, namespace, name string,
+	into any) (bool, error) {
 	u, err := c.Resource(kind).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -53,7 +54,8 @@ func GetInto(ctx context.Context, c dynamic.Interface, kind schema.GroupVersionR
 
 // DeleteOwnedSecret deletes a Secret with the permissions of a client, if the Secret exists and its
 // annotation has the owner as value.
-func DeleteOwnedSecret(ctx context.Context, c dynamic.Interface, name types.NamespacedName, annotation, owner string) error {
+func DeleteOwnedSecret(ctx context.Context, c dynamic.Interface, name types.NamespacedName,
+	annotation, owner string) error {
 	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
 	var secret corev1.Secret
 	found, err := GetInto(ctx, c, secrets, name.Namespace, name.Name, &secret)
@@ -63,7 +65,8 @@ func DeleteOwnedSecret(ctx context.Context, c dynamic.Interface, name types.Name
 	if !found || secret.Annotations[annotation] != owner {
 		return nil
 	}
-	err = c.Resource(secrets).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+	err = c.Resource(secrets).Namespace(name.Namespace).
+		Delete(ctx, name.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Secret %s: %w", name, err)
 	}
@@ -72,15 +75,18 @@ func DeleteOwnedSecret(ctx context.Context, c dynamic.Interface, name types.Name
 
 // MayPatch reports whether the account of the client may patch an object.
 func (c *Client) MayPatch(ctx context.Context, r schema.GroupVersionResource, ref stacks.Ref) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Verb: "patch", Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: ref.Namespace, Name: ref.Name}}}
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "patch", Group: r.Group, Version: r.Version, Resource: r.Resource, Namespace: ref.Namespace,
+			Name: ref.Name}}}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
 	if err != nil {
 		return false, err
 	}
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
-	u, err = c.Resource(authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")).Create(ctx, u, metav1.CreateOptions{})
+	u, err = c.Resource(authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews")).
+		Create(ctx, u, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("checking if the account may patch %s: %w", ref, err)
 	}
@@ -94,9 +100,11 @@ func (c *Client) MayPatch(ctx context.Context, r schema.GroupVersionResource, re
 // Delete deletes an object that has the uid, and the resourceVersion unless it is empty; else the
 // error is a conflict. gone is true if the response proves that the object is gone. If it is false,
 // the deletion may be pending, or complete without proof.
-func (c *Client) Delete(ctx context.Context, m *meta.RESTMapping, ref stacks.Ref, uid types.UID, version string) (gone bool, err error) {
+func (c *Client) Delete(ctx context.Context, m *meta.RESTMapping, ref stacks.Ref, uid types.UID,
+	version string) (gone bool, err error) {
 	opts := deleteOptions(uid, version)
-	res := c.rest.Delete().AbsPath(resourcePath(m.Resource, ref)...).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(&opts).Do(ctx)
+	res := c.rest.Delete().AbsPath(resourcePath(m.Resource, ref)...).SetHeader("Content-Type", runtime.ContentTypeJSON).
+		Body(&opts).Do(ctx)
 	if err := res.Error(); err != nil {
 		return false, err
 	}

@@ -9,7 +9,8 @@ import (
 // When the clock is set forward, back-offs expire. When it is set back, they do not last until the
 // clock reaches the earlier time again.
 func TestClockJumps(t *testing.T) {
-	for name, jump := range map[string]time.Duration{"a year forward": 365 * 24 * time.Hour, "a year back": -365 * 24 * time.Hour, "an hour back": -time.Hour} {
+	for name, jump := range map[string]time.Duration{"a year forward": 365 * 24 * time.Hour,
+		"a year back": -365 * 24 * time.Hour, "an hour back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			s, c, now := &backoffs{}, &corrections{}, noon
 			s.record("me", "a", backoff{start: now, retryAt: now.Add(time.Hour), err: errors.New("no")})

@@ -42,7 +42,8 @@ func namespaceFor(ctx context.Context) string {
 }
 
 func configMap(namespace, name, value string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {value: %q}\n", name, namespace, value)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {value: %q}\n",
+		name, namespace, value)
 }
 
 // labeledConfigMaps returns the ConfigMaps with the label of an installation.
@@ -66,7 +67,8 @@ func expectInInventory(ctx context.Context, namespace, name, where string) {
 }
 
 var _ = Describe("The engine", suite.Safety, func() {
-	It("converges after a crash before or after any write, and every object is in the inventory", func(ctx SpecContext) {
+	It("converges after a crash before or after any write, and every object is in the "+
+		"inventory", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		first := []stacks.RenderedComponent{
 			render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"), configMap(ns, "before", "1")),
@@ -74,7 +76,8 @@ var _ = Describe("The engine", suite.Safety, func() {
 		}
 		first[1].DependsOn, first[1].Wave = []string{"one"}, 1
 		second := []stacks.RenderedComponent{render("one", configMap(ns, "a", "2"), configMap(ns, "d", "1"))}
-		before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "before"}, Data: map[string]string{"theirs": "x"}}
+		before := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "before"},
+			Data: map[string]string{"theirs": "x"}}
 		Expect(controlPlane.Client().Create(ctx, before)).To(Succeed())
 		boundaries := 0
 		for at := 1; ; at++ {
@@ -94,7 +97,8 @@ var _ = Describe("The engine", suite.Safety, func() {
 			Expect(names).To(ConsistOf("a=2", "d=1"), "crash at %s", k.last)
 			p.teardown(ctx, o)
 			Expect(labeledConfigMaps(ctx, ns)).To(BeEmpty(), "crash at %s", k.last)
-			Expect(controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(before), before)).To(Succeed(), "crash at %s: an object that existed before stays", k.last)
+			Expect(controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(before), before)).
+				To(Succeed(), "crash at %s: an object that existed before stays", k.last)
 			Expect(before.Data).To(HaveKeyWithValue("theirs", "x"))
 			Expect(before.Annotations).NotTo(HaveKey(live.MarkAnnotation), "crash at %s: it is released", k.last)
 			p.stop()

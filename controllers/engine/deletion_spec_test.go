@@ -81,7 +81,8 @@ var _ = Describe("An object that changes between plan and delete", func() {
 		Expect(o.inv.Len()).To(BeZero())
 		Expect(m.deletes).To(Equal(1))
 		Expect(labeledConfigMaps(ctx, m.namespace)).To(BeEmpty())
-		Expect(controlPlane.Client().Get(ctx, types.NamespacedName{Namespace: m.namespace, Name: "a"}, &corev1.ConfigMap{})).To(Succeed())
+		Expect(controlPlane.Client().Get(ctx, types.NamespacedName{Namespace: m.namespace, Name: "a"},
+			&corev1.ConfigMap{})).To(Succeed())
 	})
 
 	It("is left in the cluster when another client removes our mark", func(ctx SpecContext) {

@@ -132,7 +132,8 @@ func (d *ServerDiscovery) fetch(ctx context.Context) (*discoveryResult, error) {
 	if verr != nil {
 		return nil, verr
 	}
-	return &discoveryResult{mapper: restmapper.NewDiscoveryRESTMapper(resources), kinds: kinds, lists: lists, missingVerbs: missingVerbs(lists), partial: err,
+	return &discoveryResult{mapper: restmapper.NewDiscoveryRESTMapper(resources), kinds: kinds, lists: lists,
+		missingVerbs: missingVerbs(lists), partial: err,
 		capabilities: capabilities(version.GitVersion, lists)}, nil
 }
 

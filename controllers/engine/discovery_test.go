@@ -32,7 +32,8 @@ type apiServer struct {
 	allowed chan struct{}
 }
 
-func (s *apiServer) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+func (s *apiServer) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]*metav1.APIGroup,
+	[]*metav1.APIResourceList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests++
@@ -51,7 +52,8 @@ func (s *apiServer) ServerGroupsAndResourcesWithContext(ctx context.Context) ([]
 	add := func(gv schema.GroupVersion) {
 		g := byName[gv.Group]
 		if g == nil {
-			g = &metav1.APIGroup{Name: gv.Group, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}}
+			g = &metav1.APIGroup{Name: gv.Group,
+				PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}}
 			byName[gv.Group] = g
 			groups = append(groups, g)
 		}
@@ -90,9 +92,12 @@ var widgets = resourceList("g.io/v1", resource("widgets", "Widget", true, "get",
 
 func newAPIServer(more ...*metav1.APIResourceList) (*apiServer, *ServerDiscovery) {
 	s := &apiServer{lists: append([]*metav1.APIResourceList{
-		resourceList("v1", resource("configmaps", "ConfigMap", true, "get", "list"), resource("namespaces", "Namespace", false, "get", "list"),
-			resource("pods", "Pod", true, "get", "list"), resource("pods/log", "Pod", true, "get"), resource("bindings", "Binding", true, "create")),
-		resourceList("apps/v1", resource("deployments", "Deployment", true, "get", "list"), resource("deployments/scale", "Scale", true, "get")),
+		resourceList("v1", resource("configmaps", "ConfigMap", true, "get", "list"),
+			resource("namespaces", "Namespace", false, "get", "list"),
+			resource("pods", "Pod", true, "get", "list"), resource("pods/log", "Pod", true, "get"),
+			resource("bindings", "Binding", true, "create")),
+		resourceList("apps/v1", resource("deployments", "Deployment", true, "get", "list"),
+			resource("deployments/scale", "Scale", true, "get")),
 	}, more...)}
 	return s, NewServerDiscovery(s)
 }
@@ -143,7 +148,8 @@ func TestPartialDiscoveryProvesNoAbsence(t *testing.T) {
 	if _, err := d.Resolve(t.Context(), "", "v1", "ConfigMap"); err != nil {
 		t.Errorf("a kind of another group is not resolved: %v", err)
 	}
-	for _, gk := range []schema.GroupKind{{Group: "metrics.k8s.io", Kind: "NodeMetrics"}, {Group: "g.io", Kind: "Widget"}} {
+	for _, gk := range []schema.GroupKind{{Group: "metrics.k8s.io", Kind: "NodeMetrics"},
+		{Group: "g.io", Kind: "Widget"}} {
 		if absent, err := d.Absent(t.Context(), gk); absent || err != nil {
 			t.Errorf("%s: absent=%t, %v", gk, absent, err)
 		}
@@ -151,7 +157,8 @@ func TestPartialDiscoveryProvesNoAbsence(t *testing.T) {
 	if _, err := d.NamespacedResources(t.Context()); err == nil {
 		t.Error("no error although the list of resources is incomplete")
 	}
-	for gk, known := range map[schema.GroupKind]bool{{Group: "metrics.k8s.io", Kind: "NodeMetrics"}: false, {Group: "g.io", Kind: "Widget"}: true} {
+	for gk, known := range map[schema.GroupKind]bool{{Group: "metrics.k8s.io", Kind: "NodeMetrics"}: false,
+		{Group: "g.io", Kind: "Widget"}: true} {
 		if served, err := d.Serves(t.Context(), gk); served || (err == nil) != known {
 			t.Errorf("%s: served=%t, %v", gk, served, err)
 		}
@@ -218,11 +225,14 @@ func TestAbsent(t *testing.T) {
 
 func TestNamespaced(t *testing.T) {
 	verbs := []string{"list", "delete"}
-	_, d := newAPIServer(resourceList("g.io/v1", resource("widgets", "Widget", true, verbs...), resource("zones", "Zone", false, verbs...)),
-		resourceList("g.io/v1beta1", resource("widgets", "Widget", true, verbs...), resource("gadgets", "Gadget", true, verbs...)),
+	_, d := newAPIServer(resourceList("g.io/v1", resource("widgets", "Widget", true, verbs...),
+		resource("zones", "Zone", false, verbs...)),
+		resourceList("g.io/v1beta1", resource("widgets", "Widget", true, verbs...),
+			resource("gadgets", "Gadget", true, verbs...)),
 		resourceList("metrics.k8s.io/v1beta1", resource("pods", "PodMetrics", true, "get", "list")))
 	got, err := d.NamespacedResources(t.Context())
-	want := []schema.GroupVersionResource{{Group: "g.io", Version: "v1", Resource: "widgets"}, {Group: "g.io", Version: "v1beta1", Resource: "gadgets"}}
+	want := []schema.GroupVersionResource{{Group: "g.io", Version: "v1", Resource: "widgets"},
+		{Group: "g.io", Version: "v1beta1", Resource: "gadgets"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -231,7 +241,8 @@ func TestNamespaced(t *testing.T) {
 func TestCapabilities(t *testing.T) {
 	_, d := newAPIServer(widgets)
 	got, err := d.Capabilities(t.Context())
-	want := []string{"apps/v1", "apps/v1/Deployment", "apps/v1/Scale", "g.io/v1", "g.io/v1/Widget", "v1", "v1/ConfigMap", "v1/Namespace", "v1/Pod"}
+	want := []string{"apps/v1", "apps/v1/Deployment", "apps/v1/Scale", "g.io/v1", "g.io/v1/Widget", "v1",
+		"v1/ConfigMap", "v1/Namespace", "v1/Pod"}
 	if err != nil || got.KubeVersion != "v1.37.2" || !slices.Equal(got.APIVersions, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -381,7 +392,8 @@ func BenchmarkResolve(b *testing.B) {
 	for i := range 60 { // as many kinds as in a cluster with some operators
 		l := resourceList(fmt.Sprintf("g%d.io/v1", i))
 		for k := range 5 {
-			l.APIResources = append(l.APIResources, resource(fmt.Sprintf("things%d", k), fmt.Sprintf("Thing%d", k), true, "get", "list"))
+			l.APIResources = append(l.APIResources,
+				resource(fmt.Sprintf("things%d", k), fmt.Sprintf("Thing%d", k), true, "get", "list"))
 		}
 		more = append(more, l)
 	}

@@ -74,11 +74,13 @@ func (r *recreations) recordDeletion(owner, id, contentHash string, now time.Tim
 
 // prune drops the history of objects that were not deleted recently.
 func (r *recreations) prune(owner string, now time.Time) {
-	r.deleteFunc(owner, func(_ string, x recreation) bool { return !x.looping && now.Sub(x.deletedAt) >= recreationWindow })
+	r.deleteFunc(owner, func(_ string, x recreation) bool {
+		return !x.looping && now.Sub(x.deletedAt) >= recreationWindow
+	})
 }
 
-// recordCreation records that an object was created with this content. Objects that we never deleted
-// do not count.
+// recordCreation records that an object was created with this content. Objects that we never
+// deleted do not count.
 func (r *recreations) recordCreation(owner, id, contentHash string, now time.Time) {
 	x := r.get(owner, id)
 	if x.contentHash != contentHash || contentHash == "" {
@@ -103,8 +105,8 @@ func (r *recreations) nextCreation(owner, id, contentHash string, interval time.
 	return x.created[len(x.created)-1].Add(interval)
 }
 
-// ContestedError is the error of an object that another writer, or another part of the desired state,
-// keeps changing.
+// ContestedError is the error of an object that another writer, or another part of the desired
+// state, keeps changing.
 type ContestedError struct {
 	Ref stacks.Ref
 	// Recreated is true for an object that its owner kept creating and deleting.
@@ -117,10 +119,12 @@ type ContestedError struct {
 
 func (e *ContestedError) Error() string {
 	if e.Recreated {
-		return fmt.Sprintf("%s was created and deleted %d times in 10 minutes with the same content, and is created again at %s: find the install or the KsctlRemove that contradicts its stack",
+		return fmt.Sprintf("%s was created and deleted %d times in 10 minutes with the same content, and is created "+
+			"again at %s: find the install or the KsctlRemove that contradicts its stack",
 			e.Ref, maxRecreations, e.RetryAt.UTC().Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s; to accept these changes, list the fields in spec.drift.ignore",
+	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s; to accept "+
+		"these changes, list the fields in spec.drift.ignore",
 		e.Ref, cmp.Or(e.By, "another writer"), maxCorrections, e.RetryAt.UTC().Format(time.TimeOnly))
 }
 
@@ -133,7 +137,8 @@ func isCorrection(act *plan.Action) bool {
 func (a *executor) contested(act *plan.Action, now time.Time) *ContestedError {
 	e, interval := a.engine, max(a.retry.ContestedInterval, correctionWindow)
 	if act.Verb == plan.VerbCreate && act.Item.Hook == nil {
-		if next := e.recreations.nextCreation(a.ownerKey, act.Entry.ID, act.Item.ContentHash, interval); now.Before(next) {
+		if next := e.recreations.nextCreation(a.ownerKey, act.Entry.ID, act.Item.ContentHash,
+			interval); now.Before(next) {
 			return &ContestedError{Ref: act.Item.Ref, Recreated: true, RetryAt: next}
 		}
 	}
@@ -157,8 +162,10 @@ func (a *executor) backOffContested(p *plan.Plan) bool {
 		if act.Live != nil {
 			err.By = act.Live.OtherManager
 		}
-		e.backoffs.record(a.ownerKey, act.Entry.ID, backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})
-		a.report.Contested = append(a.report.Contested, Change{Verb: plan.VerbUpdate, Reason: plan.ReasonDrifted, Ref: act.Item.Ref, Message: err.Error()})
+		e.backoffs.record(a.ownerKey, act.Entry.ID,
+			backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})
+		a.report.Contested = append(a.report.Contested,
+			Change{Verb: plan.VerbUpdate, Reason: plan.ReasonDrifted, Ref: act.Item.Ref, Message: err.Error()})
 	}
 	return found
 }

@@ -55,9 +55,11 @@ func ExampleEngine_Reconcile() {
 		if err != nil {
 			return err
 		}
-		target := &engine.Target{ClusterID: plan.LocalCluster, Discovery: engine.NewServerDiscovery(served), Index: index}
+		target := &engine.Target{ClusterID: plan.LocalCluster, Discovery: engine.NewServerDiscovery(served),
+			Index: index}
 		owner := &memoryOwner{inventory: plan.NewInventory(nil, nil),
-			key: plan.OwnerKey{Installation: "example", Cluster: plan.LocalCluster, Kind: "Site", Namespace: "shop", Name: "web"}}
+			key: plan.OwnerKey{Installation: "example", Cluster: plan.LocalCluster, Kind: "Site", Namespace: "shop",
+				Name: "web"}}
 		components := engine.Prepare(ctx, rendered.Components, owner.Policies(), target.Discovery)
 		e := engine.New(engine.Options{})
 		for {

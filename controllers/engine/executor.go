@@ -43,8 +43,8 @@ type executor struct {
 	replanned map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
 	retained map[string]bool
-	// unsettled are the uncreated entries that may still get an object, with the reason; settleAt is
-	// the time of the next check.
+	// unsettled are the uncreated entries that may still get an object, with the reason; settleAt
+	// is the time of the next check.
 	unsettled map[string]string
 	settleAt  time.Time
 	// preview is true before anything was deleted: objects that will be deleted, too, then do not
@@ -57,8 +57,9 @@ type executor struct {
 }
 
 func (e *Engine) newExecutor(p Pass) *executor {
-	return &executor{engine: e, mayReceive: p.MayReceive, target: p.Target, client: p.Client, owner: p.Owner, ownerKey: p.Owner.Key().String(),
-		retry: p.Retry, report: &Report{}, replanned: map[string]bool{}}
+	return &executor{engine: e, mayReceive: p.MayReceive, target: p.Target, client: p.Client, owner: p.Owner,
+		ownerKey: p.Owner.Key().String(),
+		retry:    p.Retry, report: &Report{}, replanned: map[string]bool{}}
 }
 
 // actionResult is the result of one action.
@@ -85,7 +86,8 @@ var (
 	dropEntry = actionResult{dropEntry: true}
 )
 
-// persistIntents writes the inventory entries of the objects that are about to be created or deleted.
+// persistIntents writes the inventory entries of the objects that are about to be created or
+// deleted.
 func (a *executor) persistIntents(ctx context.Context, intents []appsv1.InventoryEntry) error {
 	if len(intents) == 0 {
 		return nil
@@ -97,8 +99,8 @@ func (a *executor) persistIntents(ctx context.Context, intents []appsv1.Inventor
 	return a.withWriteHook(ctx, WriteIntent, func() error { return a.owner.Persist(ctx) })
 }
 
-// groups returns the actions of each list in order, in groups that run concurrently: adjacent actions
-// of one kind in one step of one component.
+// groups returns the actions of each list in order, in groups that run concurrently: adjacent
+// actions of one kind in one step of one component.
 func groups(lists ...[]plan.Action) (out [][]plan.Action) {
 	for _, actions := range lists {
 		for start := 0; start < len(actions); {
@@ -117,7 +119,8 @@ func sameGroup(x, y *plan.Action) bool {
 	if x.Item == nil || y.Item == nil {
 		return x.Item == nil && y.Item == nil
 	}
-	return x.Item.Component == y.Item.Component && x.Item.Step == y.Item.Step && x.Item.GroupKind() == y.Item.GroupKind()
+	return x.Item.Component == y.Item.Component && x.Item.Step == y.Item.Step &&
+		x.Item.GroupKind() == y.Item.GroupKind()
 }
 
 // executeGroup executes actions concurrently, and records their results one after the other.
@@ -227,7 +230,8 @@ func (a *executor) patch(ctx context.Context, kind WriteKind, r dynamic.Resource
 
 // mergePatch patches an object, and calls the write hook. The error is a conflict if the object has
 // another uid than the patch.
-func (a *executor) mergePatch(ctx context.Context, kind WriteKind, r dynamic.ResourceInterface, name string, change map[string]any) (*unstructured.Unstructured, error) {
+func (a *executor) mergePatch(ctx context.Context, kind WriteKind, r dynamic.ResourceInterface, name string,
+	change map[string]any) (*unstructured.Unstructured, error) {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,8 @@ func (a *executor) takesOver(state appsv1.EntryState) bool {
 // so that the next apply removes those that the stack does not have: above all the labels by which
 // these tools would delete the object. Otherwise the tools would co-own every field, and a field
 // that is removed from the stack would stay.
-func (a *executor) migrateFieldManager(ctx context.Context, it *plan.Item, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *executor) migrateFieldManager(ctx context.Context, it *plan.Item,
+	u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	entries, changed, err := migrateManagedFields(u.GetManagedFields(), u.GetAPIVersion(), it.Ignore)
 	if err != nil || !changed {
 		return u, err
@@ -55,7 +56,8 @@ func (a *executor) migrateFieldManager(ctx context.Context, it *plan.Item, u *un
 // migrateManagedFields returns the new managedFields of migrateFieldManager, and true if they
 // differ from the old ones. Ignored paths keep their owners. Of entries in another version than
 // ours, only metadata is migrated: other paths may have another meaning there.
-func migrateManagedFields(entries []metav1.ManagedFieldsEntry, version string, ignore []string) (out []metav1.ManagedFieldsEntry, changed bool, err error) {
+func migrateManagedFields(entries []metav1.ManagedFieldsEntry, version string,
+	ignore []string) (out []metav1.ManagedFieldsEntry, changed bool, err error) {
 	former, err := formerManagers(entries)
 	if err != nil || len(former) == 0 {
 		return nil, false, err
@@ -66,7 +68,8 @@ func migrateManagedFields(entries []metav1.ManagedFieldsEntry, version string, i
 			ignored = append(ignored, tokens)
 		}
 	}
-	ours := metav1.ManagedFieldsEntry{Manager: live.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: version, FieldsType: "FieldsV1"}
+	ours := metav1.ManagedFieldsEntry{Manager: live.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+		APIVersion: version, FieldsType: "FieldsV1"}
 	if i := slices.IndexFunc(entries, isOwnEntry); i >= 0 {
 		ours = entries[i]
 	}

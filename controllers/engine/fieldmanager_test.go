@@ -16,7 +16,8 @@ const (
 )
 
 func fields(manager, operation, version string, of ...string) metav1.ManagedFieldsEntry {
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation), APIVersion: version,
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation),
+		APIVersion: version,
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{" + strings.Join(of, ",") + "}")}
 }
 
@@ -34,40 +35,54 @@ func TestMigrateManagedFields(t *testing.T) {
 	}{
 		"no entries": {},
 		"managers without tracking metadata": {entries: []metav1.ManagedFieldsEntry{
-			fields("cainjector", "Apply", "v1", `"f:webhooks":{}`), fields("kubectl", "Update", "v1", `"f:data":{}`), fields("manager", "Update", "v1", `"f:data":{}`)}},
+			fields("cainjector", "Apply", "v1", `"f:webhooks":{}`), fields("kubectl", "Update", "v1", `"f:data":{}`),
+			fields("manager", "Update", "v1", `"f:data":{}`)}},
 		"only our entry": {entries: []metav1.ManagedFieldsEntry{fields("ksctl-gitops", "Apply", "v1", kustomized)}},
 		"kustomize-controller": {
-			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1", `"f:data":{"f:a":{}}`, kustomized),
+			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1", `"f:data":{"f:a":{}}`,
+				kustomized),
 				fields("kubectl-edit", "Update", "v1", `"f:data":{"f:b":{}}`)},
-			want: []string{`kubectl-edit Update v1 {"f:data":{"f:b":{}}}`, `ksctl-gitops Apply v1 {"f:data":{"f:a":{}},` + kustomized + `}`}},
+			want: []string{`kubectl-edit Update v1 {"f:data":{"f:b":{}}}`,
+				`ksctl-gitops Apply v1 {"f:data":{"f:a":{}},` + kustomized + `}`}},
 		"kustomize-controller with another name and two entries": {
 			entries: []metav1.ManagedFieldsEntry{fields("flux", "Apply", "v1", `"f:data":{"f:a":{}}`, kustomized),
 				fields("flux", "Update", "v1", `"f:data":{"f:b":{}}`)},
 			want: []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{},"f:b":{}},` + kustomized + `}`}},
 		"in addition to our entry": {
-			entries: []metav1.ManagedFieldsEntry{fields("ksctl-gitops", "Apply", "v1", `"f:data":{"f:a":{}}`), fields("argocd-controller", "Update", "v1", argoTracked)},
-			want:    []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{}},` + argoTracked + `}`}},
+			entries: []metav1.ManagedFieldsEntry{fields("ksctl-gitops", "Apply", "v1", `"f:data":{"f:a":{}}`),
+				fields("argocd-controller", "Update", "v1", argoTracked)},
+			want: []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{}},` + argoTracked + `}`}},
 		"Argo CD without tracking metadata": {
 			entries: []metav1.ManagedFieldsEntry{fields("argocd-controller", "Update", "v1", `"f:data":{"f:a":{}}`)},
 			want:    []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{}}}`}},
 		"kubectl apply": {
 			entries: []metav1.ManagedFieldsEntry{
-				fields("kubectl-client-side-apply", "Update", "v1", `"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}}}`),
+				fields("kubectl-client-side-apply", "Update", "v1",
+					`"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}}}`),
 				fields("kubectl", "Apply", "v1", `"f:data":{"f:a":{}}`)},
-			want: []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{}},"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}}}}`}},
+			want: []string{
+				`ksctl-gitops Apply v1 {"f:data":{"f:a":{}},"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}}}}`}},
 		"status is not migrated": {
-			entries: []metav1.ManagedFieldsEntry{fields("helm-controller", "Apply", "v1", `"f:metadata":{"f:labels":{"f:helm.toolkit.fluxcd.io/name":{}}}`),
-				status("helm-controller", `"f:status":{"f:phase":{}}`), status("kube-controller-manager", `"f:status":{"f:replicas":{}}`)},
-			want: []string{`helm-controller Update v1 {"f:status":{"f:phase":{}}}`, `kube-controller-manager Update v1 {"f:status":{"f:replicas":{}}}`,
+			entries: []metav1.ManagedFieldsEntry{fields("helm-controller", "Apply", "v1",
+				`"f:metadata":{"f:labels":{"f:helm.toolkit.fluxcd.io/name":{}}}`),
+				status("helm-controller", `"f:status":{"f:phase":{}}`),
+				status("kube-controller-manager", `"f:status":{"f:replicas":{}}`)},
+			want: []string{`helm-controller Update v1 {"f:status":{"f:phase":{}}}`,
+				`kube-controller-manager Update v1 {"f:status":{"f:replicas":{}}}`,
 				`ksctl-gitops Apply v1 {"f:metadata":{"f:labels":{"f:helm.toolkit.fluxcd.io/name":{}}}}`}},
 		"ignored paths are not migrated": {
-			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1", kustomized, oneContainer)},
-			ignore:  []string{"/spec/replicas", "/spec/template/spec/containers/0/image"},
-			want: []string{`kustomize-controller Apply v1 {"f:spec":{"f:replicas":{},"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`,
-				`ksctl-gitops Apply v1 {` + kustomized + `,"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:name":{}}}}}}}`}},
+			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1", kustomized,
+				oneContainer)},
+			ignore: []string{"/spec/replicas", "/spec/template/spec/containers/0/image"},
+			want: []string{
+				`kustomize-controller Apply v1 {"f:spec":{"f:replicas":{},"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`,
+				`ksctl-gitops Apply v1 {` + kustomized +
+					`,"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:name":{}}}}}}}`}},
 		"only metadata of another version": {
-			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1beta1", kustomized, `"f:spec":{"f:old":{}}`)},
-			want:    []string{`kustomize-controller Apply v1beta1 {"f:spec":{"f:old":{}}}`, `ksctl-gitops Apply v1 {` + kustomized + `}`}},
+			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1beta1", kustomized,
+				`"f:spec":{"f:old":{}}`)},
+			want: []string{`kustomize-controller Apply v1beta1 {"f:spec":{"f:old":{}}}`, `ksctl-gitops Apply v1 {` +
+				kustomized + `}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, taken, err := migrateManagedFields(tc.entries, "v1", tc.ignore)
@@ -76,7 +91,9 @@ func TestMigrateManagedFields(t *testing.T) {
 			}
 			var got []string
 			for _, e := range out {
-				got = append(got, strings.Join([]string{e.Manager, string(e.Operation), e.APIVersion, string(e.FieldsV1.GetRawBytes())}, " "))
+				got = append(got,
+					strings.Join([]string{e.Manager, string(e.Operation), e.APIVersion,
+						string(e.FieldsV1.GetRawBytes())}, " "))
 			}
 			if taken && strings.Join(got, "\n") != strings.Join(tc.want, "\n") {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
@@ -86,7 +103,8 @@ func TestMigrateManagedFields(t *testing.T) {
 }
 
 func TestMigrateManagedFieldsRejectsInvalidEntries(t *testing.T) {
-	if _, _, err := migrateManagedFields([]metav1.ManagedFieldsEntry{fields("x", "Apply", "v1", "broken")}, "v1", nil); err == nil {
+	if _, _, err := migrateManagedFields([]metav1.ManagedFieldsEntry{fields("x", "Apply", "v1", "broken")}, "v1",
+		nil); err == nil {
 		t.Error("no error")
 	}
 }

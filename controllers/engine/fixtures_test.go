@@ -11,8 +11,10 @@ import (
 )
 
 var (
-	me    = plan.OwnerKey{Installation: "x", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "ns", Name: "me"}
-	other = plan.OwnerKey{Installation: "x", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "ns", Name: "other"}
+	me = plan.OwnerKey{Installation: "x", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "ns",
+		Name: "me"}
+	other = plan.OwnerKey{Installation: "x", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "ns",
+		Name: "other"}
 )
 
 const base = "AAAAAAAAAAAAAAAA"
@@ -23,7 +25,8 @@ func ref(name string) stacks.Ref { return stacks.Ref{Kind: "ConfigMap", Namespac
 
 func item(component, name string) plan.Item {
 	r := ref(name)
-	return plan.Item{Object: stacks.Object{Ref: r, Version: "v1"}, ID: r.ID(), ContentHash: "want", Component: component}
+	return plan.Item{Object: stacks.Object{Ref: r, Version: "v1"}, ID: r.ID(), ContentHash: "want",
+		Component: component}
 }
 
 func entry(name string, state appsv1.EntryState) appsv1.InventoryEntry {
@@ -35,7 +38,8 @@ func entry(name string, state appsv1.EntryState) appsv1.InventoryEntry {
 }
 
 func numbered(n int) appsv1.InventoryEntry {
-	return appsv1.InventoryEntry{ID: ref(fmt.Sprintf("n%05d", n)).ID(), Version: "v1", Component: "c", State: appsv1.EntryIntended}
+	return appsv1.InventoryEntry{ID: ref(fmt.Sprintf("n%05d", n)).ID(), Version: "v1", Component: "c",
+		State: appsv1.EntryIntended}
 }
 
 func liveObject(name string, change ...func(*live.Object)) live.Object {

@@ -31,7 +31,8 @@ func (a *executor) findForeignObject(ctx context.Context, namespace string) (str
 			case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
 				continue // no objects
 			case apierrors.IsForbidden(err):
-				return fmt.Sprintf("the account may not list %s, so there may be some in the namespace", gvr.Resource), nil
+				return fmt.Sprintf("the account may not list %s, so there may be some in the namespace", gvr.Resource),
+					nil
 			case err != nil:
 				return "", err
 			case isSystemObject(u), a.preview && a.willBeDeleted(u):
@@ -47,7 +48,8 @@ func (a *executor) findForeignObject(ctx context.Context, namespace string) (str
 
 // listWithRetry lists objects, and retries transient errors at once: checking a namespace takes
 // dozens of lists, and one failure makes the others useless.
-func (a *executor) listWithRetry(ctx context.Context, gvr schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+func (a *executor) listWithRetry(ctx context.Context, gvr schema.GroupVersionResource, namespace string,
+	opts metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	for try := 1; ; try++ {
 		list, err := a.client.Resource(gvr).Namespace(namespace).List(ctx, opts)
 		if err == nil || try == maxAttempts || ctx.Err() != nil || !isTransient(err) {
@@ -84,7 +86,9 @@ func isServiceEndpoints(u *unstructured.Unstructured) bool {
 	}
 	return u.GetLabels()["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" ||
 		// Before Kubernetes 1.33 they do not have this label.
-		slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "kube-controller-manager" })
+		slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+			return e.Manager == "kube-controller-manager"
+		})
 }
 
 // ownerLookups caches lookups of owner references while a namespace is checked.
@@ -99,7 +103,8 @@ type ownerLookups struct {
 // deletedWithOwners is true for an object that is garbage-collected with its owners. Namespaced
 // owners count as deleted, because they are checked themselves; cluster-scoped owners must be
 // deleted already, or their deletion must be in progress.
-func (a *executor) deletedWithOwners(ctx context.Context, u *unstructured.Unstructured, known *ownerLookups) (bool, error) {
+func (a *executor) deletedWithOwners(ctx context.Context, u *unstructured.Unstructured,
+	known *ownerLookups) (bool, error) {
 	references := u.GetOwnerReferences()
 	for _, o := range references {
 		deleted, ok := known.deleted[o.UID]

@@ -17,7 +17,8 @@ import (
 	"github.com/ksctl/gitops/controllers/engine/plan"
 )
 
-func newObject(apiVersion, kind, namespace, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+func newObject(apiVersion, kind, namespace, name string,
+	change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(apiVersion)
 	u.SetKind(kind)
@@ -65,29 +66,43 @@ func TestFindForeignObject(t *testing.T) {
 		"the CA of each namespace":           {newObject("v1", "ConfigMap", "ns", "kube-root-ca.crt"), false},
 		"namespaced owner":                   {newObject("v1", "ConfigMap", "ns", "x", ownedBy(app)), false},
 		"cluster-scoped owner":               {newObject("v1", "ConfigMap", "ns", "x", ownedBy(zone("there"))), true},
-		"namespaced and cluster-scoped":      {newObject("v1", "ConfigMap", "ns", "x", ownedBy(app, zone("there"))), true},
-		"deleted owner":                      {newObject("v1", "ConfigMap", "ns", "x", ownedBy(zone("gone"))), false},
-		"owner being deleted":                {newObject("v1", "ConfigMap", "ns", "x", ownedBy(zone("going"))), false},
-		"recreated owner":                    {newObject("v1", "ConfigMap", "ns", "x", ownedBy(another)), false},
-		"owner of a deleted kind":            {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"))), false},
-		"deleted kind and existing owner":    {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"), zone("there"))), true},
-		"owner kind in another version":      {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("g.io/v2", "Zone"))), true},
-		"owner of an unknown built-in kind":  {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("batch/v1", "X"))), true},
+		"namespaced and cluster-scoped": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(app, zone("there"))),
+			true},
+		"deleted owner":       {newObject("v1", "ConfigMap", "ns", "x", ownedBy(zone("gone"))), false},
+		"owner being deleted": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(zone("going"))), false},
+		"recreated owner":     {newObject("v1", "ConfigMap", "ns", "x", ownedBy(another)), false},
+		"owner of a deleted kind": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"))),
+			false},
+		"deleted kind and " +
+			"existing owner": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"), zone("there"))),
+			true},
+		"owner kind in another version": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("g.io/v2", "Zone"))),
+			true},
+		"owner of an unknown built-in kind": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("batch/v1", "X"))),
+			true},
 		"Endpoints of a Service":             {newObject("v1", "Endpoints", "ns", "x", serviceLabel), false},
 		"Endpoints of a Service before 1.33": {newObject("v1", "Endpoints", "ns", "x", controllerManager), false},
 		"Endpoints of a user":                {newObject("v1", "Endpoints", "ns", "x"), true},
 		"kind Endpoints of another group":    {newObject("g.io/v1", "Endpoints", "ns", "x", serviceLabel), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, d := newAPIServer(resourceList("v1", resource("configmaps", "ConfigMap", true, verbs...), resource("endpoints", "Endpoints", true, verbs...)),
-				resourceList("g.io/v1", resource("zones", "Zone", false, verbs...), resource("apps", "App", true, verbs...), resource("endpoints", "Endpoints", true, verbs...)))
-			lists := map[schema.GroupVersionResource]string{{Version: "v1", Resource: "configmaps"}: "ConfigMapList", {Version: "v1", Resource: "endpoints"}: "EndpointsList",
-				{Group: "g.io", Version: "v1", Resource: "zones"}: "ZoneList", {Group: "g.io", Version: "v1", Resource: "apps"}: "AppList", {Group: "g.io", Version: "v1", Resource: "endpoints"}: "EndpointsList"}
+			_, d := newAPIServer(resourceList("v1", resource("configmaps", "ConfigMap", true, verbs...),
+				resource("endpoints", "Endpoints", true, verbs...)),
+				resourceList("g.io/v1", resource("zones", "Zone", false, verbs...),
+					resource("apps", "App", true, verbs...), resource("endpoints", "Endpoints", true, verbs...)))
+			lists := map[schema.GroupVersionResource]string{{Version: "v1", Resource: "configmaps"}: "ConfigMapList",
+				{Version: "v1", Resource: "endpoints"}:                "EndpointsList",
+				{Group: "g.io", Version: "v1", Resource: "zones"}:     "ZoneList",
+				{Group: "g.io", Version: "v1", Resource: "apps"}:      "AppList",
+				{Group: "g.io", Version: "v1", Resource: "endpoints"}: "EndpointsList"}
 			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, tc.object,
-				newObject("g.io/v1", "Zone", "", "there"), newObject("g.io/v1", "Zone", "", "going", setDeletionTimestamp))
-			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &ReadOnlyOwner{Entries: plan.NewInventory(&appsv1.Inventory{}, nil)}}
+				newObject("g.io/v1", "Zone", "", "there"),
+				newObject("g.io/v1", "Zone", "", "going", setDeletionTimestamp))
+			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client},
+				owner: &ReadOnlyOwner{Entries: plan.NewInventory(&appsv1.Inventory{}, nil)}}
 			got, err := a.findForeignObject(t.Context(), "ns")
-			if err != nil || (got != "") != tc.foreign || (tc.foreign && !strings.Contains(got, tc.object.GetName()+" is in the namespace")) {
+			if err != nil || (got != "") != tc.foreign ||
+				(tc.foreign && !strings.Contains(got, tc.object.GetName()+" is in the namespace")) {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
@@ -116,10 +131,14 @@ func TestForeignObjectsWithOwnersOfAnUnservedKind(t *testing.T) {
 			verbs := []string{"get", "list", "delete"}
 			s, d := newAPIServer(resourceList("v1", resource("configmaps", "ConfigMap", true, verbs...)))
 			gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{gvr: "ConfigMapList"})
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+				map[schema.GroupVersionResource]string{gvr: "ConfigMapList"})
 			for i := range 100 {
-				owner := metav1.OwnerReference{APIVersion: "h.io/v1", Kind: "X", Name: "x", UID: types.UID(fmt.Sprint(i))}
-				if err := client.Tracker().Create(gvr, newObject("v1", "ConfigMap", "ns", fmt.Sprint("x", i), ownedBy(owner)), "ns"); err != nil {
+				owner := metav1.OwnerReference{APIVersion: "h.io/v1", Kind: "X", Name: "x",
+					UID: types.UID(fmt.Sprint(i))}
+				if err := client.Tracker().
+					Create(gvr, newObject("v1", "ConfigMap", "ns", fmt.Sprint("x", i), ownedBy(owner)),
+						"ns"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -128,7 +147,8 @@ func TestForeignObjectsWithOwnersOfAnUnservedKind(t *testing.T) {
 			}
 			before := s.requests
 			tc.change(s)
-			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client}, owner: &ReadOnlyOwner{Entries: plan.NewInventory(&appsv1.Inventory{}, nil)}}
+			a := &executor{target: &Target{Discovery: d}, client: &Client{Interface: client},
+				owner: &ReadOnlyOwner{Entries: plan.NewInventory(&appsv1.Inventory{}, nil)}}
 			got, err := a.findForeignObject(t.Context(), "ns")
 			if (err != nil) != tc.fails || (got != "") != tc.foreign || s.requests-before != tc.asks {
 				t.Errorf("got %q, %v, %d requests", got, err, s.requests-before)

@@ -21,12 +21,17 @@ import (
 // FuzzClaim checks that an object with any metadata is ours only by our mark or by the recorded
 // UID, and is never claimed against spec.adopt.
 func FuzzClaim(f *testing.F) {
-	owner := plan.OwnerKey{Installation: "ksctl", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "n", Name: "x"}
+	owner := plan.OwnerKey{Installation: "ksctl", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "n",
+		Name: "x"}
 	ref := stacks.Ref{Kind: "ConfigMap", Namespace: "n", Name: "c"}
 	f.Add(owner.String()+"|"+ref.ID(), "", `{"metadata":{}}`, "", uint8(0))
-	f.Add(owner.String()+"|other_id__ConfigMap", "true", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"k"}}}`, "u", uint8(1))
-	f.Add("a/b/c/d/e|"+ref.ID(), "", `{"metadata":{"uid":"u","annotations":{"argocd.argoproj.io/tracking-id":"a:b"}}}`, "u", uint8(2))
-	f.Add("|", "x", `{"metadata":{"ownerReferences":[{"controller":true,"kind":"Y","name":"z"},{"controller":"yes"}],"labels":5}}`, "", uint8(0))
+	f.Add(owner.String()+"|other_id__ConfigMap", "true",
+		`{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"k"}}}`, "u", uint8(1))
+	f.Add("a/b/c/d/e|"+ref.ID(), "", `{"metadata":{"uid":"u","annotations":{"argocd.argoproj.io/tracking-id":"a:b"}}}`,
+		"u", uint8(2))
+	f.Add("|", "x",
+		`{"metadata":{"ownerReferences":[{"controller":true,"kind":"Y","name":"z"},{"controller":"yes"}],"labels":5}}`,
+		"", uint8(0))
 	f.Fuzz(func(t *testing.T, mark, adopted, text, recorded string, mode uint8) {
 		var m map[string]any
 		if json.Unmarshal([]byte(text), &m) != nil || m == nil {
@@ -53,7 +58,8 @@ func FuzzClaim(f *testing.F) {
 		}
 		marked := mark == owner.String()+"|"+ref.ID()
 		known := recorded != "" && recorded == string(u.GetUID())
-		if !marked && !known && (adopt == appsv1.AdoptNever || state == appsv1.EntryApplied && adopt != appsv1.AdoptAlways) {
+		if !marked && !known &&
+			(adopt == appsv1.AdoptNever || state == appsv1.EntryApplied && adopt != appsv1.AdoptAlways) {
 			t.Fatalf("state %q of an object that is not ours, with adopt %s", state, adopt)
 		}
 	})
@@ -63,7 +69,8 @@ func FuzzClaim(f *testing.F) {
 // saving and loading it changes nothing.
 func FuzzInventory(f *testing.F) {
 	f.Add(`{"entries":[{"id":"n_a__ConfigMap","v":"v1","state":"Applied","hash":"h","baseline":"b"}]}`, `[]`, uint8(3))
-	f.Add(`{"entries":[{"id":"a"},{"id":"a","state":"Done"}],"chunks":["c"],"removed":["b","a"]}`, `[{"metadata":{"name":"c"},"entries":[{"id":"b"},{"id":"d"}]},{"metadata":{"name":"e"},"entries":[{"id":"d"}]}]`, uint8(0))
+	f.Add(`{"entries":[{"id":"a"},{"id":"a","state":"Done"}],"chunks":["c"],"removed":["b","a"]}`,
+		`[{"metadata":{"name":"c"},"entries":[{"id":"b"},{"id":"d"}]},{"metadata":{"name":"e"},"entries":[{"id":"d"}]}]`, uint8(0))
 	f.Add(`null`, `[{"metadata":{"name":"x"},"entries":[{"id":""}]}]`, uint8(1))
 	f.Fuzz(func(t *testing.T, status, chunks string, drop uint8) {
 		var st *appsv1.Inventory
@@ -101,7 +108,9 @@ func FuzzInventory(f *testing.F) {
 		if got := load(); !slices.Equal(got, want) {
 			t.Fatalf("after writing the status: %v, want %v", got, want)
 		}
-		changed := slices.DeleteFunc(inv.Layout(func(n int) string { return "fresh-" + strconv.Itoa(n) }), func(c plan.Chunk) bool { return !inv.Dirty(c) })
+		changed := slices.DeleteFunc(inv.Layout(func(n int) string {
+			return "fresh-" + strconv.Itoa(n)
+		}), func(c plan.Chunk) bool { return !inv.Dirty(c) })
 		for _, c := range changed {
 			if stored[c.Name] = c.Entries; len(c.Entries) == 0 {
 				delete(stored, c.Name)

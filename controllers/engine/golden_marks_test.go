@@ -39,7 +39,8 @@ func TestGoldenMarks(t *testing.T) {
 	cm := item("c", "a")
 	whole := cm
 	whole.ReadyExpr, whole.Ignore = "object.data.x == '1'", []string{"/data/a~1b", `/x"y`}
-	zone := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}}, ID: "_z_h.io_Zone"}
+	zone := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}},
+		ID: "_z_h.io_Zone"}
 	role := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole",
 		Name: "system:x|y"}}}
 	role.ID = role.Ref.ID()

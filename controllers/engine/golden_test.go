@@ -151,7 +151,8 @@ func TestGoldenDigests(t *testing.T) {
 	line(hashContent("hash", "", nil), "the hash of a manifest alone")
 	line(hashContent("hash", "object.ok", nil), "a hash with an expression")
 	line(hashContent("hash", "", []string{"/spec/replicas"}), "a hash with an ignored path")
-	line(hashContent("hash", "object.ok && 'a<b' != \"\"", []string{"/data/a~1b", "/spec/replicas"}), "a hash with both")
+	line(hashContent("hash", "object.ok && 'a<b' != \"\"", []string{"/data/a~1b", "/spec/replicas"}),
+		"a hash with both")
 
 	inv := plan.NewInventory(nil, nil)
 	putNumbered(inv, 0, 3)

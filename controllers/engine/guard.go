@@ -63,7 +63,8 @@ func (a *executor) checkDeletion(ctx context.Context, act *plan.Action, ref stac
 	return "", nil
 }
 
-var crdResource = schema.GroupVersionResource{Group: apiextensionsv1.GroupName, Version: "v1", Resource: "customresourcedefinitions"}
+var crdResource = schema.GroupVersionResource{Group: apiextensionsv1.GroupName, Version: "v1",
+	Resource: "customresourcedefinitions"}
 
 // maxExamples is the maximum number of objects that a message names.
 const maxExamples = 5
@@ -80,11 +81,14 @@ func (a *executor) checkCustomResources(ctx context.Context, act *plan.Action, r
 	if !found {
 		return nil
 	}
-	served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+	served := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Served
+	})
 	if served < 0 {
 		return nil // no version is served, so no objects can be listed
 	}
-	gvr := schema.GroupVersionResource{Group: crd.Spec.Group, Version: crd.Spec.Versions[served].Name, Resource: crd.Spec.Names.Plural}
+	gvr := schema.GroupVersionResource{Group: crd.Spec.Group, Version: crd.Spec.Versions[served].Name,
+		Resource: crd.Spec.Names.Plural}
 	out := &CustomResourcesError{Ref: ref}
 	for o, err := range a.objects(ctx, gvr, "", pageSize) {
 		switch {
@@ -150,7 +154,8 @@ func (a *executor) inventoryID(u *unstructured.Unstructured) (string, bool) {
 		_, ok := a.owner.Inventory().Get(m.ID)
 		return m.ID, ok
 	}
-	id := stacks.Ref{Group: u.GroupVersionKind().Group, Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}.ID()
+	id := stacks.Ref{Group: u.GroupVersionKind().Group, Kind: u.GetKind(), Namespace: u.GetNamespace(),
+		Name: u.GetName()}.ID()
 	e, ok := a.owner.Inventory().Get(id)
 	return id, ok && e.UID != "" && e.UID == u.GetUID()
 }

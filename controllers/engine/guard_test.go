@@ -52,7 +52,8 @@ func (p *pagedServer) List(_ context.Context, opts metav1.ListOptions) (*unstruc
 	list := &unstructured.UnstructuredList{}
 	to := min(p.count, from+int(opts.Limit))
 	for i := from; i < to; i++ {
-		list.Items = append(list.Items, unstructured.Unstructured{Object: map[string]any{"apiVersion": "g.io/v1", "kind": "Widget",
+		list.Items = append(list.Items, unstructured.Unstructured{Object: map[string]any{"apiVersion": "g.io/v1",
+			"kind":     "Widget",
 			"metadata": map[string]any{"namespace": "ns", "name": fmt.Sprint(i), "uid": "uid"}}})
 	}
 	if to < p.count {
@@ -67,7 +68,8 @@ func (p *pagedServer) List(_ context.Context, opts metav1.ListOptions) (*unstruc
 func TestCheckCustomResourcesReadsAllPages(t *testing.T) {
 	const count = 2*pageSize + 100
 	ref := stacks.Ref{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition", Name: "widgets.g.io"}
-	for others, examples := range map[int][]string{0: nil, 3: {"ns/1097", "ns/1098", "ns/1099"}, 601: {"ns/499", "ns/500", "ns/501", "ns/502", "ns/503"}} {
+	for others, examples := range map[int][]string{0: nil, 3: {"ns/1097", "ns/1098", "ns/1099"},
+		601: {"ns/499", "ns/500", "ns/501", "ns/502", "ns/503"}} {
 		server := &pagedServer{count: count}
 		a := New(Options{}).newExecutor(Pass{Owner: ownerOfWidgets(count - others), Client: &Client{Interface: server}})
 		err := a.checkCustomResources(t.Context(), &plan.Action{Verb: plan.VerbDelete}, ref)

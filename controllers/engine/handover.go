@@ -13,7 +13,8 @@ import (
 )
 
 // handOverIfAllowed hands an object over if the new owner is allowed to change it.
-func (a *executor) handOverIfAllowed(ctx context.Context, act *plan.Action, ref stacks.Ref, m *meta.RESTMapping) actionResult {
+func (a *executor) handOverIfAllowed(ctx context.Context, act *plan.Action, ref stacks.Ref,
+	m *meta.RESTMapping) actionResult {
 	if a.mayReceive != nil {
 		may, err := a.mayReceive(ctx, *act.HandoverTo, m.Resource, ref)
 		if err != nil {
@@ -28,7 +29,8 @@ func (a *executor) handOverIfAllowed(ctx context.Context, act *plan.Action, ref 
 
 // handOver replaces the owner's mark on an object by that of the new owner. The next reconcile of
 // the new owner adds the object to its inventory.
-func (a *executor) handOver(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
+func (a *executor) handOver(ctx context.Context, act *plan.Action, ref stacks.Ref,
+	r dynamic.ResourceInterface) actionResult {
 	md := map[string]any{"annotations": map[string]any{
 		live.MarkAnnotation: live.Mark{Owner: act.HandoverTo.String(), ID: act.Entry.ID}.String()}}
 	if act.Entry.UID != "" {

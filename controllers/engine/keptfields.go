@@ -23,7 +23,8 @@ func keptFields(u *unstructured.Unstructured, ignore []string) ([]live.KeptField
 		return nil, err
 	}
 	u = u.DeepCopy()
-	if err := unstructured.SetNestedField(u.Object, string(b), "metadata", "annotations", live.IgnoreAnnotation); err != nil {
+	if err := unstructured.SetNestedField(u.Object, string(b), "metadata", "annotations",
+		live.IgnoreAnnotation); err != nil {
 		return nil, err
 	}
 	o, err := live.Project(u)

@@ -114,9 +114,9 @@ func contentHashes(components []plan.Component) map[string]string {
 }
 
 // dropImpossible removes the entries whose objects cannot exist. The API server deleted the
-// objects of a kind that is certainly no longer served; entries in keep stay nevertheless, because the
-// kind may return.
-// An object with an impossible name, or of a kind without objects, never existed.
+// objects of a kind that is certainly no longer served; entries in keep stay nevertheless, because
+// the kind may return. An object with an impossible name, or of a kind without objects, never
+// existed.
 func (a *executor) dropImpossible(ctx context.Context, keep map[string]bool) error {
 	t, o := a.target, a.owner
 	gone := map[schema.GroupKind]bool{} // one request for each kind: it discovers all that is served

@@ -19,9 +19,10 @@ func TestPlanSyncError(t *testing.T) {
 		waits []plan.Action
 		want  bool
 	}{
-		"no waits":                    {nil, false},
-		"wait for another reason":     {[]plan.Action{wait("ns_a__ConfigMap", plan.ReasonNotServed)}, false},
-		"not synced for an entry":     {[]plan.Action{wait("ns_b__ConfigMap", plan.ReasonIndexNotSynced), wait("ns_a__ConfigMap", plan.ReasonIndexNotSynced)}, true},
+		"no waits":                {nil, false},
+		"wait for another reason": {[]plan.Action{wait("ns_a__ConfigMap", plan.ReasonNotServed)}, false},
+		"not synced for an entry": {[]plan.Action{wait("ns_b__ConfigMap", plan.ReasonIndexNotSynced),
+			wait("ns_a__ConfigMap", plan.ReasonIndexNotSynced)}, true},
 		"not synced for a new object": {[]plan.Action{wait("ns_b__ConfigMap", plan.ReasonIndexNotSynced)}, false},
 	} {
 		if got := planSyncError(&plan.Plan{Waits: c.waits}, inv) != nil; got != c.want {

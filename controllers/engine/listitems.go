@@ -80,7 +80,8 @@ func (a *executor) rejectedLists(ctx context.Context, it *plan.Item, cause error
 
 // claimListItems moves the items of lists from the managedFields entries of others to our entry.
 // moved is true if there were any.
-func claimListItems(entries []metav1.ManagedFieldsEntry, lists [][]string) (out []metav1.ManagedFieldsEntry, moved bool, err error) {
+func claimListItems(entries []metav1.ManagedFieldsEntry,
+	lists [][]string) (out []metav1.ManagedFieldsEntry, moved bool, err error) {
 	ours := slices.IndexFunc(entries, isOwnEntry)
 	if ours < 0 {
 		return nil, false, nil
@@ -92,10 +93,13 @@ func claimListItems(entries []metav1.ManagedFieldsEntry, lists [][]string) (out 
 	out = slices.Clone(entries)
 	for i := range out {
 		// The same fields may have other paths in another version.
-		if i == ours || out[i].FieldsV1 == nil || out[i].Subresource != "" || out[i].APIVersion != out[ours].APIVersion {
+		if i == ours || out[i].FieldsV1 == nil || out[i].Subresource != "" ||
+			out[i].APIVersion != out[ours].APIVersion {
 			continue
 		}
-		rest, some, err := moveFields(out[i].FieldsV1, mine, func(p fieldpath.Path) bool { return isListItem(p, lists) })
+		rest, some, err := moveFields(out[i].FieldsV1, mine, func(p fieldpath.Path) bool {
+			return isListItem(p, lists)
+		})
 		if err != nil {
 			return nil, false, err
 		}
@@ -113,7 +117,8 @@ func claimListItems(entries []metav1.ManagedFieldsEntry, lists [][]string) (out 
 
 // moveFields adds the fields of a managedFields entry for which move is true to a set, and returns
 // the rest. moved is true if there were any.
-func moveFields(from *metav1.FieldsV1, to *fieldpath.Set, move func(fieldpath.Path) bool) (rest *fieldpath.Set, moved bool, err error) {
+func moveFields(from *metav1.FieldsV1, to *fieldpath.Set,
+	move func(fieldpath.Path) bool) (rest *fieldpath.Set, moved bool, err error) {
 	fields, err := readSet(from)
 	if err != nil {
 		return nil, false, err

@@ -16,8 +16,10 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 	inv, index, now := a.owner.Inventory(), a.target.Index, a.engine.clock.Now()
 	size := max(len(a.desired), inv.Len())
 	in := &plan.Snapshot{Owner: a.owner.Key(), Components: a.components, Inventory: inv, Policies: a.owner.Policies(),
-		Objects: make(map[string]*live.Object, size), Succeeded: map[string]bool{}, SyncErrors: map[schema.GroupKind]error{},
-		Backoffs: a.engine.backoffs.active(a.ownerKey, now), PendingDeletions: a.engine.deletions.all(a.ownerKey), Unsettled: a.unsettled}
+		Objects: make(map[string]*live.Object, size), Succeeded: map[string]bool{},
+		SyncErrors: map[schema.GroupKind]error{},
+		Backoffs:   a.engine.backoffs.active(a.ownerKey, now), PendingDeletions: a.engine.deletions.all(a.ownerKey),
+		Unsettled: a.unsettled}
 	objects := make([]live.Object, 0, size) // one allocation instead of one for each
 	// runs is true for an object that may complete: a Job or a Pod.
 	observe := func(id string, ref stacks.Ref, uid types.UID, runs bool) {

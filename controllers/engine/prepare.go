@@ -48,7 +48,8 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p plan.Po
 	return out
 }
 
-func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, p plan.Policies, r Resolver) plan.Item {
+func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, p plan.Policies,
+	r Resolver) plan.Item {
 	it := plan.Item{Object: o, Component: rc.Name, Wave: int32(rc.Wave)}
 	it.Mapping, it.ResolveErr = r.Resolve(ctx, o.Group, o.Version, o.Kind)
 	if it.Mapping != nil {
@@ -72,14 +73,15 @@ func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedCompon
 	return it
 }
 
-// checkManifest returns an error for an object that the API server can never store. missingVerbs are
-// those of its kind.
+// checkManifest returns an error for an object that the API server can never store. missingVerbs
+// are those of its kind.
 func checkManifest(ref stacks.Ref, clusterScoped bool, missingVerbs []string) *plan.InvalidObjectError {
 	switch {
 	case clusterScoped && ref.Namespace != "":
 		return plan.NewInvalidObjectError("%s is cluster-scoped: remove metadata.namespace %q", ref.Kind, ref.Namespace)
 	case len(missingVerbs) > 0:
-		return plan.NewInvalidObjectError("the cluster does not serve %s for %s, so its objects are not stored: remove it from the stack", strings.Join(missingVerbs, ", "), ref.Kind)
+		return plan.NewInvalidObjectError("the cluster does not serve %s for %s, so its objects are not stored: "+
+			"remove it from the stack", strings.Join(missingVerbs, ", "), ref.Kind)
 	}
 	return plan.CheckName(ref)
 }

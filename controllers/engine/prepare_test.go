@@ -19,11 +19,13 @@ func rendered(name string, objects ...stacks.Object) stacks.RenderedComponent {
 }
 
 func renderedObject(kind, group, version, namespace string) stacks.Object {
-	return stacks.Object{Ref: stacks.Ref{Group: group, Kind: kind, Namespace: namespace, Name: "x"}, Version: version, Hash: "hash",
+	return stacks.Object{Ref: stacks.Ref{Group: group, Kind: kind, Namespace: namespace, Name: "x"}, Version: version,
+		Hash:     "hash",
 		Manifest: json.RawMessage(`{}`)}
 }
 
-// completeAPIServer returns the Discovery of an API server that serves all verbs of its kinds but Probe.
+// completeAPIServer returns the Discovery of an API server that serves all verbs of its kinds but
+// Probe.
 func completeAPIServer() *ServerDiscovery {
 	all := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	return NewServerDiscovery(&apiServer{lists: []*metav1.APIResourceList{
@@ -52,16 +54,23 @@ func TestPrepareChecksScope(t *testing.T) {
 		id     string
 		err    any
 	}{
-		"namespaced":                      {renderedObject("ConfigMap", "", "v1", "ns"), "ns_x__ConfigMap", nil},
-		"cluster-scoped":                  {renderedObject("Zone", "h.io", "v1", ""), "_x_h.io_Zone", nil},
-		"cluster-scoped, defaulted":       {defaulted(renderedObject("Zone", "h.io", "v1", "ns")), "_x_h.io_Zone", nil},
-		"cluster-scoped with a namespace": {renderedObject("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone", new(*plan.InvalidObjectError)},
-		"namespaced, defaulted":           {defaulted(renderedObject("Widget", "g.io", "v1", "ns")), "ns_x_g.io_Widget", nil},
-		"only created":                    {renderedObject("Probe", "h.io", "v1", "ns"), "ns_x_h.io_Probe", new(*plan.InvalidObjectError)},
-		"impossible namespace":            {renderedObject("ConfigMap", "", "v1", "n/s"), "n/s_x__ConfigMap", new(*plan.InvalidObjectError)},
-		"not served":                      {renderedObject("Gadget", "g.io", "v1", "ns"), "ns_x_g.io_Gadget", new(*plan.NotServedError)},
-		"version not served":              {renderedObject("Widget", "g.io", "v9", "ns"), "ns_x_g.io_Widget", new(*plan.NotServedError)},
-		"not served, defaulted":           {defaulted(renderedObject("Gadget", "g.io", "v1", "ns")), "ns_x_g.io_Gadget", new(*plan.NotServedError)},
+		"namespaced":                {renderedObject("ConfigMap", "", "v1", "ns"), "ns_x__ConfigMap", nil},
+		"cluster-scoped":            {renderedObject("Zone", "h.io", "v1", ""), "_x_h.io_Zone", nil},
+		"cluster-scoped, defaulted": {defaulted(renderedObject("Zone", "h.io", "v1", "ns")), "_x_h.io_Zone", nil},
+		"cluster-scoped with a namespace": {renderedObject("Zone", "h.io", "v1", "ns"), "ns_x_h.io_Zone",
+			new(*plan.InvalidObjectError)},
+		"namespaced, defaulted": {defaulted(renderedObject("Widget", "g.io", "v1", "ns")), "ns_x_g.io_Widget",
+			nil},
+		"only created": {renderedObject("Probe", "h.io", "v1", "ns"), "ns_x_h.io_Probe",
+			new(*plan.InvalidObjectError)},
+		"impossible namespace": {renderedObject("ConfigMap", "", "v1", "n/s"), "n/s_x__ConfigMap",
+			new(*plan.InvalidObjectError)},
+		"not served": {renderedObject("Gadget", "g.io", "v1", "ns"), "ns_x_g.io_Gadget",
+			new(*plan.NotServedError)},
+		"version not served": {renderedObject("Widget", "g.io", "v9", "ns"), "ns_x_g.io_Widget",
+			new(*plan.NotServedError)},
+		"not served, defaulted": {defaulted(renderedObject("Gadget", "g.io", "v1", "ns")), "ns_x_g.io_Gadget",
+			new(*plan.NotServedError)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			it := prepareOne(t, tc.object, plan.Policies{}, "")
@@ -107,7 +116,9 @@ func TestContentHashCoversAllThatIsSent(t *testing.T) {
 		t.Errorf("%q, %q", it.ReadyExpr, it.ContentHash)
 	}
 	// Policies that do not change the sent content are not in the hash.
-	if it := prepareOne(t, cm, plan.Policies{Force: true, Prune: true, Drift: appsv1.DriftWarn, Adopt: appsv1.AdoptAlways}, ""); it.ContentHash != "hash" {
+	if it := prepareOne(t, cm,
+		plan.Policies{Force: true, Prune: true, Drift: appsv1.DriftWarn, Adopt: appsv1.AdoptAlways},
+		""); it.ContentHash != "hash" {
 		t.Errorf("%q", it.ContentHash)
 	}
 }
@@ -118,22 +129,25 @@ func TestPrepareIgnore(t *testing.T) {
 		target *appsv1.IgnoreTarget
 		want   bool
 	}{
-		"no target":         {nil, true},
-		"empty target":      {target(appsv1.IgnoreTarget{}), true},
-		"kind":              {target(appsv1.IgnoreTarget{Kind: "Widget"}), true},
-		"all fields":        {target(appsv1.IgnoreTarget{Group: "g.io", Kind: "Widget", Namespace: "ns", Name: "x"}), true},
+		"no target":    {nil, true},
+		"empty target": {target(appsv1.IgnoreTarget{}), true},
+		"kind":         {target(appsv1.IgnoreTarget{Kind: "Widget"}), true},
+		"all fields": {target(appsv1.IgnoreTarget{Group: "g.io", Kind: "Widget", Namespace: "ns", Name: "x"}),
+			true},
 		"another group":     {target(appsv1.IgnoreTarget{Group: "h.io", Kind: "Widget"}), false},
 		"another kind":      {target(appsv1.IgnoreTarget{Kind: "Gadget"}), false},
 		"another namespace": {target(appsv1.IgnoreTarget{Kind: "Widget", Namespace: "sn"}), false},
 		"another name":      {target(appsv1.IgnoreTarget{Kind: "Widget", Name: "y"}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rules := []appsv1.IgnoreRule{{Target: tc.target, Paths: []string{"/a", "/b"}}, {Target: target(appsv1.IgnoreTarget{Name: "x"}), Paths: []string{"/c"}}}
+			rules := []appsv1.IgnoreRule{{Target: tc.target, Paths: []string{"/a", "/b"}},
+				{Target: target(appsv1.IgnoreTarget{Name: "x"}), Paths: []string{"/c"}}}
 			want := []string{"/c"}
 			if tc.want {
 				want = []string{"/a", "/b", "/c"}
 			}
-			if it := prepareOne(t, renderedObject("Widget", "g.io", "v1", "ns"), plan.Policies{Ignore: rules}, ""); !slices.Equal(it.Ignore, want) {
+			if it := prepareOne(t, renderedObject("Widget", "g.io", "v1", "ns"), plan.Policies{Ignore: rules},
+				""); !slices.Equal(it.Ignore, want) {
 				t.Errorf("got %v, want %v", it.Ignore, want)
 			}
 		})
@@ -142,18 +156,21 @@ func TestPrepareIgnore(t *testing.T) {
 
 func TestPrepareComponent(t *testing.T) {
 	_, d := newAPIServer()
-	rc := rendered("c", renderedObject("Namespace", "", "v1", ""), renderedObject("ConfigMap", "", "v1", "ns"), renderedObject("Job", "batch", "v1", "ns"))
+	rc := rendered("c", renderedObject("Namespace", "", "v1", ""), renderedObject("ConfigMap", "", "v1", "ns"),
+		renderedObject("Job", "batch", "v1", "ns"))
 	rc.Version, rc.Wave, rc.DependsOn, rc.CreateNamespace = "1.2.3", 4, []string{"b"}, "shared"
 	hook := renderedObject("ConfigMap", "", "v1", "ns")
 	hook.Name, hook.Hook = "hook", post(0)
 	rc.Objects = append(rc.Objects, hook)
 	policies := plan.Policies{Ignore: []appsv1.IgnoreRule{{Paths: []string{"/metadata/labels"}}}}
 	c := Prepare(t.Context(), []stacks.RenderedComponent{rc}, policies, d)[0]
-	if c.Name != "c" || c.Version != "1.2.3" || c.Wave != 4 || !slices.Equal(c.DependsOn, []string{"b"}) || len(c.Items) != 5 {
+	if c.Name != "c" || c.Version != "1.2.3" || c.Wave != 4 || !slices.Equal(c.DependsOn, []string{"b"}) ||
+		len(c.Items) != 5 {
 		t.Fatalf("%+v", c)
 	}
 	ns := c.Items[0]
-	if !ns.Shared || ns.ID != "_shared__Namespace" || ns.Step != 0 || len(ns.Ignore) != 0 || ns.Mapping == nil || ns.Mapping.Scope.Name() != meta.RESTScopeNameRoot {
+	if !ns.Shared || ns.ID != "_shared__Namespace" || ns.Step != 0 || len(ns.Ignore) != 0 || ns.Mapping == nil ||
+		ns.Mapping.Scope.Name() != meta.RESTScopeNameRoot {
 		t.Errorf("%+v, want the shared namespace first", ns)
 	}
 	for i, want := range []struct {
@@ -161,8 +178,10 @@ func TestPrepareComponent(t *testing.T) {
 		once bool
 	}{{0, false}, {0, false}, {3, false}, {3, true}, {4, true}} {
 		it := c.Items[i]
-		if it.Step != want.step || it.RunsOnce != want.once || it.Component != "c" || it.Wave != 4 || (i > 0 && it.Shared) {
-			t.Errorf("item %d: step %d, once=%t, %s/%d, shared=%t", i, it.Step, it.RunsOnce, it.Component, it.Wave, it.Shared)
+		if it.Step != want.step || it.RunsOnce != want.once || it.Component != "c" || it.Wave != 4 ||
+			(i > 0 && it.Shared) {
+			t.Errorf("item %d: step %d, once=%t, %s/%d, shared=%t", i, it.Step, it.RunsOnce, it.Component, it.Wave,
+				it.Shared)
 		}
 	}
 	if got := Prepare(t.Context(), nil, plan.Policies{}, d); len(got) != 0 {
@@ -174,7 +193,8 @@ func TestPrepareComponent(t *testing.T) {
 func TestPrepareWhileDiscoveryFails(t *testing.T) {
 	s, d := newAPIServer()
 	s.down = errors.New("no route to host")
-	components := Prepare(t.Context(), []stacks.RenderedComponent{rendered("c", renderedObject("ConfigMap", "", "v1", "ns"))}, plan.Policies{}, d)
+	components := Prepare(t.Context(),
+		[]stacks.RenderedComponent{rendered("c", renderedObject("ConfigMap", "", "v1", "ns"))}, plan.Policies{}, d)
 	in := &plan.Snapshot{Components: components, Inventory: plan.NewInventory(nil, nil), Policies: plan.DefaultPolicies}
 	p := plan.Reconcile(in)
 	if len(p.Actions) > 0 || len(p.Intents) > 0 || len(p.Waits) != 1 {

@@ -25,11 +25,13 @@ func recordPreRemoveJob(act *plan.Action, ref stacks.Ref) actionResult {
 }
 
 // runPreRemoveJob resumes a suspended Job.
-func (a *executor) runPreRemoveJob(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
+func (a *executor) runPreRemoveJob(ctx context.Context, act *plan.Action, ref stacks.Ref,
+	r dynamic.ResourceInterface) actionResult {
 	if act.Live == nil {
 		return a.findPreRemoveJob(ctx, act, ref, r)
 	}
-	u, err := a.mergePatch(ctx, WriteUpdate, r, ref.Name, map[string]any{"metadata": map[string]any{"uid": act.Live.UID}, "spec": map[string]any{"suspend": false}})
+	u, err := a.mergePatch(ctx, WriteUpdate, r, ref.Name,
+		map[string]any{"metadata": map[string]any{"uid": act.Live.UID}, "spec": map[string]any{"suspend": false}})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		a.target.Index.ObserveGone(ref, act.Live.UID)
@@ -43,7 +45,8 @@ func (a *executor) runPreRemoveJob(ctx context.Context, act *plan.Action, ref st
 
 // findPreRemoveJob reads a Job that the index does not know. The removal continues without a Job
 // that is gone: a user may delete it to skip it.
-func (a *executor) findPreRemoveJob(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
+func (a *executor) findPreRemoveJob(ctx context.Context, act *plan.Action, ref stacks.Ref,
+	r dynamic.ResourceInterface) actionResult {
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return a.errorResult(act, err)

@@ -102,7 +102,9 @@ func (e *Engine) PreviewRemoval(ctx context.Context, p Pass) (*RemovalPreview, e
 	jobs, _ := plan.RequestedJobs(in)
 	for _, e := range jobs {
 		if ref, err := stacks.ParseID(e.ID); err == nil {
-			r.Blockers = append(r.Blockers, RemovalItem{Entry: e, Ref: ref, Reason: plan.ReasonPreRemove, Message: ref.String() + " runs before anything is removed"})
+			r.Blockers = append(r.Blockers,
+				RemovalItem{Entry: e, Ref: ref, Reason: plan.ReasonPreRemove, Message: ref.String() +
+					" runs before anything is removed"})
 		}
 	}
 	for _, step := range plan.RequestedRemovals(in) {
@@ -162,7 +164,8 @@ func (a *executor) previewDeletion(ctx context.Context, act *plan.Action) error 
 	ref := act.Ref()
 	if act.Live != nil && len(act.Live.Finalizers) > 0 {
 		act.Verb, act.Reason = plan.VerbWait, plan.ReasonFinalizers
-		act.Message = fmt.Sprintf("%s has finalizers %s: the controllers that set them must remove them", ref, strings.Join(act.Live.Finalizers, ", "))
+		act.Message = fmt.Sprintf("%s has finalizers %s: the controllers that set them must remove them", ref,
+			strings.Join(act.Live.Finalizers, ", "))
 		return nil
 	}
 	if a.client == nil {

@@ -17,14 +17,16 @@ import (
 // recreateImmutable deletes an object that cannot be changed in place, to create it again. It does
 // so for hooks, and for other objects with spec.force; never for objects that existed before or
 // that are protected. A dry run checks first if the API server would accept the new object.
-func (a *executor) recreateImmutable(ctx context.Context, act *plan.Action, uid types.UID, state appsv1.EntryState, cause error) actionResult {
+func (a *executor) recreateImmutable(ctx context.Context, act *plan.Action, uid types.UID, state appsv1.EntryState,
+	cause error) actionResult {
 	it, policies := act.Item, a.owner.Policies()
 	if err := a.dryRunCreate(ctx, it); err != nil {
 		return a.errorResult(act, cause)
 	}
 	adopted := state == appsv1.EntryAdopted
 	if adopted || (!policies.Force && it.Hook == nil) {
-		return actionResult{err: &ImmutableError{Ref: it.Ref, Adopted: adopted, KeepReason: policies.ProtectReason(it.Ref), Err: cause}}
+		return actionResult{err: &ImmutableError{Ref: it.Ref, Adopted: adopted,
+			KeepReason: policies.ProtectReason(it.Ref), Err: cause}}
 	}
 	r := a.recreate(ctx, act, uid, cause)
 	if r.change != nil {
@@ -83,7 +85,8 @@ func (a *executor) recreate(ctx context.Context, act *plan.Action, uid types.UID
 	a.engine.deletions.record(a.ownerKey, act.Entry.ID, uid)
 	e := act.Entry
 	e.Hash = "" // so that it is created again in every drift mode
-	return actionResult{entry: &e, change: &Change{Verb: plan.VerbDelete, Reason: plan.ReasonChanged, Ref: it.Ref, Message: "recreated: " + errRemovalCanceled.Error()}}
+	return actionResult{entry: &e, change: &Change{Verb: plan.VerbDelete, Reason: plan.ReasonChanged, Ref: it.Ref,
+		Message: "recreated: " + errRemovalCanceled.Error()}}
 }
 
 // deleteHook deletes a completed hook according to its delete policy. Its entry stays completed.
@@ -110,6 +113,7 @@ func (a *executor) dryRunCreate(ctx context.Context, it *plan.Item) error {
 	}
 	name := it.Name
 	u.SetName(name[:min(len(name), 50)] + "-probe")
-	_, err = a.resource(it).Create(ctx, u, metav1.CreateOptions{FieldManager: live.FieldManager, DryRun: []string{metav1.DryRunAll}})
+	_, err = a.resource(it).
+		Create(ctx, u, metav1.CreateOptions{FieldManager: live.FieldManager, DryRun: []string{metav1.DryRunAll}})
 	return err
 }

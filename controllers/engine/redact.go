@@ -37,8 +37,10 @@ func redactedMessage(ref stacks.Ref, err error) string {
 		return typedValuePattern.ReplaceAllString(text, "got another type")
 	}
 	secret := ref.Group == "" && ref.Kind == "Secret"
-	if secret && (s.Code == http.StatusBadRequest || s.Code == http.StatusUnprocessableEntity || s.Code >= http.StatusInternalServerError) {
-		return fmt.Sprintf("the API server responded with %d %s; its message is withheld because it may contain values of the Secret", s.Code, s.Reason)
+	if secret && (s.Code == http.StatusBadRequest || s.Code == http.StatusUnprocessableEntity ||
+		s.Code >= http.StatusInternalServerError) {
+		return fmt.Sprintf("the API server responded with %d %s; its message is withheld because it may contain "+
+			"values of the Secret", s.Code, s.Reason)
 	}
 	return err.Error()
 }
@@ -65,7 +67,8 @@ func invalidFields(details *metav1.StatusDetails) string {
 func redactValue(message string) string {
 	kind, rest, _ := strings.Cut(message, ": ")
 	switch kind {
-	case field.ErrorTypeRequired.String(), field.ErrorTypeForbidden.String(), field.ErrorTypeTooLong.String(), field.ErrorTypeTooShort.String():
+	case field.ErrorTypeRequired.String(), field.ErrorTypeForbidden.String(), field.ErrorTypeTooLong.String(),
+		field.ErrorTypeTooShort.String():
 		return message // these messages contain no value
 	}
 	var end int

@@ -116,7 +116,8 @@ func (a *executor) confirm(ctx context.Context, act *plan.Action, ref stacks.Ref
 // delete deletes exactly the object with the uid and the version on which the plan is based: the
 // index may not know yet that the object was protected since. The entry stays until the API server
 // confirms that the object is gone.
-func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref, m *meta.RESTMapping, uid types.UID, version string) actionResult {
+func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref, m *meta.RESTMapping, uid types.UID,
+	version string) actionResult {
 	r := a.client.Resource(m.Resource).Namespace(ref.Namespace)
 	keepReason, err := a.checkDeletion(ctx, act, ref)
 	switch {
@@ -166,7 +167,8 @@ func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref,
 // recheckDeletion reads an object that changed since its deletion was planned. It returns the new
 // version if the deletion is still valid, for example when only the status changed. Else it returns
 // the result of the deletion; the next round plans with the new state in the index.
-func (a *executor) recheckDeletion(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) (version string, outcome *actionResult) {
+func (a *executor) recheckDeletion(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface,
+	uid types.UID) (version string, outcome *actionResult) {
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -181,7 +183,8 @@ func (a *executor) recheckDeletion(ctx context.Context, act *plan.Action, ref st
 	if err != nil {
 		return "", new(a.errorResult(act, err))
 	}
-	if l := act.Live; l == nil || o.Deleting || o.Protected != l.Protected || o.KeptByHelm != l.KeptByHelm || o.Adopted != l.Adopted || o.Mark != l.Mark {
+	if l := act.Live; l == nil || o.Deleting || o.Protected != l.Protected || o.KeptByHelm != l.KeptByHelm ||
+		o.Adopted != l.Adopted || o.Mark != l.Mark {
 		return "", &actionResult{replan: true}
 	}
 	return o.ResourceVersion, nil
@@ -195,7 +198,8 @@ func (a *executor) recordGone(act *plan.Action, ref stacks.Ref, uid types.UID) a
 }
 
 // release removes our label and marks from an object, and leaves the rest as it is.
-func (a *executor) release(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface, uid types.UID) actionResult {
+func (a *executor) release(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface,
+	uid types.UID) actionResult {
 	u, err := a.mergePatch(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": map[string]any{
 		"uid":    uid,
 		"labels": map[string]any{live.OwnerLabel: nil},
@@ -218,7 +222,8 @@ func (a *executor) release(ctx context.Context, act *plan.Action, ref stacks.Ref
 func beingDeleted(u *unstructured.Unstructured) *plan.BeingDeletedError {
 	o, err := live.Project(u)
 	if err != nil {
-		return &plan.BeingDeletedError{Ref: stacks.Ref{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}, Finalizers: u.GetFinalizers()}
+		return &plan.BeingDeletedError{Ref: stacks.Ref{Kind: u.GetKind(), Namespace: u.GetNamespace(),
+			Name: u.GetName()}, Finalizers: u.GetFinalizers()}
 	}
 	return plan.NewBeingDeletedError(&o)
 }

@@ -21,9 +21,11 @@ import (
 func replace(ctx context.Context, o *owner, labels map[string]string) types.UID {
 	GinkgoHelper()
 	ns := o.install.Namespace
-	Expect(controlPlane.Client().Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}})).To(Succeed())
+	Expect(controlPlane.Client().
+		Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}})).To(Succeed())
 	mark := live.Mark{Owner: o.Key().String(), ID: stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "a"}.ID()}
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a", Labels: labels, Annotations: map[string]string{live.MarkAnnotation: mark.String()}}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a", Labels: labels,
+		Annotations: map[string]string{live.MarkAnnotation: mark.String()}}}
 	Expect(controlPlane.Client().Create(ctx, cm)).To(Succeed())
 	return cm.UID
 }
@@ -51,7 +53,8 @@ var _ = Describe("An object that was replaced by one with our mark and another u
 		ns := namespaceFor(ctx)
 		o := newOwner(ctx, ns, "o")
 		var uid types.UID
-		p := startProcess(ns, engine.Options{WriteHook: func(ctx context.Context, kind engine.WriteKind, after bool) error {
+		p := startProcess(ns, engine.Options{WriteHook: func(ctx context.Context, kind engine.WriteKind,
+			after bool) error {
 			if kind == engine.WriteRelease && !after && uid == "" {
 				uid = replace(ctx, o, map[string]string{live.OwnerLabel: o.Key().Installation})
 			}
@@ -61,7 +64,8 @@ var _ = Describe("An object that was replaced by one with our mark and another u
 		successor := o.Key()
 		successor.Name = "successor"
 		o.policies.HandoverTo = func(string) plan.HandoverDecision { return plan.HandoverDecision{To: &successor} }
-		next := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, o.policies, p.target.Discovery)
+		next := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, o.policies,
+			p.target.Discovery)
 		Eventually(func() bool {
 			_, err := p.engine.Reconcile(ctx, p.pass(o), next)
 			Expect(err).NotTo(HaveOccurred())

@@ -42,7 +42,8 @@ func retryDelay(err error, interval time.Duration) time.Duration {
 	switch {
 	case errors.As(err, &owned), errors.As(err, &invalid):
 		return interval // no event tells when its owner releases it, or when the API server accepts it
-	case errors.As(err, &deleting), errors.Is(err, errBusy), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case errors.As(err, &deleting), errors.Is(err, errBusy),
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return short
 	}
 	if s, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -71,7 +72,8 @@ func isDenied(err error) bool {
 }
 
 // DeniedNamespaces returns the namespaces of the objects whose requests failed because a permission
-// or the namespace was missing, without duplicates. The namespace of a cluster-scoped object is empty.
+// or the namespace was missing, without duplicates. The namespace of a cluster-scoped object is
+// empty.
 func DeniedNamespaces(errs []error) (namespaces []string) {
 	for _, err := range errs {
 		object, ok := errors.AsType[*ObjectError](err)
@@ -90,5 +92,6 @@ func (e *Engine) RetryDenied(key plan.OwnerKey) {
 // isTransient is true for errors that say nothing about the request itself: a retry may succeed.
 func isTransient(err error) bool {
 	var status apierrors.APIStatus
-	return !errors.As(err, &status) || status.Status().Code >= 500 || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err)
+	return !errors.As(err, &status) || status.Status().Code >= 500 || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsConflict(err)
 }

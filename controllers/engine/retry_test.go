@@ -41,18 +41,21 @@ func TestRetryDelay(t *testing.T) {
 		"object being deleted":      {&plan.BeingDeletedError{Ref: ref("a")}, shortRetry},
 		"busy":                      {errBusy, shortRetry},
 		"forbidden":                 {apierrors.NewForbidden(cms, "a", errors.New("x")), maxDeniedRetry},
-		"over quota":                {apierrors.NewForbidden(cms, "a", errors.New("exceeded quota: x")), maxDeniedRetry},
-		"unauthorized":              {apierrors.NewUnauthorized("x"), interval},
-		"invalid":                   {apierrors.NewInvalid(kind, "a", nil), interval},
-		"denied by a webhook":       {apierrors.NewBadRequest("admission webhook denied the request"), interval},
-		"not found":                 {apierrors.NewNotFound(cms, "a"), interval},
-		"too large":                 {apierrors.NewRequestEntityTooLargeError("x"), interval},
-		"immutable":                 {&ImmutableError{Ref: ref("a"), Err: apierrors.NewInvalid(kind, "a", nil)}, interval},
+		"over quota": {apierrors.NewForbidden(cms, "a", errors.New("exceeded quota: x")),
+			maxDeniedRetry},
+		"unauthorized":        {apierrors.NewUnauthorized("x"), interval},
+		"invalid":             {apierrors.NewInvalid(kind, "a", nil), interval},
+		"denied by a webhook": {apierrors.NewBadRequest("admission webhook denied the request"), interval},
+		"not found":           {apierrors.NewNotFound(cms, "a"), interval},
+		"too large":           {apierrors.NewRequestEntityTooLargeError("x"), interval},
+		"immutable": {&ImmutableError{Ref: ref("a"), Err: apierrors.NewInvalid(kind, "a", nil)},
+			interval},
 		// A retry every five seconds would cost two requests each time.
 		"owned by another": {&plan.OwnedByOtherError{Ref: ref("a"), By: "Helm"}, interval},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, err := range []error{tc.err, &ObjectError{Ref: ref("a"), Verb: "create", Err: tc.err}, fmt.Errorf("more: %w", tc.err)} {
+			for _, err := range []error{tc.err, &ObjectError{Ref: ref("a"), Verb: "create", Err: tc.err},
+				fmt.Errorf("more: %w", tc.err)} {
 				if got := retryDelay(err, interval); got != tc.want {
 					t.Errorf("%T: waits %s, want %s", err, got, tc.want)
 				}
@@ -81,8 +84,9 @@ func TestIsFatal(t *testing.T) {
 
 func TestBeingDeletedErrorListsFinalizers(t *testing.T) {
 	for want, err := range map[string]error{
-		"ConfigMap ns/a is being deleted":                                  &plan.BeingDeletedError{Ref: ref("a")},
-		"ConfigMap ns/a is being deleted: waits for finalizers [x.io/y z]": &plan.BeingDeletedError{Ref: ref("a"), Finalizers: []string{"x.io/y", "z"}},
+		"ConfigMap ns/a is being deleted": &plan.BeingDeletedError{Ref: ref("a")},
+		"ConfigMap ns/a is being deleted: waits for finalizers [x.io/y z]": &plan.BeingDeletedError{Ref: ref("a"),
+			Finalizers: []string{"x.io/y", "z"}},
 	} {
 		if err.Error() != want {
 			t.Errorf("got %q, want %q", err, want)

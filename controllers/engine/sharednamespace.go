@@ -78,7 +78,8 @@ func (a *executor) shareNamespace(ctx context.Context, act *plan.Action) actionR
 
 // unshareNamespace removes the owner's annotation from a namespace. The last owner deletes the
 // namespace, if this installation created it and it contains no foreign objects.
-func (a *executor) unshareNamespace(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
+func (a *executor) unshareNamespace(ctx context.Context, act *plan.Action, ref stacks.Ref,
+	r dynamic.ResourceInterface) actionResult {
 	for try := 1; ; try++ {
 		if res := a.tryUnshareNamespace(ctx, act, ref, r); !res.replan || try == maxAttempts {
 			return res
@@ -86,7 +87,8 @@ func (a *executor) unshareNamespace(ctx context.Context, act *plan.Action, ref s
 	}
 }
 
-func (a *executor) tryUnshareNamespace(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface) actionResult {
+func (a *executor) tryUnshareNamespace(ctx context.Context, act *plan.Action, ref stacks.Ref,
+	r dynamic.ResourceInterface) actionResult {
 	u, err := r.Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -112,14 +114,17 @@ func (a *executor) tryUnshareNamespace(ctx context.Context, act *plan.Action, re
 		// With the resourceVersion, one of two owners that leave at the same time finds that it is
 		// the last.
 		_, err = a.mergePatch(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": map[string]any{
-			"annotations": map[string]any{usedByAnnotation(a.owner.Key()): nil}, "resourceVersion": u.GetResourceVersion()}})
+			"annotations":     map[string]any{usedByAnnotation(a.owner.Key()): nil},
+			"resourceVersion": u.GetResourceVersion()}})
 		if apierrors.IsConflict(err) {
 			return planAgain
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return a.errorResult(act, err)
 		}
-		return actionResult{dropEntry: true, change: &Change{Verb: plan.VerbRelease, Reason: plan.ReasonRemoved, Ref: ref, Message: "kept: " + keepReason}}
+		return actionResult{dropEntry: true,
+			change: &Change{Verb: plan.VerbRelease, Reason: plan.ReasonRemoved, Ref: ref,
+				Message: "kept: " + keepReason}}
 	}
 	// With the resourceVersion, no owner can have joined since the namespace was read.
 	err = a.withWriteHook(ctx, WriteDelete, func() error {
@@ -134,7 +139,8 @@ func (a *executor) tryUnshareNamespace(ctx context.Context, act *plan.Action, re
 		return a.errorResult(act, err)
 	}
 	// Shared namespaces are not watched: the back-off repeats the check until it is gone.
-	return actionResult{err: &plan.BeingDeletedError{Ref: ref}, change: &Change{Verb: plan.VerbDelete, Reason: plan.ReasonRemoved, Ref: ref}}
+	return actionResult{err: &plan.BeingDeletedError{Ref: ref},
+		change: &Change{Verb: plan.VerbDelete, Reason: plan.ReasonRemoved, Ref: ref}}
 }
 
 // namespaceKeepReason returns why a namespace must stay; empty when it may be deleted. The error is

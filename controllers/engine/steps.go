@@ -6,8 +6,8 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// Steps of a component: namespaces, its generated values, CRDs, pre hooks by weight, the main step with
-// all other objects, and post hooks by weight.
+// Steps of a component: namespaces, its generated values, CRDs, pre hooks by weight, the main step
+// with all other objects, and post hooks by weight.
 const (
 	stepNamespaces = iota
 	stepGenerated

@@ -35,7 +35,8 @@ func TestStoredFormatsStayReadable(t *testing.T) {
 	readStored(t, "object.yaml", &object.Object)
 
 	inv := plan.NewInventory(in.Status.Inventory, []appsv1.KsctlInventory{chunk})
-	want := map[string]appsv1.EntryState{"team_a__ConfigMap": appsv1.EntryApplied, "team_b__Secret": appsv1.EntryIntended, "team_c_batch_Job": appsv1.EntryDone,
+	want := map[string]appsv1.EntryState{"team_a__ConfigMap": appsv1.EntryApplied,
+		"team_b__Secret": appsv1.EntryIntended, "team_c_batch_Job": appsv1.EntryDone,
 		"_shared__Namespace": appsv1.EntryShared, "team_d_apps_Deployment": appsv1.EntryAdopted}
 	if inv.Len() != len(want) {
 		t.Errorf("%d entries, not %d: %v", inv.Len(), len(want), inv.Entries())
@@ -57,7 +58,8 @@ func TestStoredFormatsStayReadable(t *testing.T) {
 	if err != nil || mark.ID != "team_a__ConfigMap" {
 		t.Fatalf("mark %+v: %v", mark, err)
 	}
-	me := plan.OwnerKey{Installation: "ksctl", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "team", Name: "web"}
+	me := plan.OwnerKey{Installation: "ksctl", Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: "team",
+		Name: "web"}
 	if key, ok := plan.ParseOwnerKey(mark.Owner); !ok || key != me {
 		t.Errorf("owner %+v, %t", key, ok)
 	}
@@ -68,7 +70,8 @@ func TestStoredFormatsStayReadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, err := claim(me, ref, &appsv1.InventoryEntry{}, appsv1.AdoptNever, &object); err != nil || state != appsv1.EntryApplied {
+	if state, err := claim(me, ref, &appsv1.InventoryEntry{}, appsv1.AdoptNever, &object); err != nil ||
+		state != appsv1.EntryApplied {
 		t.Errorf("claim of the owner: %s, %v", state, err)
 	}
 	if in.Finalizers[0] != appsv1.Finalizer || chunk.Labels[InventoryOfLabel] == "" {

@@ -17,9 +17,9 @@ import (
 
 // adoptStrays adds strays to the inventory: objects that we created and that it does not list. Such
 // an object appears when a leader is paused before a create request, and sends it after its
-// successor has removed the object; or when an object is handed over to an owner that does not want it
-// anymore. Desired strays are not added here, but claimed when they are applied. Until then they stay
-// strays: the next render may not have them.
+// successor has removed the object; or when an object is handed over to an owner that does not want
+// it anymore. Desired strays are not added here, but claimed when they are applied. Until then they
+// stay strays: the next render may not have them.
 func (a *executor) adoptStrays(ctx context.Context) error {
 	t, o := a.target, a.owner
 	inv, since := o.Inventory(), o.Policies().AdoptStraysSince
@@ -59,14 +59,14 @@ func (a *executor) adoptStrays(ctx context.Context) error {
 	return nil
 }
 
-// maxUnreadStrays is the number of failed reads after which a pass looks at no more strays. Whoever may
-// write annotations can make objects that seem to be strays of others.
+// maxUnreadStrays is the number of failed reads after which a pass looks at no more strays. Whoever
+// may write annotations can make objects that seem to be strays of others.
 const maxUnreadStrays = 20
 
-// isStray is true for an object that we created, or handed over, with this mark since the creation of
-// the owner. The mark alone is no proof, because labels and annotations get copied and restored; and an
-// object that is older than the owner was left by an earlier owner with the same name. It is a pure
-// function.
+// isStray is true for an object that we created, or handed over, with this mark since the creation
+// of the owner. The mark alone is no proof, because labels and annotations get copied and restored;
+// and an object that is older than the owner was left by an earlier owner with the same name. It is
+// a pure function.
 func isStray(u *unstructured.Unstructured, mark live.Mark, since time.Time) bool {
 	ann, entries := u.GetAnnotations(), u.GetManagedFields()
 	return ann[live.MarkAnnotation] == mark.String() && ann[live.AdoptedAnnotation] == "" &&
@@ -76,11 +76,12 @@ func isStray(u *unstructured.Unstructured, mark live.Mark, since time.Time) bool
 
 var markField = fieldpath.MakePathOrDie("metadata", "annotations", live.MarkAnnotation)
 
-// isHandoverSince returns a function that reports whether a managed fields entry is that of handOver,
-// and not older than a time.
+// isHandoverSince returns a function that reports whether a managed fields entry is that of
+// handOver, and not older than a time.
 func isHandoverSince(since time.Time) func(metav1.ManagedFieldsEntry) bool {
 	return func(e metav1.ManagedFieldsEntry) bool {
-		if e.Manager != live.FieldManager || e.Operation != metav1.ManagedFieldsOperationUpdate || e.Subresource != "" || e.Time == nil || e.Time.Time.Before(since) {
+		if e.Manager != live.FieldManager || e.Operation != metav1.ManagedFieldsOperationUpdate ||
+			e.Subresource != "" || e.Time == nil || e.Time.Time.Before(since) {
 			return false
 		}
 		set, err := readSet(e.FieldsV1)

@@ -21,15 +21,18 @@ import (
 func applyAs(ctx context.Context, o *owner, manager, name, markOf string) {
 	GinkgoHelper()
 	ns := o.install.Namespace
-	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name,
-		Labels:      map[string]string{live.OwnerLabel: o.Key().Installation},
-		Annotations: map[string]string{live.MarkAnnotation: live.Mark{Owner: o.Key().String(), ID: stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: markOf}.ID()}.String()}}}
+	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1",
+		Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name,
+		Labels: map[string]string{live.OwnerLabel: o.Key().Installation},
+		Annotations: map[string]string{live.MarkAnnotation: live.Mark{Owner: o.Key().String(),
+			ID: stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: markOf}.ID()}.String()}}}
 	//nolint:staticcheck // there is no typed apply configuration for a client.Object
 	Expect(controlPlane.Client().Patch(ctx, cm, client.Apply, client.FieldOwner(manager))).To(Succeed())
 }
 
 var _ = Describe("An object that no inventory lists", suite.Safety, func() {
-	It("is adopted and removed if the engine created it for this owner, and left if only its mark matches", func(ctx SpecContext) {
+	It("is adopted and removed if the engine created it for this owner, and left if only its mark "+
+		"matches", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		o := newOwner(ctx, ns, "o")
 		o.policies.AdoptStraysSince = o.install.CreationTimestamp.Time
@@ -92,18 +95,23 @@ var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 		ns := namespaceFor(ctx)
 		giver := newOwner(ctx, ns, "giver")
 		p := startProcess(ns, engine.Options{})
-		p.reconcileUntilReady(ctx, giver, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
+		p.reconcileUntilReady(ctx, giver,
+			[]stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
 		created := labeledConfigMaps(ctx, ns)[0].CreationTimestamp.Time
-		Eventually(time.Now, shortRetry).Should(BeTemporally(">", created.Add(time.Second)), "times of objects are in seconds")
+		Eventually(time.Now, shortRetry).Should(BeTemporally(">", created.Add(time.Second)),
+			"times of objects are in seconds")
 
 		o := newOwner(ctx, ns, "o")
 		o.policies.AdoptStraysSince = time.Now().Truncate(time.Second)
-		giver.policies.HandoverTo = func(string) plan.HandoverDecision { return plan.HandoverDecision{To: new(o.Key())} }
+		giver.policies.HandoverTo = func(string) plan.HandoverDecision {
+			return plan.HandoverDecision{To: new(o.Key())}
+		}
 		p.reconcileUntilReady(ctx, giver, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))})
 		Expect(giver.inv.Len()).To(Equal(1))
 
 		By("a plan that wants it, but does not apply it yet")
-		blocked := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))}, o.policies, p.target.Discovery)
+		blocked := engine.Prepare(ctx, []stacks.RenderedComponent{render("one", configMap(ns, "a", "1"))}, o.policies,
+			p.target.Discovery)
 		blocked[0].BlockedOn = []string{"a dependency"}
 		_, err := p.engine.Reconcile(ctx, p.pass(o), blocked)
 		Expect(err).NotTo(HaveOccurred())

@@ -144,7 +144,8 @@ func (p *process) pass(o *owner) engine.Pass {
 }
 
 // reconcileUntilReady reconciles repeatedly until the plan is ready.
-func (p *process) reconcileUntilReady(ctx context.Context, o *owner, components []stacks.RenderedComponent) *engine.Report {
+func (p *process) reconcileUntilReady(ctx context.Context, o *owner,
+	components []stacks.RenderedComponent) *engine.Report {
 	GinkgoHelper()
 	var rep *engine.Report
 	Eventually(func() error {

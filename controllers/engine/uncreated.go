@@ -41,7 +41,8 @@ func (a *executor) recordCreate(id string, err error) {
 	case err == nil:
 		a.engine.creates.reset(a.ownerKey, id)
 	case !isRejection(err):
-		a.engine.creates.record(a.ownerKey, id, createState{known: true, pendingUntil: a.engine.clock.Now().Add(a.engine.requestTimeout)})
+		a.engine.creates.record(a.ownerKey, id,
+			createState{known: true, pendingUntil: a.engine.clock.Now().Add(a.engine.requestTimeout)})
 	}
 }
 
@@ -92,7 +93,8 @@ func (a *executor) forgetUncreated(ctx context.Context) {
 		case state.pendingUntil.IsZero():
 			a.forget(id) // every request was rejected, or none was sent
 		case now.Before(state.pendingUntil):
-			a.unsettle(id, state.pendingUntil, fmt.Sprintf("%s may still be created by a request that the API server did not answer, until %s",
+			a.unsettle(id, state.pendingUntil, fmt.Sprintf("%s may still be created by a request that the API server "+
+				"did not answer, until %s",
 				ref, state.pendingUntil.UTC().Format(time.TimeOnly)))
 		case err != nil:
 			a.unsettle(id, now.Add(a.retry.Interval), fmt.Sprintf("%s: %v", ref, err))
@@ -114,8 +116,8 @@ func (a *executor) forgetUncreated(ctx context.Context) {
 	}
 }
 
-// listable is false while the index has not listed a kind yet. A kind that the controller may not list
-// is checked with the rights of the account.
+// listable is false while the index has not listed a kind yet. A kind that the controller may not
+// list is checked with the rights of the account.
 func (a *executor) listable(gk schema.GroupKind) bool {
 	err := a.target.Index.Synced(gk)
 	var notSynced *live.SyncError
@@ -128,8 +130,8 @@ func (a *executor) forget(id string) {
 	a.engine.creates.reset(a.ownerKey, id)
 }
 
-// unsettle records why an uncreated entry is kept, and when that is checked again; a zero time if an
-// event of the index follows.
+// unsettle records why an uncreated entry is kept, and when that is checked again; a zero time if
+// an event of the index follows.
 func (a *executor) unsettle(id string, retryAt time.Time, why string) {
 	a.unsettled[id] = why
 	if !retryAt.IsZero() && (a.settleAt.IsZero() || retryAt.Before(a.settleAt)) {
@@ -150,12 +152,15 @@ func (a *executor) forgetAbsent(ctx context.Context, k *uncreatedKind) {
 		}
 		switch {
 		case apierrors.IsForbidden(entryErr):
-			a.unsettle(id, now.Add(a.retry.Interval), fmt.Sprintf("%s was possibly created, and neither the controller may list %s nor the service account may get it: grant one of them",
+			a.unsettle(id, now.Add(a.retry.Interval), fmt.Sprintf("%s was possibly created, and neither the "+
+				"controller may list %s nor the service account may get it: grant one of them",
 				ref, k.mapping.Resource.Resource))
 		case entryErr != nil:
-			a.unsettle(id, now.Add(retryDelay(entryErr, a.retry.Interval)), fmt.Sprintf("%s was possibly created: %v", ref, entryErr))
+			a.unsettle(id, now.Add(retryDelay(entryErr, a.retry.Interval)),
+				fmt.Sprintf("%s was possibly created: %v", ref, entryErr))
 		case exists:
-			a.unsettle(id, now.Add(min(shortRetry, a.retry.Interval)), fmt.Sprintf("%s was created, but is not observed yet", ref))
+			a.unsettle(id, now.Add(min(shortRetry, a.retry.Interval)),
+				fmt.Sprintf("%s was created, but is not observed yet", ref))
 		default:
 			a.forget(id)
 		}
@@ -177,8 +182,10 @@ func (a *executor) listMarked(ctx context.Context, m *meta.RESTMapping) (map[str
 		}
 		for i := range page.Items {
 			item := &page.Items[i]
-			id := stacks.Ref{Group: m.GroupVersionKind.Group, Kind: m.GroupVersionKind.Kind, Namespace: item.Namespace, Name: item.Name}.ID()
-			if item.Annotations[live.MarkAnnotation] == (live.Mark{Owner: a.ownerKey, ID: id}).String() { // copies have the mark of another object
+			id := stacks.Ref{Group: m.GroupVersionKind.Group, Kind: m.GroupVersionKind.Kind, Namespace: item.Namespace,
+				Name: item.Name}.ID()
+			// copies have the mark of another object
+			if item.Annotations[live.MarkAnnotation] == (live.Mark{Owner: a.ownerKey, ID: id}).String() {
 				out[id] = true
 			}
 		}
@@ -201,7 +208,8 @@ func (a *executor) hasMarkedObject(ctx context.Context, m *meta.RESTMapping, ref
 }
 
 // listMetadata returns a page of the metadata of the objects of a kind, in all namespaces.
-func (c *Client) listMetadata(ctx context.Context, r schema.GroupVersionResource, selector, next string) (*metav1.PartialObjectMetadataList, error) {
+func (c *Client) listMetadata(ctx context.Context, r schema.GroupVersionResource,
+	selector, next string) (*metav1.PartialObjectMetadataList, error) {
 	b, err := c.rest.Get().AbsPath(collectionPath(r)...).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").
 		Param("labelSelector", selector).Param("limit", strconv.Itoa(pageSize)).Param("continue", next).

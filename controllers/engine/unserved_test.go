@@ -37,7 +37,8 @@ func TestDropImpossibleRemovesEntriesOfAbsentKinds(t *testing.T) {
 	s, d := newAPIServer()
 	h := ownerOfWidgets(1000)
 	wanted := map[string]bool{"ns_7_g.io_Widget": true}
-	if err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropImpossible(t.Context(), wanted); err != nil {
+	if err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).
+		dropImpossible(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := h.inv.Get("ns_7_g.io_Widget"); !ok || h.inv.Len() != 2 {
@@ -48,18 +49,21 @@ func TestDropImpossibleRemovesEntriesOfAbsentKinds(t *testing.T) {
 	}
 }
 
-// Entries that earlier versions recorded for objects that cannot exist are removed, also while their
-// objects are desired.
+// Entries that earlier versions recorded for objects that cannot exist are removed, also while
+// their objects are desired.
 func TestDropImpossibleRemovesEntriesThatNeverHadAnObject(t *testing.T) {
 	d := completeAPIServer()
 	h := &inventoryOwner{inv: plan.NewInventory(nil, nil)}
-	probe := appsv1.InventoryEntry{ID: stacks.Ref{Group: "h.io", Kind: "Probe", Namespace: "ns", Name: "x"}.ID(), Version: "v1", State: appsv1.EntryIntended}
+	probe := appsv1.InventoryEntry{ID: stacks.Ref{Group: "h.io", Kind: "Probe", Namespace: "ns", Name: "x"}.ID(),
+		Version: "v1", State: appsv1.EntryIntended}
 	keep := map[string]bool{probe.ID: true}
-	for _, e := range []appsv1.InventoryEntry{probe, entry("a/b", appsv1.EntryIntended), entry("a", appsv1.EntryIntended), entry("b", appsv1.EntryApplied)} {
+	for _, e := range []appsv1.InventoryEntry{probe, entry("a/b", appsv1.EntryIntended),
+		entry("a", appsv1.EntryIntended), entry("b", appsv1.EntryApplied)} {
 		keep[e.ID] = true
 		h.inv.Put(e)
 	}
-	if err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropImpossible(t.Context(), keep); err != nil {
+	if err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).
+		dropImpossible(t.Context(), keep); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.inv.Entries(); len(got) != 2 || got[0].ID != ref("a").ID() || got[1].ID != ref("b").ID() {
@@ -82,7 +86,8 @@ func TestDropImpossibleKeepsEntriesOfUncertainKinds(t *testing.T) {
 			s, d := newAPIServer()
 			change(s)
 			h := ownerOfWidgets(3)
-			err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).dropImpossible(t.Context(), nil)
+			err := New(Options{}).newExecutor(Pass{Owner: h, Target: &Target{Discovery: d}}).
+				dropImpossible(t.Context(), nil)
 			if err != nil && s.down == nil {
 				t.Error(err)
 			}

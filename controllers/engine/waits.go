@@ -11,9 +11,11 @@ import (
 
 // waitTypes has the type of a wait by the reason of the planned action; WaitResponse for others.
 var waitTypes = map[plan.Reason]appsv1.WaitType{
-	plan.ReasonNotServed: appsv1.WaitKindNotServed, plan.ReasonBlocked: appsv1.WaitOrder, plan.ReasonBeingDeleted: appsv1.WaitDeletion,
-	plan.ReasonPreRemove: appsv1.WaitOrder, plan.ReasonProtected: appsv1.WaitApproval, plan.ReasonApprovalRequired: appsv1.WaitApproval,
-	plan.ReasonOwnedByOther: appsv1.WaitApproval, plan.ReasonInvalid: appsv1.WaitApproval,
+	plan.ReasonNotServed: appsv1.WaitKindNotServed, plan.ReasonBlocked: appsv1.WaitOrder,
+	plan.ReasonBeingDeleted: appsv1.WaitDeletion,
+	plan.ReasonPreRemove:    appsv1.WaitOrder, plan.ReasonProtected: appsv1.WaitApproval,
+	plan.ReasonApprovalRequired: appsv1.WaitApproval,
+	plan.ReasonOwnedByOther:     appsv1.WaitApproval, plan.ReasonInvalid: appsv1.WaitApproval,
 }
 
 // maxWaits is the maximum number of waits for own objects that WaitReferences returns.
@@ -29,7 +31,8 @@ func WaitReferences(owner plan.OwnerKey, rep *Report) []appsv1.WaitReference {
 		w := &rep.Plan.Waits[i]
 		if to := w.HandoverTo; w.Reason == plan.ReasonHandoverPending && to != nil && !others[*to] {
 			others[*to] = true
-			out = append(out, appsv1.WaitReference{Type: appsv1.WaitPruning, Kind: to.Kind, Namespace: to.Namespace, Name: to.Name, Object: w.Ref().String()})
+			out = append(out, appsv1.WaitReference{Type: appsv1.WaitPruning, Kind: to.Kind, Namespace: to.Namespace,
+				Name: to.Name, Object: w.Ref().String()})
 		}
 	}
 	add := func(w appsv1.WaitReference) {
@@ -54,7 +57,8 @@ func WaitReferences(owner plan.OwnerKey, rep *Report) []appsv1.WaitReference {
 			notApplied.Type = appsv1.WaitNotApplied
 			add(notApplied)
 		case w.Reason == plan.ReasonNotServed:
-			add(appsv1.WaitReference{Type: appsv1.WaitKindNotServed, Kind: "CustomResourceDefinition", Name: ref.GroupKind().String(), Object: ref.String()})
+			add(appsv1.WaitReference{Type: appsv1.WaitKindNotServed, Kind: "CustomResourceDefinition",
+				Name: ref.GroupKind().String(), Object: ref.String()})
 		default:
 			add(objectWait(cmp.Or(waitTypes[w.Reason], appsv1.WaitResponse), ref))
 		}

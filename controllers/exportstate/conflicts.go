@@ -23,7 +23,8 @@ func folderOf(to *v1alpha1.ExportRepository) string {
 func targetKey(namespace string, target *v1alpha1.ExportRepository) string {
 	repository := target.URL
 	if u, err := url.Parse(target.URL); err == nil {
-		repository = strings.ToLower(u.Host) + strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), ".git") + "?" + u.RawQuery
+		repository = strings.ToLower(u.Host) + strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), ".git") + "?" +
+			u.RawQuery
 	}
 	return strings.Join([]string{namespace, repository, target.Branch, folderOf(target)}, " ")
 }
@@ -38,7 +39,8 @@ func conflictingExports(obj *v1alpha1.ExportState, exports []v1alpha1.ExportStat
 			continue
 		}
 		for _, row := range slices.Concat(other.Status.Clusters, other.Status.Credentials) {
-			if row.Written == "" || !row.Ready && !writes(row.Action) || row.Action == v1alpha1.ExportLeft || owners[row.File] != nil && isOlder(owners[row.File], other) {
+			if row.Written == "" || !row.Ready && !writes(row.Action) || row.Action == v1alpha1.ExportLeft ||
+				owners[row.File] != nil && isOlder(owners[row.File], other) {
 				continue
 			}
 			out[row.File], owners[row.File] = types.NamespacedName{Namespace: other.Namespace, Name: other.Name}, other
@@ -50,8 +52,10 @@ func conflictingExports(obj *v1alpha1.ExportState, exports []v1alpha1.ExportStat
 // sharesTarget reports whether other is another active export to the same folder as obj.
 func sharesTarget(obj, other *v1alpha1.ExportState) bool {
 	target, otherTarget := obj.Spec.To.Git, other.Spec.To.Git
-	return target != nil && otherTarget != nil && other.UID != obj.UID && !other.Spec.Suspend && other.DeletionTimestamp == nil &&
-		targetKey(obj.Namespace, target) == targetKey(other.Namespace, otherTarget) && other.Status.Target == describe(otherTarget)
+	return target != nil && otherTarget != nil && other.UID != obj.UID && !other.Spec.Suspend &&
+		other.DeletionTimestamp == nil &&
+		targetKey(obj.Namespace, target) == targetKey(other.Namespace, otherTarget) &&
+		other.Status.Target == describe(otherTarget)
 }
 
 // isOlder reports whether a is older than b. The older export keeps writing.
@@ -68,7 +72,9 @@ func (w *desired) skipConflicting(conflicting map[string]types.NamespacedName) {
 		d := &w.documents[i]
 		if owner, ok := conflicting[d.file]; ok && d.action == "" {
 			d.action = v1alpha1.ExportByAnother
-			d.message = "older ExportState " + owner.String() + " writes this file to the same folder: set another spec.to.git.path, select other clusters, or delete one of the two"
+			d.message = "older ExportState " + owner.String() +
+				" writes this file to the same folder: set another spec.to.git.path, select other clusters, or " +
+				"delete one of the two"
 		}
 	}
 }

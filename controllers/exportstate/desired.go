@@ -25,16 +25,19 @@ const (
 
 // readDesired returns the entries of a store to export. An invalid entry does not block the others.
 func (s *Steps) readDesired(spec *v1alpha1.ExportStateSpec, have statestore.Contents) (desired, error) {
-	want := desired{hasClusters: have.HasStates, hasCredentials: spec.Credentials != v1alpha1.ExportCredentials || have.HasCredentials}
+	want := desired{hasClusters: have.HasStates, hasCredentials: spec.Credentials != v1alpha1.ExportCredentials ||
+		have.HasCredentials}
 	filter, recipients := statestore.FilterOf(spec.Select), slices.Sorted(slices.Values(spec.Recipients))
 	hash := func(data []byte) string {
-		return statestore.HashBytes(s.SecretKey, []byte(statestore.HashDocument(s.SecretKey, data)+" "+strings.Join(recipients, " ")))
+		return statestore.HashBytes(s.SecretKey,
+			[]byte(statestore.HashDocument(s.SecretKey, data)+" "+strings.Join(recipients, " ")))
 	}
 	clouds := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(have.States)) {
 		if id, ok := state.ParseKey(key); !ok || !filter.Matches(id) {
 			if !ok && spec.Select == nil {
-				want.documents = append(want.documents, invalidDocument(key, errors.New("the key is not a cluster key")))
+				want.documents = append(want.documents,
+					invalidDocument(key, errors.New("the key is not a cluster key")))
 			}
 			continue
 		}
@@ -44,7 +47,8 @@ func (s *Steps) readDesired(spec *v1alpha1.ExportStateSpec, have statestore.Cont
 			continue
 		}
 		clouds[c.ID.Cloud] = true
-		want.documents = append(want.documents, document{key: key, file: key + fileSuffix, data: c.JSON(), hash: hash(c.JSON())})
+		want.documents = append(want.documents,
+			document{key: key, file: key + fileSuffix, data: c.JSON(), hash: hash(c.JSON())})
 	}
 	for _, cloud := range slices.Sorted(maps.Keys(have.Credentials)) {
 		if spec.Select != nil && !clouds[cloud] {
@@ -60,10 +64,13 @@ func (s *Steps) readDesired(spec *v1alpha1.ExportStateSpec, have statestore.Cont
 			want.documents = append(want.documents, invalid)
 			continue
 		}
-		want.documents = append(want.documents, document{key: cloud, file: credentialsPrefix + cloud + fileSuffix, data: c.JSON(), hash: hash(c.JSON()), credentials: true})
+		want.documents = append(want.documents, document{key: cloud, file: credentialsPrefix + cloud + fileSuffix,
+			data: c.JSON(), hash: hash(c.JSON()), credentials: true})
 	}
 	if n := len(want.documents); n > maxFiles {
-		return desired{}, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "the ksctl store has %d clusters and credentials, but an ExportState exports at most %d: select fewer clusters, or use several ExportStates", n, maxFiles)
+		return desired{}, reconcile.NewTerminalError(v1alpha1.InvalidStateReason,
+			"the ksctl store has %d clusters and credentials, but an ExportState exports at most %d: select fewer "+
+				"clusters, or use several ExportStates", n, maxFiles)
 	}
 	return want, nil
 }
@@ -85,7 +92,8 @@ func parseCluster(key string, data []byte) (*state.Cluster, error) {
 
 // invalidDocument returns the document of an entry that cannot be exported.
 func invalidDocument(key string, err error) document {
-	return document{key: key, file: key + fileSuffix, action: v1alpha1.ExportInvalid, message: statestore.Truncate(err.Error(), 300)}
+	return document{key: key, file: key + fileSuffix, action: v1alpha1.ExportInvalid,
+		message: statestore.Truncate(err.Error(), 300)}
 }
 
 // isExport reports whether a file is an encrypted export of a cluster, or of the credentials of a
@@ -107,5 +115,7 @@ func isExport(data []byte, key string) bool {
 	}
 	// An identifying field is encrypted, too, if the document has a possibly secret field with the
 	// same name.
-	return slices.EqualFunc(got, want, func(g, w string) bool { return g == w || strings.HasPrefix(g, "ENC[") && w != "" })
+	return slices.EqualFunc(got, want, func(g, w string) bool {
+		return g == w || strings.HasPrefix(g, "ENC[") && w != ""
+	})
 }

@@ -40,7 +40,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.E
 // finalizeWithoutAccount finishes the deletion of an export without usable account if its Secret
 // does not exist any more, as when their namespace is deleted. It deletes nothing: the controller's
 // own permissions are not used for that.
-func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *v1alpha1.ExportState, name types.NamespacedName, cause error) reconcile.Outcome {
+func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *v1alpha1.ExportState, name types.NamespacedName,
+	cause error) reconcile.Outcome {
 	c, err := s.Target.ClientFor(nil)
 	if err != nil {
 		return reconcile.Retry{Err: err}
@@ -51,7 +52,8 @@ func (s *Steps) finalizeWithoutAccount(ctx context.Context, obj *v1alpha1.Export
 		return reconcile.Retry{Err: fmt.Errorf("reading Secret %s: %w", name, err)}
 	}
 	if found && current.Annotations[ExportAnnotation] == obj.Name {
-		return reconcile.OutcomeOf(withKeepHint(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account", cause, name)), "")
+		return reconcile.OutcomeOf(
+			withKeepHint(fmt.Errorf("%w: deleting Secret %s needs the permissions of the account", cause, name)), "")
 	}
 	return reconcile.Done{Message: "nothing is left"}
 }

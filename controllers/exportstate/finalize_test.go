@@ -29,7 +29,8 @@ func (r *exportTest) wantFinalized(want string) {
 			r.Errorf("got %+v, want %s", out, want)
 		}
 	case reconcile.Retry:
-		if !strings.Contains(out.Err.Error(), want) || !strings.Contains(out.Err.Error(), "set spec.deletionPolicy to Keep") {
+		if !strings.Contains(out.Err.Error(), want) ||
+			!strings.Contains(out.Err.Error(), "set spec.deletionPolicy to Keep") {
 			r.Errorf("got %+v, want %s", out, want)
 		}
 	default:
@@ -37,11 +38,13 @@ func (r *exportTest) wantFinalized(want string) {
 	}
 }
 
-// toSecret returns a exportTest whose export has written a Secret and deletes it when it is deleted.
+// toSecret returns a exportTest whose export has written a Secret and deletes it when it is
+// deleted.
 func toSecret(t *testing.T) *exportTest {
 	t.Helper()
 	r := newExportTest(t)
-	r.obj.Spec.To, r.obj.Spec.DeletionPolicy = v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "states"}}, v1alpha1.DeleteState
+	r.obj.Spec.To, r.obj.Spec.DeletionPolicy = v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "states"}},
+		v1alpha1.DeleteState
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state in Secret states")
 	return r
@@ -67,7 +70,8 @@ func TestFinalizeAfterAccountIsDeleted(t *testing.T) {
 	r := toSecret(t)
 	r.deleteAccount()
 	r.api.ClearActions()
-	r.wantFinalized("ServiceAccount team/exporter does not exist: create it, or change spec.serviceAccountName: deleting Secret team/states needs the permissions of the account")
+	r.wantFinalized("ServiceAccount team/exporter does not exist: create it, or change spec.serviceAccountName: " +
+		"deleting Secret team/states needs the permissions of the account")
 	for _, a := range r.api.Actions() {
 		if a.GetVerb() != "get" {
 			t.Errorf("%s %s without the permissions of the account", a.GetVerb(), a.GetResource().Resource)

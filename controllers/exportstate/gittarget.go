@@ -108,7 +108,8 @@ func readFolder(fsys fs.FS, folder string, keys map[string]string, key []byte) (
 		return out, nil
 	}
 	if err != nil {
-		return nil, reconcile.NewTerminalError(v1alpha1.FileTakenReason, "spec.to.git.path: %q is not a folder in the repository", folder)
+		return nil, reconcile.NewTerminalError(v1alpha1.FileTakenReason,
+			"spec.to.git.path: %q is not a folder in the repository", folder)
 	}
 	for _, e := range entries {
 		entryKey, wanted := keys[e.Name()]

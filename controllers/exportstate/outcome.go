@@ -43,9 +43,11 @@ func (p *exportPlan) outcome(target string, size int, revision string) reconcile
 	for _, failure := range []struct {
 		action v1alpha1.ExportAction
 		reason string
-	}{{v1alpha1.ExportInvalid, v1alpha1.InvalidStateReason}, {v1alpha1.ExportTaken, v1alpha1.FileTakenReason}, {v1alpha1.ExportByAnother, v1alpha1.ExportedByAnotherReason}} {
+	}{{v1alpha1.ExportInvalid, v1alpha1.InvalidStateReason}, {v1alpha1.ExportTaken, v1alpha1.FileTakenReason},
+		{v1alpha1.ExportByAnother, v1alpha1.ExportedByAnotherReason}} {
 		if messages := p.messagesOf(failure.action); len(messages) > 0 {
-			return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: cmp.Or(p.invalidReason, failure.reason), Revision: revision}
+			return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)),
+				Reason: cmp.Or(p.invalidReason, failure.reason), Revision: revision}
 		}
 	}
 	return reconcile.Done{Message: p.doneMessage(target) + sizeWarning(size), Revision: revision}
@@ -89,5 +91,6 @@ func sizeWarning(size int) string {
 	if size < state.WarnStoreBytes {
 		return ""
 	}
-	return fmt.Sprintf("; the files use %d %% of the maximum size of a Secret: an export that exceeds it is rejected", size*20/state.MaxStoreBytes*5)
+	return fmt.Sprintf("; the files use %d %% of the maximum size of a Secret: an export that exceeds it is rejected",
+		size*20/state.MaxStoreBytes*5)
 }

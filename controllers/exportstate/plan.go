@@ -80,7 +80,8 @@ func newPlan(want desired, have map[string]targetFile, before v1alpha1.ExportSta
 	}
 	for _, d := range want.documents {
 		last := confirmWrite(lastRows[d.file], have[d.file])
-		row := v1alpha1.ExportedFile{Key: d.key, File: d.file, Action: d.action, Message: d.message, Written: last.Written, Writing: last.Writing}
+		row := v1alpha1.ExportedFile{Key: d.key, File: d.file, Action: d.action, Message: d.message,
+			Written: last.Written, Writing: last.Writing}
 		if d.action != "" {
 			p.add(row, d.credentials)
 			continue
@@ -147,7 +148,8 @@ func (p *exportPlan) add(row v1alpha1.ExportedFile, credentials bool) {
 func (p *exportPlan) addRemoved(row v1alpha1.ExportedFile, have targetFile, prune, credentials bool) {
 	same := func(r v1alpha1.ExportedFile) bool { return r.Key == row.Key }
 	row = confirmWrite(row, have)
-	if slices.ContainsFunc(p.clusters, same) && !credentials || slices.ContainsFunc(p.credentials, same) && credentials ||
+	if slices.ContainsFunc(p.clusters, same) && !credentials || slices.ContainsFunc(p.credentials, same) &&
+		credentials ||
 		row.Written == "" || have.hash == "" {
 		return
 	}
@@ -172,7 +174,8 @@ var actionMessages = map[v1alpha1.ExportAction]string{
 	v1alpha1.ExportRestore: "changed or removed by another client; not restored yet",
 	v1alpha1.ExportRemove:  "no longer exported; the file is not removed yet",
 	v1alpha1.ExportLeft:    "no longer exported; the file stays",
-	v1alpha1.ExportTaken:   "a file with this name exists in the target and is not an encrypted export of this entry: move the file away, or export to another place",
+	v1alpha1.ExportTaken: "a file with this name exists in the target and is not an encrypted export of this " +
+		"entry: move the file away, or export to another place",
 }
 
 // eachRow calls a function for all rows of the plan, which it may change.

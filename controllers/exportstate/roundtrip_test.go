@@ -37,7 +37,8 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have := statestore.Contents{HasStates: true, HasCredentials: true, States: map[string][]byte{}, Credentials: map[string][]byte{}}
+		have := statestore.Contents{HasStates: true, HasCredentials: true, States: map[string][]byte{},
+			Credentials: map[string][]byte{}}
 		for _, c := range file.Clusters {
 			have.States[c.ID.Key()] = c.JSON()
 		}
@@ -45,9 +46,12 @@ func TestRoundTrip(t *testing.T) {
 			have.Credentials[c.Cloud] = c.JSON()
 		}
 		s := &Steps{SecretKey: []byte("key"), Encrypt: codec.Encrypt}
-		spec := &v1alpha1.ExportStateSpec{Recipients: []string{mine.Recipient().String()}, Credentials: v1alpha1.ExportCredentials}
+		spec := &v1alpha1.ExportStateSpec{Recipients: []string{mine.Recipient().String()},
+			Credentials: v1alpha1.ExportCredentials}
 		want, err := s.readDesired(spec, have)
-		if err != nil || slices.ContainsFunc(want.documents, func(d document) bool { return d.action != "" }) || len(want.documents) != len(file.Clusters)+len(file.Credentials) {
+		if err != nil || slices.ContainsFunc(want.documents, func(d document) bool {
+			return d.action != ""
+		}) || len(want.documents) != len(file.Clusters)+len(file.Credentials) {
 			t.Fatalf("%s: got %+v, %v", name, want, err)
 		}
 		p := newPlan(want, nil, v1alpha1.ExportStateStatus{}, false)
@@ -70,7 +74,8 @@ func check(t *testing.T, d document, sealed []byte, key string) {
 	if !isExport(sealed, d.key) {
 		t.Errorf("%s: the file is not recognized as an export:\n%s", d.file, sealed)
 	}
-	plain, err := codec.Decrypt(t.Context(), sops.Request{Name: d.file, Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(key)}})
+	plain, err := codec.Decrypt(t.Context(),
+		sops.Request{Name: d.file, Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(key)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,25 +100,29 @@ func TestFilesOfEarlierReleaseAreKept(t *testing.T) {
 	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one"})
 	r.done("1 state")
-	before, err := codec.Encrypt(t.Context(), sops.EncryptRequest{Data: stateDoc("demo", "one"), Format: sops.JSON, Recipients: r.obj.Spec.Recipients, EncryptedRegex: state.EncryptedRegex})
+	before, err := codec.Encrypt(t.Context(), sops.EncryptRequest{Data: stateDoc("demo", "one"), Format: sops.JSON,
+		Recipients: r.obj.Spec.Recipients, EncryptedRegex: state.EncryptedRegex})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const file = "states/" + demo + fileSuffix
 	r.commit(map[string]string{file: string(before)})
 	row := &r.obj.Status.Clusters[0]
-	row.Written = record{parseRecord(row.Written).documentHash, statestore.HashBytes(r.steps.SecretKey, before)}.String()
+	row.Written = record{parseRecord(row.Written).documentHash,
+		statestore.HashBytes(r.steps.SecretKey, before)}.String()
 	r.restart()
 	r.done("1 state")
 	r.commits(2)
-	if got := r.decrypted([]byte(r.git("cat-file", "blob", "main:"+file))); !state.Equal([]byte(got), stateDoc("demo", "one")) {
+	if got := r.decrypted([]byte(r.git("cat-file", "blob", "main:"+file))); !state.Equal([]byte(got),
+		stateDoc("demo", "one")) {
 		t.Errorf("got %s", got)
 	}
 	r.store(map[string]string{"demo": "two"})
 	r.done("1 state")
 	r.commits(3)
 	got := r.git("cat-file", "blob", "main:"+file)
-	if strings.Contains(got, `"two"`) || !strings.Contains(got, `"demo"`) || !strings.Contains(got, "unencrypted_regex") {
+	if strings.Contains(got, `"two"`) || !strings.Contains(got, `"demo"`) ||
+		!strings.Contains(got, "unencrypted_regex") {
 		t.Errorf("got %s", got)
 	}
 }

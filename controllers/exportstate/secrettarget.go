@@ -60,7 +60,8 @@ func (s *secretTarget) readFiles(ctx context.Context, keys map[string]string) (_
 		return nil, fmt.Errorf("reading Secret %s: %w", s.name, err)
 	}
 	if s.exists && s.current.Annotations[ExportAnnotation] != s.owner {
-		return nil, reconcile.NewTerminalError(v1alpha1.SecretConflictReason, "Secret %s exists and belongs to another owner: delete it, or set another name in spec.to.secret", s.name)
+		return nil, reconcile.NewTerminalError(v1alpha1.SecretConflictReason,
+			"Secret %s exists and belongs to another owner: delete it, or set another name in spec.to.secret", s.name)
 	}
 	out := map[string]targetFile{}
 	for file, key := range keys {
@@ -86,7 +87,9 @@ func (s *secretTarget) dataAfter(files map[string][]byte, remove []string) map[s
 func (s *secretTarget) checkSize(files map[string][]byte, remove []string) error {
 	after := s.dataAfter(files, remove)
 	if n := state.TotalSize(after); n > state.MaxStoreBytes {
-		return reconcile.NewTerminalError(v1alpha1.SecretFullReason, "Secret %s would have %d bytes in %d files, but a Secret holds at most %d: select fewer clusters, use several ExportStates, or export to Git", s.name, n, len(after), state.MaxStoreBytes)
+		return reconcile.NewTerminalError(v1alpha1.SecretFullReason,
+			"Secret %s would have %d bytes in %d files, but a Secret holds at most %d: select fewer clusters, use "+
+				"several ExportStates, or export to Git", s.name, n, len(after), state.MaxStoreBytes)
 	}
 	return nil
 }
@@ -112,14 +115,16 @@ func (s *secretTarget) write(ctx context.Context, c changeSet) (string, error) {
 
 func (s *secretTarget) create(ctx context.Context, c changeSet) (*unstructured.Unstructured, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Name: s.name.Name, Namespace: s.name.Namespace, Annotations: map[string]string{ExportAnnotation: s.owner}},
-		Type:       corev1.SecretTypeOpaque, Data: c.files,
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: s.name.Name, Namespace: s.name.Namespace,
+			Annotations: map[string]string{ExportAnnotation: s.owner}},
+		Type: corev1.SecretTypeOpaque, Data: c.files,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.client.Resource(secretGVR).Namespace(s.name.Namespace).Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager})
+	return s.client.Resource(secretGVR).Namespace(s.name.Namespace).
+		Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{FieldManager: live.FieldManager})
 }
 
 // patch changes only the files. It fails with a conflict if the Secret has changed since it was
@@ -132,9 +137,11 @@ func (s *secretTarget) patch(ctx context.Context, c changeSet) (*unstructured.Un
 	for _, file := range c.remove {
 		data[file] = nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": s.current.ResourceVersion}, "data": data})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": s.current.ResourceVersion},
+		"data": data})
 	if err != nil {
 		return nil, err
 	}
-	return s.client.Resource(secretGVR).Namespace(s.name.Namespace).Patch(ctx, s.name.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: live.FieldManager})
+	return s.client.Resource(secretGVR).Namespace(s.name.Namespace).Patch(ctx, s.name.Name, types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: live.FieldManager})
 }

@@ -62,7 +62,8 @@ var indexers = map[string]func(*v1alpha1.ExportState) []string{
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	all := maps.Clone(indexers)
 	all[byAccount] = func(in *v1alpha1.ExportState) []string {
-		return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))}
+		return []string{reconcile.IndexValue("ServiceAccount", in.Namespace,
+			cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 	}
 	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &v1alpha1.ExportState{}, all); err != nil {
 		return err
@@ -70,7 +71,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	err := s.Reconciler.NewBuilder(mgr).
 		Watches(&v1alpha1.ExportState{}, handler.EnqueueRequestsFromMapFunc(s.forOthers)).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
+			s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
 		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(s.forConfigMap)).
 		Complete(s.Reconciler)
 	if err != nil {
@@ -85,7 +87,8 @@ func (s *Setup) forOthers(ctx context.Context, o client.Object) []crreconcile.Re
 	if to == nil {
 		return nil
 	}
-	return slices.DeleteFunc(s.Reconciler.Requests(ctx, client.MatchingFields{byTarget: targetKey(o.GetNamespace(), to)}), func(r crreconcile.Request) bool {
+	return slices.DeleteFunc(s.Reconciler.Requests(ctx,
+		client.MatchingFields{byTarget: targetKey(o.GetNamespace(), to)}), func(r crreconcile.Request) bool {
 		return r.NamespacedName == client.ObjectKeyFromObject(o)
 	})
 }
@@ -93,7 +96,8 @@ func (s *Setup) forOthers(ctx context.Context, o client.Object) []crreconcile.Re
 // forSecret returns requests for the exports that write a Secret or use it to access a repository,
 // and for those of the store that it is part of.
 func (s *Setup) forSecret(ctx context.Context, o client.Object) []crreconcile.Request {
-	out := s.Reconciler.Requests(ctx, client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
+	out := s.Reconciler.Requests(ctx,
+		client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
 	if name := o.GetName(); name == state.StoreSecret || name == state.ExternalStoreSecret {
 		out = append(out, s.Reconciler.Requests(ctx, client.MatchingFields{byStore: o.GetNamespace()})...)
 	}

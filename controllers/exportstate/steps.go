@@ -74,9 +74,12 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	case err != nil:
 		return reconcile.Retry{Err: err}
 	case store.External:
-		return failureOutcome(reconcile.NewTerminalError(v1alpha1.ExternalStorageReason, "ksctl stores its states in a MongoDB, not in namespace %s: export them with ksctl", namespace))
+		return failureOutcome(reconcile.NewTerminalError(v1alpha1.ExternalStorageReason,
+			"ksctl stores its states in a MongoDB, not in namespace %s: export them with ksctl", namespace))
 	case !store.HasStates:
-		return reconcile.Waiting{On: "namespace " + namespace + " has no ksctl store", For: []appsv1.WaitReference{{Type: appsv1.WaitReadiness, Kind: "ConfigMap", Namespace: namespace, Name: state.StoreConfigMap}}, Reason: v1alpha1.StoreNotFoundReason}
+		return reconcile.Waiting{On: "namespace " + namespace + " has no ksctl store",
+			For: []appsv1.WaitReference{{Type: appsv1.WaitReadiness, Kind: "ConfigMap", Namespace: namespace,
+				Name: state.StoreConfigMap}}, Reason: v1alpha1.StoreNotFoundReason}
 	}
 	want, err := s.readDesired(&obj.Spec, store.Contents)
 	if err != nil {
@@ -85,7 +88,10 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 	if err := s.skipConflicting(ctx, obj, &want); err != nil {
 		return failureOutcome(err)
 	}
-	cache, _ := s.caches.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*exportCache, error) { return &exportCache{}, nil }) // never fails
+	// never fails
+	cache, _ := s.caches.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*exportCache, error) {
+		return &exportCache{}, nil
+	})
 	target, err := s.newTarget(ctx, obj, c, cache)
 	if err != nil {
 		return failureOutcome(err)
@@ -102,7 +108,8 @@ func (s *Steps) skipConflicting(ctx context.Context, obj *v1alpha1.ExportState, 
 		return nil
 	}
 	var exports v1alpha1.ExportStateList
-	if err := s.Client.List(ctx, &exports, client.MatchingFields{byTarget: targetKey(obj.Namespace, to)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.List(ctx, &exports, client.MatchingFields{byTarget: targetKey(obj.Namespace, to)},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	want.skipConflicting(conflictingExports(obj, exports.Items))
@@ -119,14 +126,17 @@ func (s *Steps) resetOnTargetChange(req *reconcile.Request[*v1alpha1.ExportState
 	if st.Target != "" {
 		// The files stay even with the deletion policy Delete, because the export to the new target
 		// may fail.
-		req.Event(corev1.EventTypeWarning, "ExportKept", "files that were exported to "+st.Target+" stay there and are no longer managed")
+		req.Event(corev1.EventTypeWarning, "ExportKept", "files that were exported to "+st.Target+
+			" stay there and are no longer managed")
 	}
-	st.Target, st.Secret, st.Clusters, st.Credentials, st.Digest, st.LastExportedRevision = target.String(), "", nil, nil, "", ""
+	st.Target, st.Secret, st.Clusters, st.Credentials, st.Digest, st.LastExportedRevision = target.String(), "", nil,
+		nil, "", ""
 }
 
 // export writes the desired files to the target. It never overwrites concurrent writes of other
 // clients.
-func (s *Steps) export(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], want desired, target exportTarget, cache *exportCache) reconcile.Outcome {
+func (s *Steps) export(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], want desired,
+	target exportTarget, cache *exportCache) reconcile.Outcome {
 	obj := req.Object
 	for range maxAttempts {
 		have, err := target.readFiles(ctx, keysByFile(want, obj.Status))
@@ -162,7 +172,8 @@ func keysByFile(want desired, before v1alpha1.ExportStateStatus) map[string]stri
 
 // act executes the plan. The status is written first, so that after a crash the next process
 // recognizes the files in the target as its own.
-func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], target exportTarget, p *exportPlan, cache *exportCache) error {
+func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ExportState], target exportTarget,
+	p *exportPlan, cache *exportCache) error {
 	obj := req.Object
 	files, err := s.encrypt(ctx, &obj.Spec, p, cache)
 	if err != nil {
@@ -193,7 +204,8 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Export
 	}
 	obj.Status.LastExportedRevision = revision
 	if len(p.restored) > 0 {
-		req.Event(corev1.EventTypeWarning, "ExportRestored", "files that another client changed or removed are written again: "+statestore.JoinMessages(p.restored))
+		req.Event(corev1.EventTypeWarning, "ExportRestored",
+			"files that another client changed or removed are written again: "+statestore.JoinMessages(p.restored))
 	}
 	req.Event(corev1.EventTypeNormal, "StateExported", p.summary()+" to "+target.String())
 	p.markWritten()
@@ -203,7 +215,8 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Export
 
 // encrypt returns the encrypted documents to write. A document that would contain unencrypted
 // secrets is marked as invalid in the plan.
-func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *exportPlan, cache *exportCache) (map[string][]byte, error) {
+func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *exportPlan,
+	cache *exportCache) (map[string][]byte, error) {
 	out, encrypted := map[string][]byte{}, map[string][]byte{}
 	defer func() { cache.encrypted = encrypted }()
 	for _, d := range slices.Clone(p.write) {
@@ -211,7 +224,8 @@ func (s *Steps) encrypt(ctx context.Context, spec *v1alpha1.ExportStateSpec, p *
 		data := cache.encrypted[cacheKey]
 		if data == nil {
 			if s.Encrypt == nil {
-				return nil, reconcile.NewTerminalError(string(sops.Unavailable), "this controller does not support encryption")
+				return nil, reconcile.NewTerminalError(string(sops.Unavailable),
+					"this controller does not support encryption")
 			}
 			var err error
 			data, err = state.Encrypt(ctx, d.file, d.data, spec.Recipients, s.Encrypt)
@@ -257,5 +271,6 @@ func (s *Steps) Forget(key types.NamespacedName) { s.caches.Drop(key) }
 
 // clientFor returns a client with the permissions of the export's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ExportState) (*engine.Client, error) {
-	return reconcile.RecordedAccountClient(ctx, s.Client, s.Target, obj, cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount))
+	return reconcile.RecordedAccountClient(ctx, s.Client, s.Target, obj,
+		cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount))
 }

@@ -64,9 +64,11 @@ func newExportTest(t *testing.T, options ...gitserver.Option) *exportTest {
 	if r.reader, err = age.GenerateX25519Identity(); err != nil {
 		t.Fatal(err)
 	}
-	r.obj = &v1alpha1.ExportState{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "backup", UID: "1"}, Spec: v1alpha1.ExportStateSpec{
+	r.obj = &v1alpha1.ExportState{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "backup",
+		UID: "1"}, Spec: v1alpha1.ExportStateSpec{
 		Recipients: []string{r.reader.Recipient().String()}, ServiceAccountName: "exporter",
-		To: v1alpha1.ExportTarget{Git: &v1alpha1.ExportRepository{URL: r.repo.URL(), Branch: "main", Path: "./states/", Author: v1alpha1.CommitAuthor{Name: "R", Email: "r@x"}}}}}
+		To: v1alpha1.ExportTarget{Git: &v1alpha1.ExportRepository{URL: r.repo.URL(), Branch: "main", Path: "./states/",
+			Author: v1alpha1.CommitAuthor{Name: "R", Email: "r@x"}}}}}
 	r.restart()
 	return r
 }
@@ -78,10 +80,17 @@ func (r *exportTest) restart(others ...client.Object) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		r.Fatal(err)
 	}
-	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "exporter"}}).WithObjects(others...).
-		WithIndex(&v1alpha1.ExportState{}, byTarget, func(o client.Object) []string { return indexers[byTarget](o.(*v1alpha1.ExportState)) }).Build()
-	r.steps = &Steps{Client: cache, Git: git.NewClient(git.Options{TempDir: work}), Encrypt: codec.Encrypt, SecretKey: []byte("key"), Clock: clock.RealClock{},
-		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: r.api}, nil }}}
+	cache := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "exporter"}}).
+		WithObjects(others...).
+		WithIndex(&v1alpha1.ExportState{}, byTarget, func(o client.Object) []string {
+			return indexers[byTarget](o.(*v1alpha1.ExportState))
+		}).Build()
+	r.steps = &Steps{Client: cache, Git: git.NewClient(git.Options{TempDir: work}), Encrypt: codec.Encrypt,
+		SecretKey: []byte("key"), Clock: clock.RealClock{},
+		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) {
+			return &engine.Client{Interface: r.api}, nil
+		}}}
 	r.Cleanup(func() {
 		if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
 			r.Errorf("left behind: %v %v", left, err)
@@ -107,7 +116,9 @@ func (r *exportTest) put(kind schema.GroupVersionResource, o runtime.Object) {
 // store replaces the ksctl store by one with these clusters and their content.
 func (r *exportTest) store(contents map[string]string) {
 	r.Helper()
-	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap}, BinaryData: map[string][]byte{}}
+	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap},
+		BinaryData: map[string][]byte{}}
 	for name, w := range contents {
 		cm.BinaryData["civo.ha."+name+".LON1"] = stateDoc(name, w)
 	}
@@ -116,7 +127,8 @@ func (r *exportTest) store(contents map[string]string) {
 
 func (r *exportTest) secret(namespace, name string, data map[string]string) {
 	r.Helper()
-	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
+	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
 	for key, value := range data {
 		s.Data[key] = []byte(value)
 	}
@@ -194,7 +206,8 @@ func (r *exportTest) files(want ...string) {
 // decrypted decrypts a file with the private key.
 func (r *exportTest) decrypted(data []byte) string {
 	r.Helper()
-	plain, err := codec.Decrypt(r.Context(), sops.Request{Data: data, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(r.reader.String())}})
+	plain, err := codec.Decrypt(r.Context(),
+		sops.Request{Data: data, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(r.reader.String())}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -240,7 +253,8 @@ func TestExportToGit(t *testing.T) {
 	if got := r.git("diff", "--name-only", "main~1", "main"); got != "states/civo.ha.demo.LON1.json" {
 		t.Errorf("the commit changes %s", got)
 	}
-	if got := r.decrypted([]byte(r.git("cat-file", "blob", "main:states/civo.ha.demo.LON1.json"))); !strings.Contains(got, `"two"`) {
+	if got := r.decrypted([]byte(r.git("cat-file", "blob", "main:states/civo.ha.demo.LON1.json"))); !strings.Contains(
+		got, `"two"`) {
 		t.Errorf("got %s", got)
 	}
 
@@ -306,12 +320,14 @@ func TestChangedFilesAreRestored(t *testing.T) {
 	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one", "other": "one"})
 	r.done("2 states")
-	r.commit(map[string]string{"states/civo.ha.demo.LON1.json": "broken", "states/theirs.json": "x"}, gitserver.Delete("states/civo.ha.other.LON1.json"))
+	r.commit(map[string]string{"states/civo.ha.demo.LON1.json": "broken", "states/theirs.json": "x"},
+		gitserver.Delete("states/civo.ha.other.LON1.json"))
 	r.done("2 states")
 	r.commits(3)
 	r.files("states/civo.ha.demo.LON1.json", "states/civo.ha.other.LON1.json", "states/theirs.json")
 	if !slices.ContainsFunc(r.events, func(e string) bool {
-		return e == "ExportRestored: files that another client changed or removed are written again: civo.ha.demo.LON1.json; civo.ha.other.LON1.json"
+		return e == "ExportRestored: files that another client changed or removed are written again: "+
+			"civo.ha.demo.LON1.json; civo.ha.other.LON1.json"
 	}) {
 		t.Errorf("got events %q", r.events)
 	}
@@ -329,7 +345,8 @@ func TestPruneRemovesFilesOfRemovedStates(t *testing.T) {
 	r.store(map[string]string{"demo": "one", "other": "one"})
 	r.done("2 states")
 	r.store(map[string]string{"demo": "one"})
-	r.done("1 state in branch main of " + r.repo.URL() + ", folder states; no longer in the store or not selected, and kept: 1 state")
+	r.done("1 state in branch main of " + r.repo.URL() +
+		", folder states; no longer in the store or not selected, and kept: 1 state")
 	r.commits(1)
 	r.obj.Spec.Prune = true
 	r.done("1 state in")
@@ -338,7 +355,8 @@ func TestPruneRemovesFilesOfRemovedStates(t *testing.T) {
 		t.Errorf("got %+v", r.obj.Status.Clusters)
 	}
 	// A deleted store does not count as the removal of its entries.
-	if err := r.api.Resource(configMaps).Namespace(state.StoreNamespace).Delete(t.Context(), state.StoreConfigMap, metav1.DeleteOptions{}); err != nil {
+	if err := r.api.Resource(configMaps).Namespace(state.StoreNamespace).
+		Delete(t.Context(), state.StoreConfigMap, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if out, ok := r.reconcile().(reconcile.Waiting); !ok || out.Reason != v1alpha1.StoreNotFoundReason {
@@ -353,7 +371,8 @@ func TestExportToASecret(t *testing.T) {
 	r.store(map[string]string{"demo": "one"})
 	r.secret(team, "states", map[string]string{"a": "b"})
 	r.failed(v1alpha1.SecretConflictReason, true, "Secret team/states exists")
-	if err := r.api.Resource(secretGVR).Namespace(team).Delete(t.Context(), "states", metav1.DeleteOptions{}); err != nil {
+	if err := r.api.Resource(secretGVR).Namespace(team).
+		Delete(t.Context(), "states", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	read := func() map[string][]byte {
@@ -424,7 +443,8 @@ func TestExportErrors(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(r.repo.Dir(), "hooks"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(r.repo.Dir(), "hooks", "pre-receive"), []byte("#!/bin/sh\necho 'this branch is protected: hunter2-hunter2' >&2\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(r.repo.Dir(), "hooks", "pre-receive"),
+		[]byte("#!/bin/sh\necho 'this branch is protected: hunter2-hunter2' >&2\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	r.failed(string(git.PushRefused), false, "this branch is protected")
@@ -445,7 +465,8 @@ func TestExportErrors(t *testing.T) {
 	r.commits(1)
 	r.steps.Encrypt = encrypt
 	r.done("1 state")
-	if readable, err := state.SecretPointers([]byte(r.git("cat-file", "blob", "main:states/civo.ha.demo.LON1.json"))); err != nil || len(readable) > 0 {
+	if readable, err := state.SecretPointers([]byte(r.git("cat-file", "blob",
+		"main:states/civo.ha.demo.LON1.json"))); err != nil || len(readable) > 0 {
 		t.Errorf("plaintext secrets: %v, %v", readable, err)
 	}
 
@@ -458,7 +479,8 @@ func TestExportErrors(t *testing.T) {
 func TestCredentialsAreExportedOnlyIfEnabled(t *testing.T) {
 	r := newExportTest(t)
 	r.store(map[string]string{"demo": "one"})
-	r.secret(state.StoreNamespace, state.StoreSecret, map[string]string{"civo": `{"cloud_provider":"civo","civo":{"token":"hunter2-hunter2"}}`})
+	r.secret(state.StoreNamespace, state.StoreSecret,
+		map[string]string{"civo": `{"cloud_provider":"civo","civo":{"token":"hunter2-hunter2"}}`})
 	r.done("1 state in")
 	r.files("states/civo.ha.demo.LON1.json")
 	r.obj.Spec.Credentials = v1alpha1.ExportCredentials

@@ -28,8 +28,8 @@ type exportTarget interface {
 	readFiles(ctx context.Context, keys map[string]string) (map[string]targetFile, error)
 	// checkSize returns an error if the files would exceed the size of the target.
 	checkSize(files map[string][]byte, remove []string) error
-	// write changes the files atomically. It returns errConflict if another client has written since
-	// readFiles, or else the new revision of the target.
+	// write changes the files atomically. It returns errConflict if another client has written
+	// since readFiles, or else the new revision of the target.
 	write(ctx context.Context, c changeSet) (string, error)
 	// revision returns the revision of the target that readFiles has read.
 	revision() string
@@ -50,9 +50,11 @@ type changeSet struct {
 var errConflict = errors.New("another client has changed the target")
 
 // newTarget returns the target in the spec of an export.
-func (s *Steps) newTarget(ctx context.Context, obj *v1alpha1.ExportState, c dynamic.Interface, cache *exportCache) (exportTarget, error) {
+func (s *Steps) newTarget(ctx context.Context, obj *v1alpha1.ExportState, c dynamic.Interface,
+	cache *exportCache) (exportTarget, error) {
 	if to := obj.Spec.To.Secret; to != nil {
-		return &secretTarget{client: c, name: types.NamespacedName{Namespace: obj.Namespace, Name: to.Name}, owner: obj.Name, key: s.SecretKey}, nil
+		return &secretTarget{client: c, name: types.NamespacedName{Namespace: obj.Namespace, Name: to.Name},
+			owner: obj.Name, key: s.SecretKey}, nil
 	}
 	to := obj.Spec.To.Git
 	if to == nil {
@@ -63,7 +65,8 @@ func (s *Steps) newTarget(ctx context.Context, obj *v1alpha1.ExportState, c dyna
 	if err != nil {
 		return nil, err
 	}
-	return &gitTarget{client: s.Git, spec: to, repo: git.Repository{URL: to.URL, Access: access}, key: s.SecretKey, clock: s.Clock, cache: cache}, nil
+	return &gitTarget{client: s.Git, spec: to, repo: git.Repository{URL: to.URL, Access: access}, key: s.SecretKey,
+		clock: s.Clock, cache: cache}, nil
 }
 
 // secretReader returns a Reader that uses the permissions of the client's account.

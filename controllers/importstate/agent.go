@@ -42,14 +42,16 @@ func agentOf(spec *v1alpha1.ImportStateSpec) *appsv1.AgentEndpoint {
 
 // importToAgent sends the entries to an agent that have changed since they were last sent, or all
 // entries if a user requested the reconcile.
-func (s *Steps) importToAgent(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want desired, c dynamic.Interface, revision string) reconcile.Outcome {
+func (s *Steps) importToAgent(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want desired,
+	c dynamic.Interface, revision string) reconcile.Outcome {
 	obj, endpoint := req.Object, agentOf(&req.Object.Spec)
 	agent, err := dialAgent(ctx, c, obj.Namespace, endpoint)
 	if err != nil {
 		return content.RenderOutcome(err, revision)
 	}
 	defer agent.Close()
-	opts := planOptions{agent: true, overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun, resend: req.Requested, hash: s.hash}
+	opts := planOptions{agent: true, overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict,
+		dryRun: obj.Spec.DryRun, resend: req.Requested, hash: s.hash}
 	dest := destination{agent: endpoint.Address}
 	p := newPlan(want, statestore.Contents{}, previousStatus(&obj.Status, dest), opts)
 	if opts.dryRun {
@@ -74,7 +76,8 @@ func (s *Steps) importToAgent(ctx context.Context, req *reconcile.Request[*v1alp
 		}
 		states, credentials, failures := p.send(ctx, agent, want)
 		if states+credentials > 0 {
-			req.Event(corev1.EventTypeNormal, "StateSent", "sent "+statestore.CountSummary(states, credentials)+" to the agent at "+dest.agent)
+			req.Event(corev1.EventTypeNormal, "StateSent", "sent "+statestore.CountSummary(states, credentials)+
+				" to the agent at "+dest.agent)
 		}
 		if len(failures) > 0 {
 			p.report(&obj.Status, dest)
@@ -86,7 +89,8 @@ func (s *Steps) importToAgent(ctx context.Context, req *reconcile.Request[*v1alp
 
 // dialAgent returns a client for an agent, with the credentials of its Secret. The caller closes
 // it.
-func dialAgent(ctx context.Context, c dynamic.Interface, namespace string, endpoint *appsv1.AgentEndpoint) (*agentclient.Client, error) {
+func dialAgent(ctx context.Context, c dynamic.Interface, namespace string,
+	endpoint *appsv1.AgentEndpoint) (*agentclient.Client, error) {
 	var (
 		data map[string][]byte
 		name client.ObjectKey
@@ -101,7 +105,8 @@ func dialAgent(ctx context.Context, c dynamic.Interface, namespace string, endpo
 	}
 	a, err := agentclient.Dial(*endpoint, data)
 	if _, invalid := errors.AsType[*agentclient.SecretError](err); invalid {
-		return nil, reconcile.NewTerminalError(v1alpha1.AgentSecretInvalidReason, "Secret %s of spec.store.agent.secretRef: %w", name, err)
+		return nil, reconcile.NewTerminalError(v1alpha1.AgentSecretInvalidReason,
+			"Secret %s of spec.store.agent.secretRef: %w", name, err)
 	}
 	if err != nil {
 		return nil, reconcile.NewTerminalError(v1alpha1.AgentAddressRefusedReason, "spec.store.agent.address: %w", err)
@@ -112,11 +117,13 @@ func dialAgent(ctx context.Context, c dynamic.Interface, namespace string, endpo
 // send sends the entries of the plan one by one: if an agent failed within an export with several
 // entries, it would be unknown which ones it stored, and all would be sent and overwritten
 // repeatedly. It returns the number of entries that were sent, and the errors of the others.
-func (p *importPlan) send(ctx context.Context, a *agentclient.Client, want desired) (states, credentials int, failures []error) {
+func (p *importPlan) send(ctx context.Context, a *agentclient.Client,
+	want desired) (states, credentials int, failures []error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	stop := false // sending another entry would fail, too
-	send := func(rows []v1alpha1.ImportedCluster, key, label string, clusters []*state.Cluster, secrets []*state.Credentials) (sent int) {
+	send := func(rows []v1alpha1.ImportedCluster, key, label string, clusters []*state.Cluster,
+		secrets []*state.Credentials) (sent int) {
 		i := slices.IndexFunc(rows, func(row v1alpha1.ImportedCluster) bool { return row.Key == key })
 		if stop || i < 0 || !writes(rows[i].Action) {
 			return 0
@@ -140,7 +147,8 @@ func (p *importPlan) send(ctx context.Context, a *agentclient.Client, want desir
 }
 
 // sendExport sends entries in the export format of ksctl.
-func sendExport(ctx context.Context, a *agentclient.Client, clusters []*state.Cluster, credentials []*state.Credentials) error {
+func sendExport(ctx context.Context, a *agentclient.Client, clusters []*state.Cluster,
+	credentials []*state.Credentials) error {
 	export, err := state.Export(clusters, credentials)
 	if err != nil {
 		return err
@@ -156,7 +164,8 @@ func affectsAll(err error) bool {
 		return refused
 	}
 	switch agentErr.Code {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unauthenticated, codes.PermissionDenied,
+		codes.Unimplemented:
 		return true
 	}
 	return !agentErr.Answered
@@ -167,7 +176,8 @@ func affectsAll(err error) bool {
 func sendFailure(failures []error, anySent bool, revision string) reconcile.Outcome {
 	last := failures[len(failures)-1]
 	if addressErr, refused := errors.AsType[*agentclient.AddressError](last); refused {
-		return reconcile.Stalled{Err: fmt.Errorf("spec.store.agent.address: %w", addressErr), Reason: v1alpha1.AgentAddressRefusedReason, Revision: revision}
+		return reconcile.Stalled{Err: fmt.Errorf("spec.store.agent.address: %w", addressErr),
+			Reason: v1alpha1.AgentAddressRefusedReason, Revision: revision}
 	}
 	out := reconcile.Retry{Reason: v1alpha1.AgentFailedReason, Revision: revision}
 	if agentErr, ok := errors.AsType[*agentclient.Error](last); ok && affectsAll(agentErr) {

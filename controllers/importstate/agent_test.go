@@ -150,7 +150,8 @@ func newImportTest(t *testing.T) *importTest {
 	s := &importTest{T: t, agent: &fakeAgent{}, api: dynamicfake.NewSimpleDynamicClient(clientgoscheme.Scheme)}
 	var address string
 	address, s.stop = s.agent.listen(t, reservePort(t))
-	s.obj = &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import", UID: "1"}, Spec: v1alpha1.ImportStateSpec{
+	s.obj = &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import",
+		UID: "1"}, Spec: v1alpha1.ImportStateSpec{
 		AllowPlaintext: true, ServiceAccountName: "importer", Conflict: v1alpha1.OverwriteConflict,
 		Store: &v1alpha1.ImportStore{Agent: &appsv1.AgentEndpoint{Address: address, Plaintext: true}}}}
 	s.restart()
@@ -159,15 +160,20 @@ func newImportTest(t *testing.T) *importTest {
 
 // restart replaces the Steps: as after a restart, only the status is left.
 func (s *importTest) restart() {
-	cache := fake.NewClientBuilder().WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}).Build()
+	cache := fake.NewClientBuilder().
+		WithObjects(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}).Build()
 	s.steps = &Steps{Client: cache, SecretKey: []byte("key"), Clock: clocktesting.NewFakePassiveClock(start),
-		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: s.api}, nil }}}
+		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) {
+			return &engine.Client{Interface: s.api}, nil
+		}}}
 }
 
 // commit changes the content of the source.
 func (s *importTest) commit(docs ...string) {
 	s.obj.Generation++
-	s.obj.Spec.RawExportedData = fmt.Appendf(nil, `{"Clusters":[%s],"Credentials":[{"cloud_provider":"civo","civo":{"token":"s3cr3t-of-civo"}}]}`, strings.Join(docs, ","))
+	s.obj.Spec.RawExportedData = fmt.Appendf(nil,
+		`{"Clusters":[%s],"Credentials":[{"cloud_provider":"civo","civo":{"token":"s3cr3t-of-civo"}}]}`,
+		strings.Join(docs, ","))
 }
 
 // start is the time of the fake clock.
@@ -246,7 +252,8 @@ func TestAgentReceivesOnlyChanges(t *testing.T) {
 			t.Errorf("got %+v", row)
 		}
 	}
-	if st := s.obj.Status; st.Agent == "" || st.Store != "" || len(s.persisted) != 1 || s.persisted[0].Clusters[0].Writing == "" || s.persisted[0].Credentials[0].Writing == "" {
+	if st := s.obj.Status; st.Agent == "" || st.Store != "" || len(s.persisted) != 1 ||
+		s.persisted[0].Clusters[0].Writing == "" || s.persisted[0].Credentials[0].Writing == "" {
 		t.Errorf("got %+v after %+v", st, s.persisted)
 	}
 	if !slices.ContainsFunc(s.events, func(e string) bool {
@@ -281,7 +288,8 @@ func TestAgentUnreachable(t *testing.T) {
 	s.commit(document("one", "a"))
 	s.stop()
 	for range 2 {
-		if got := s.retried(v1alpha1.AgentUnreachableReason); got != "spec.store.agent: the agent can't be reached: connection refused" {
+		if got := s.retried(v1alpha1.AgentUnreachableReason); got != "spec.store.agent: the agent can't be reached: "+
+			"connection refused" {
 			t.Errorf("got %q", got)
 		}
 	}
@@ -303,7 +311,8 @@ func TestConcurrentSendsAreLimited(t *testing.T) {
 	s := newImportTest(t)
 	s.commit(document("one", "a"))
 	s.steps.sends.Store(maxConcurrentSends)
-	if out, want := s.pass(true), (reconcile.Deferred{RequeueAt: start.Add(sendRetryDelay)}); out != want || len(s.events)+len(s.persisted) > 0 {
+	if out, want := s.pass(true), (reconcile.Deferred{RequeueAt: start.Add(sendRetryDelay)}); out != want ||
+		len(s.events)+len(s.persisted) > 0 {
 		t.Errorf("got %#v, %v, %v", out, s.events, s.persisted)
 	}
 	s.steps.sends.Add(-1)
@@ -341,12 +350,14 @@ func TestAgentRejectsOneState(t *testing.T) {
 		}
 		return nil
 	}
-	if got := s.retried(v1alpha1.AgentFailedReason); got != "civo.ha.three.LON1: the agent answers Internal: invalid cluster type" {
+	if got := s.retried(v1alpha1.AgentFailedReason); got != "civo.ha.three.LON1: the agent answers Internal: invalid "+
+		"cluster type" {
 		t.Errorf("got %q", got)
 	}
 	s.wantReceived("accepted entries", "one two civo")
 	row := s.obj.Status.Clusters[1]
-	if row.Name != "three" || row.Ready || row.Action != v1alpha1.StateCreate || !strings.Contains(row.Message, "invalid cluster type") {
+	if row.Name != "three" || row.Ready || row.Action != v1alpha1.StateCreate ||
+		!strings.Contains(row.Message, "invalid cluster type") {
 		t.Errorf("got %+v", row)
 	}
 	s.agent.refuse = nil
@@ -354,7 +365,8 @@ func TestAgentRejectsOneState(t *testing.T) {
 	s.wantReceived("previously rejected entry", "three")
 	s.agent.refuse = func(string) error { return status.Error(codes.PermissionDenied, "who are you") }
 	s.commit(document("one", "b"), document("three", "b"))
-	if got := s.retried(v1alpha1.AgentFailedReason); got != "spec.store.agent: the agent answers PermissionDenied: who are you" {
+	if got := s.retried(v1alpha1.AgentFailedReason); got != "spec.store.agent: the agent answers PermissionDenied: "+
+		"who are you" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -363,7 +375,9 @@ func TestAgentReceivesNothingOnConflictOrDryRun(t *testing.T) {
 	s := newImportTest(t)
 	s.commit(document("one", "a"))
 	s.obj.Spec.Conflict = ""
-	if got := s.stalled(v1alpha1.StateConflictReason); !strings.HasPrefix(got, "civo.ha.one.LON1: would overwrite the entry in the agent's store") || !strings.Contains(got, "set spec.conflict to Overwrite") {
+	if got := s.stalled(v1alpha1.StateConflictReason); !strings.HasPrefix(got,
+		"civo.ha.one.LON1: would overwrite the entry in the agent's store") ||
+		!strings.Contains(got, "set spec.conflict to Overwrite") {
 		t.Errorf("got %q", got)
 	}
 	s.obj.Spec.Conflict, s.obj.Spec.DryRun = v1alpha1.OverwriteConflict, true
@@ -393,7 +407,8 @@ func TestAgentStoreSizeIsBounded(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	s.wantReceived("below the maximum size", "one civo")
-	s.commit(document("one", strings.Repeat("x", state.MaxStoreBytes*9/10)), document("two", strings.Repeat("x", state.MaxStoreBytes/5)))
+	s.commit(document("one", strings.Repeat("x", state.MaxStoreBytes*9/10)),
+		document("two", strings.Repeat("x", state.MaxStoreBytes/5)))
 	s.stalled(v1alpha1.StoreFullReason)
 	s.wantReceived("above the maximum size", "")
 }
@@ -403,19 +418,24 @@ func TestAgentSecretErrors(t *testing.T) {
 	s.commit(document("one", "a"))
 	to := s.obj.Spec.Store.Agent
 	to.Plaintext, to.SecretRef = false, &fluxmeta.LocalObjectReference{Name: "agent"}
-	if got := s.stalled(appsv1.SecretNotFoundReason); got != "Secret team/agent does not exist: create it, or correct spec.store.agent.secretRef" {
+	if got := s.stalled(appsv1.SecretNotFoundReason); got != "Secret team/agent does not exist: create it, or "+
+		"correct spec.store.agent.secretRef" {
 		t.Errorf("got %q", got)
 	}
-	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "team", "name": "agent"},
-		"data": map[string]any{"ca.crt": base64.StdEncoding.EncodeToString([]byte("s3cr3t"))}}}
-	if _, err := s.api.Resource(secretGVR).Namespace("team").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"namespace": "team", "name": "agent"},
+		"data":     map[string]any{"ca.crt": base64.StdEncoding.EncodeToString([]byte("s3cr3t"))}}}
+	if _, err := s.api.Resource(secretGVR).Namespace("team").
+		Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.stalled(v1alpha1.AgentSecretInvalidReason); got != "Secret team/agent of spec.store.agent.secretRef: key ca.crt holds no PEM certificate" {
+	if got := s.stalled(v1alpha1.AgentSecretInvalidReason); got != "Secret team/agent of spec.store.agent.secretRef: "+
+		"key ca.crt holds no PEM certificate" {
 		t.Errorf("got %q", got)
 	}
 	s.obj.Spec.Store.Agent = &appsv1.AgentEndpoint{Address: "169.254.169.254:80", Plaintext: true}
-	if got := s.stalled(v1alpha1.AgentAddressRefusedReason); !strings.Contains(got, "link-local and multicast addresses are not allowed") {
+	if got := s.stalled(v1alpha1.AgentAddressRefusedReason); !strings.Contains(got,
+		"link-local and multicast addresses are not allowed") {
 		t.Errorf("got %q", got)
 	}
 }

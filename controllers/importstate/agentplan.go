@@ -19,8 +19,9 @@ func (p *importPlan) isAnnounced(status *v1alpha1.ImportStateStatus) bool {
 
 // agentMessages explain actions that differ for an agent.
 var agentMessages = map[v1alpha1.StateAction]string{
-	v1alpha1.StateCreate:   "not sent yet",
-	v1alpha1.StateUpdate:   "not sent yet",
-	v1alpha1.StateConflict: "would overwrite the entry in the agent's store, which is not readable: check that store, then set spec.conflict to Overwrite",
-	v1alpha1.StateLeft:     "no longer in the source; stays in the agent's store",
+	v1alpha1.StateCreate: "not sent yet",
+	v1alpha1.StateUpdate: "not sent yet",
+	v1alpha1.StateConflict: "would overwrite the entry in the agent's store, which is not readable: check that " +
+		"store, then set spec.conflict to Overwrite",
+	v1alpha1.StateLeft: "no longer in the source; stays in the agent's store",
 }

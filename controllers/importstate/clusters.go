@@ -41,7 +41,8 @@ const keepHint = "; to keep the imported states, set spec.deletionPolicy to Keep
 var clusterGVR = clusterv1.GroupVersion.WithResource("ksctlclusters")
 
 // createClusters creates a KsctlCluster for each imported cluster that never had one.
-func (s *Steps) createClusters(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], c dynamic.Interface) error {
+func (s *Steps) createClusters(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState],
+	c dynamic.Interface) error {
 	obj := req.Object
 	if obj.Spec.Publish == nil || !obj.Spec.Publish.KubeConfig {
 		return nil
@@ -53,14 +54,17 @@ func (s *Steps) createClusters(ctx context.Context, req *reconcile.Request[*v1al
 	for i, name := range clustersToCreate(obj.Name, obj.Status.Clusters, list.Items) {
 		row := &obj.Status.Clusters[i]
 		if name == "" {
-			req.Event(corev1.EventTypeWarning, "ClusterCreationFailed", fmt.Sprintf("spec.publish: cannot create a KsctlCluster for %s: its names are in use; create one with spec.importRef {name: %s, key: %s}", row.Key, obj.Name, row.Key))
+			req.Event(corev1.EventTypeWarning, "ClusterCreationFailed",
+				fmt.Sprintf("spec.publish: cannot create a KsctlCluster for %s: its names are in use; create one "+
+					"with spec.importRef {name: %s, key: %s}", row.Key, obj.Name, row.Key))
 			continue
 		}
 		newCluster, err := s.newCluster(obj, name, row.Key)
 		if err != nil {
 			return err
 		}
-		_, err = c.Resource(clusterGVR).Namespace(obj.Namespace).Create(ctx, newCluster, metav1.CreateOptions{FieldManager: live.FieldManager})
+		_, err = c.Resource(clusterGVR).Namespace(obj.Namespace).
+			Create(ctx, newCluster, metav1.CreateOptions{FieldManager: live.FieldManager})
 		if apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("spec.publish: KsctlCluster %s/%s: %w", obj.Namespace, name, errNotInCache)
 		}
@@ -68,7 +72,8 @@ func (s *Steps) createClusters(ctx context.Context, req *reconcile.Request[*v1al
 			return fmt.Errorf("spec.publish: creating KsctlCluster %s/%s: %w", obj.Namespace, name, err)
 		}
 		row.Cluster = name
-		req.Event(corev1.EventTypeNormal, "ClusterCreated", fmt.Sprintf("created KsctlCluster %s for %s", name, row.Key))
+		req.Event(corev1.EventTypeNormal, "ClusterCreated",
+			fmt.Sprintf("created KsctlCluster %s for %s", name, row.Key))
 	}
 	return nil
 }
@@ -76,10 +81,12 @@ func (s *Steps) createClusters(ctx context.Context, req *reconcile.Request[*v1al
 // newCluster returns the KsctlCluster of an imported cluster.
 func (s *Steps) newCluster(obj *v1alpha1.ImportState, name, key string) (*unstructured.Unstructured, error) {
 	cluster := &clusterv1.KsctlCluster{
-		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.KsctlClusterKind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: name, Annotations: map[string]string{CreatedByAnnotation: obj.Name}, Labels: map[string]string{}},
-		Spec: clusterv1.KsctlClusterSpec{Schedule: appsv1.Schedule{Interval: obj.Spec.Interval}, ServiceAccountName: obj.Spec.ServiceAccountName,
-			ImportRef: &clusterv1.ClusterImport{Name: obj.Name, Key: key}},
+		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.KsctlClusterKind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: name,
+			Annotations: map[string]string{CreatedByAnnotation: obj.Name}, Labels: map[string]string{}},
+		Spec: clusterv1.KsctlClusterSpec{Schedule: appsv1.Schedule{Interval: obj.Spec.Interval},
+			ServiceAccountName: obj.Spec.ServiceAccountName,
+			ImportRef:          &clusterv1.ClusterImport{Name: obj.Name, Key: key}},
 	}
 	if argo := obj.Spec.Publish.ArgoCD; argo != nil {
 		cluster.Spec.ArgoCD = &clusterv1.ArgoCDCluster{Namespace: argo.Namespace}
@@ -105,7 +112,8 @@ func (s *Steps) newCluster(obj *v1alpha1.ImportState, name, key string) (*unstru
 // clustersToCreate returns the names of the KsctlClusters to create, by the index of their row. The
 // name is that of the cluster, or if that is in use, one with cloud, type and region; "" if that is
 // in use, too. For clusters with a KsctlCluster it sets the name of that in the row.
-func clustersToCreate(importName string, rows []v1alpha1.ImportedCluster, existing []clusterv1.KsctlCluster) map[int]string {
+func clustersToCreate(importName string, rows []v1alpha1.ImportedCluster,
+	existing []clusterv1.KsctlCluster) map[int]string {
 	inUse, existingByKey := map[string]bool{}, map[string]string{}
 	for i := range existing {
 		inUse[existing[i].Name] = true
@@ -126,7 +134,8 @@ func clustersToCreate(importName string, rows []v1alpha1.ImportedCluster, existi
 	for i := range rows {
 		row := &rows[i]
 		row.Cluster = cmp.Or(row.Cluster, existingByKey[row.Key])
-		if !row.Ready || row.Action == v1alpha1.StateLeft || row.Action == v1alpha1.StateRemovedSince || row.Cluster != "" {
+		if !row.Ready || row.Action == v1alpha1.StateLeft || row.Action == v1alpha1.StateRemovedSince ||
+			row.Cluster != "" {
 			continue
 		}
 		name := objectName(row.Name)
@@ -153,7 +162,8 @@ func objectName(s string) string {
 // deleteClusters deletes the KsctlClusters that the ImportState created, if they still refer to it.
 // It returns those that still exist: their users need the states in the store until they are
 // deleted. In a terminating namespace, they are deleted with it.
-func (s *Steps) deleteClusters(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface, terminating bool) (remaining []clusterv1.KsctlCluster, err error) {
+func (s *Steps) deleteClusters(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface,
+	terminating bool) (remaining []clusterv1.KsctlCluster, err error) {
 	var list clusterv1.KsctlClusterList
 	err = s.Client.List(ctx, &list, client.InNamespace(obj.Namespace), client.UnsafeDisableDeepCopy)
 	if apimeta.IsNoMatchError(err) {
@@ -164,16 +174,19 @@ func (s *Steps) deleteClusters(ctx context.Context, obj *v1alpha1.ImportState, c
 	}
 	for i := range list.Items {
 		cluster := &list.Items[i]
-		if cluster.Annotations[CreatedByAnnotation] != obj.Name || cluster.Spec.ImportRef == nil || cluster.Spec.ImportRef.Name != obj.Name {
+		if cluster.Annotations[CreatedByAnnotation] != obj.Name || cluster.Spec.ImportRef == nil ||
+			cluster.Spec.ImportRef.Name != obj.Name {
 			continue
 		}
 		remaining = append(remaining, *cluster)
 		if cluster.DeletionTimestamp != nil || terminating {
 			continue
 		}
-		err := c.Resource(clusterGVR).Namespace(obj.Namespace).Delete(ctx, cluster.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cluster.UID}})
+		err := c.Resource(clusterGVR).Namespace(obj.Namespace).
+			Delete(ctx, cluster.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cluster.UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("deleting KsctlCluster %s/%s, which this ImportState created: %w", obj.Namespace, cluster.Name, err)
+			return nil, fmt.Errorf("deleting KsctlCluster %s/%s, which this ImportState created: %w", obj.Namespace,
+				cluster.Name, err)
 		}
 	}
 	return remaining, nil
@@ -187,15 +200,19 @@ func (s *Steps) waitForClusters(obj *v1alpha1.ImportState, remaining []clusterv1
 	var names []string
 	for i := range remaining {
 		name := remaining[i].Name
-		out.For = append(out.For, appsv1.WaitReference{Type: appsv1.WaitDeletion, Kind: clusterv1.KsctlClusterKind, Namespace: remaining[i].Namespace, Name: name})
-		if condition := apimeta.FindStatusCondition(remaining[i].Status.Conditions, clusterv1.InUseCondition); condition != nil {
+		out.For = append(out.For, appsv1.WaitReference{Type: appsv1.WaitDeletion, Kind: clusterv1.KsctlClusterKind,
+			Namespace: remaining[i].Namespace, Name: name})
+		if condition := apimeta.FindStatusCondition(remaining[i].Status.Conditions,
+			clusterv1.InUseCondition); condition != nil {
 			name += " (in use by " + condition.Message + ")"
-			out.Reason, out.RequeueAt = v1alpha1.InUseReason, s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))
+			out.Reason, out.RequeueAt = v1alpha1.InUseReason,
+				s.Clock.Now().Add(reconcile.RetryInterval(&obj.Spec.Schedule))
 		}
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	out.On = "the states contain the kubeconfigs of KsctlClusters that are not deleted yet: " + statestore.JoinMessages(names) + keepHint
+	out.On = "the states contain the kubeconfigs of KsctlClusters that are not deleted yet: " +
+		statestore.JoinMessages(names) + keepHint
 	return out
 }
 

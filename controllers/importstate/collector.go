@@ -25,7 +25,8 @@ type collector struct {
 }
 
 func newCollector(filter state.Filter) *collector {
-	return &collector{filter: filter, clusters: map[string]*state.Cluster{}, credentials: map[string]*state.Credentials{}, firstFile: map[string]string{}}
+	return &collector{filter: filter, clusters: map[string]*state.Cluster{},
+		credentials: map[string]*state.Credentials{}, firstFile: map[string]string{}}
 }
 
 // add adds the content of a file. An entry that differs between two files is used from neither.
@@ -48,7 +49,8 @@ func (g *collector) add(name string, f *state.File) {
 			if first == name {
 				message = "the file has different credentials for " + c.Cloud + ": remove all but one"
 			}
-			g.problems = append(g.problems, problemOf(reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: %s", name, message)))
+			g.problems = append(g.problems,
+				problemOf(reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: %s", name, message)))
 		}
 	}
 }

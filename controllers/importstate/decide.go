@@ -89,9 +89,10 @@ var actionMessages = map[v1alpha1.StateAction]string{
 	v1alpha1.StateUpdate:       "not written yet; overwrites the entry in the store",
 	v1alpha1.StateChangedSince: "changed in the store since the import; not updated until the source changes",
 	v1alpha1.StateRemovedSince: "removed from the store since the import; not restored until the source changes",
-	v1alpha1.StateConflict:     "the store contains a different entry that this ImportState did not write: compare both, then correct the source, or set spec.conflict to Overwrite",
-	v1alpha1.StateLeft:         "no longer in the source; stays in the store",
-	v1alpha1.StateFull:         "not written, because the store would exceed its maximum size",
+	v1alpha1.StateConflict: "the store contains a different entry that this ImportState did not write: compare " +
+		"both, then correct the source, or set spec.conflict to Overwrite",
+	v1alpha1.StateLeft: "no longer in the source; stays in the store",
+	v1alpha1.StateFull: "not written, because the store would exceed its maximum size",
 }
 
 // message explains an action to users.

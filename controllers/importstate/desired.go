@@ -68,7 +68,8 @@ func readFiles(fsys fs.FS, root string) ([]file, error) {
 	root = cmp.Or(strings.TrimPrefix(path.Clean("/"+root), "/"), ".")
 	info, err := fs.Stat(fsys, root)
 	if err != nil {
-		return nil, reconcile.NewTerminalError(v1alpha1.PathNotFoundReason, "the source does not contain %q: correct spec.path", root)
+		return nil, reconcile.NewTerminalError(v1alpha1.PathNotFoundReason,
+			"the source does not contain %q: correct spec.path", root)
 	}
 	var out []file
 	total := int64(0)
@@ -89,7 +90,8 @@ func readFiles(fsys fs.FS, root string) ([]file, error) {
 		return add(name)
 	})
 	if err == nil && len(out) == 0 {
-		return nil, reconcile.NewTerminalError(v1alpha1.PathNotFoundReason, "folder %q contains no .json file: correct spec.path", root)
+		return nil, reconcile.NewTerminalError(v1alpha1.PathNotFoundReason,
+			"folder %q contains no .json file: correct spec.path", root)
 	}
 	return out, err
 }
@@ -103,7 +105,8 @@ func readFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "the files exceed %d bytes in total: select fewer files with spec.path", int64(maxTotalBytes))
+		err = reconcile.NewTerminalError(v1alpha1.InvalidStateReason,
+			"the files exceed %d bytes in total: select fewer files with spec.path", int64(maxTotalBytes))
 	}
 	return data, err
 }
@@ -117,12 +120,16 @@ type cachedDesired struct {
 
 // loadDesired returns the desired content from a source. It reads the source only if an input has
 // changed.
-func (s *Steps) loadDesired(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface, from artifact.Artifact) (desired, error) {
+func (s *Steps) loadDesired(ctx context.Context, obj *v1alpha1.ImportState, c dynamic.Interface,
+	from artifact.Artifact) (desired, error) {
 	keys, err := readKeys(ctx, c, obj)
 	if err != nil {
 		return desired{}, err
 	}
-	last, _ := s.cache.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*cachedDesired, error) { return &cachedDesired{}, nil }) // never fails
+	// never fails
+	last, _ := s.cache.Get(client.ObjectKeyFromObject(obj), obj.UID, func() (*cachedDesired, error) {
+		return &cachedDesired{}, nil
+	})
 	cacheKey := fmt.Sprintf("%s %d %s %s", from.Digest, obj.Generation, keys.UID, keys.ResourceVersion)
 	if last.cacheKey == cacheKey {
 		return last.want, nil
@@ -136,7 +143,9 @@ func (s *Steps) loadDesired(ctx context.Context, obj *v1alpha1.ImportState, c dy
 		return desired{}, err
 	}
 	*last = cachedDesired{cacheKey, want}
-	if slices.ContainsFunc(want.problems, func(p *reconcile.StepError) bool { return p.Class != reconcile.TerminalClass }) {
+	if slices.ContainsFunc(want.problems, func(p *reconcile.StepError) bool {
+		return p.Class != reconcile.TerminalClass
+	}) {
 		*last = cachedDesired{} // a retry may succeed
 	}
 	return want, nil
@@ -144,7 +153,8 @@ func (s *Steps) loadDesired(ctx context.Context, obj *v1alpha1.ImportState, c dy
 
 // readDesired decrypts, parses and validates files. An invalid file or cluster does not block the
 // others.
-func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec, keys *corev1.Secret, files []file) (desired, error) {
+func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec, keys *corev1.Secret,
+	files []file) (desired, error) {
 	collected := newCollector(statestore.FilterOf(spec.Select))
 	for _, f := range files {
 		parsed, err := s.parseFile(ctx, f, keys, spec)
@@ -159,7 +169,9 @@ func (s *Steps) readDesired(ctx context.Context, spec *v1alpha1.ImportStateSpec,
 	}
 	want := collected.desired(spec.Credentials != v1alpha1.SkipCredentials)
 	if n := len(want.clusters) + len(want.invalid); n > maxClusters {
-		return desired{}, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "the source has %d clusters, but an ImportState imports at most %d: select fewer clusters, or use several ImportStates", n, maxClusters)
+		return desired{}, reconcile.NewTerminalError(v1alpha1.InvalidStateReason,
+			"the source has %d clusters, but an ImportState imports at most %d: select fewer clusters, or use "+
+				"several ImportStates", n, maxClusters)
 	}
 	return want, nil
 }
@@ -178,14 +190,16 @@ func readKeys(ctx context.Context, c dynamic.Interface, obj *v1alpha1.ImportStat
 func readSecret(ctx context.Context, c dynamic.Interface, name client.ObjectKey, field string) (*corev1.Secret, error) {
 	u, err := c.Resource(secretGVR).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, reconcile.NewTerminalError(appsv1.SecretNotFoundReason, "Secret %s does not exist: create it, or correct %s.secretRef", name, field)
+		return nil, reconcile.NewTerminalError(appsv1.SecretNotFoundReason,
+			"Secret %s does not exist: create it, or correct %s.secretRef", name, field)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s of %s: %w", name, field, err)
 	}
 	secret := &corev1.Secret{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret); err != nil {
-		return nil, fmt.Errorf("decoding Secret %s of %s: invalid Secret", name, field) // the cause is omitted because it may quote the data
+		// the cause is omitted because it may quote the data
+		return nil, fmt.Errorf("decoding Secret %s of %s: invalid Secret", name, field)
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
@@ -194,7 +208,8 @@ func readSecret(ctx context.Context, c dynamic.Interface, name client.ObjectKey,
 }
 
 // parseFile parses a file, and decrypts it if it is encrypted.
-func (s *Steps) parseFile(ctx context.Context, f file, keys *corev1.Secret, spec *v1alpha1.ImportStateSpec) (*state.File, error) {
+func (s *Steps) parseFile(ctx context.Context, f file, keys *corev1.Secret,
+	spec *v1alpha1.ImportStateSpec) (*state.File, error) {
 	encrypted := sops.IsEncrypted(f.data, sops.JSON)
 	if !spec.AllowPlaintext {
 		plaintextPaths, err := state.SecretPointers(f.data)
@@ -202,25 +217,32 @@ func (s *Steps) parseFile(ctx context.Context, f file, keys *corev1.Secret, spec
 			return nil, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: %w", f.name, err)
 		}
 		if len(plaintextPaths) > 0 {
-			return nil, reconcile.NewTerminalError(v1alpha1.PlaintextSecretsReason, "%s: plaintext secrets at %s: encrypt the file with `kubectl ksctl state encrypt`, or set spec.allowPlaintext",
+			return nil, reconcile.NewTerminalError(v1alpha1.PlaintextSecretsReason,
+				"%s: plaintext secrets at %s: encrypt the file with `kubectl ksctl state encrypt`, or set "+
+					"spec.allowPlaintext",
 				f.name, reconcile.JoinNames(plaintextPaths))
 		}
 	}
 	data := f.data
 	if encrypted {
 		if keys.Data == nil {
-			return nil, reconcile.NewTerminalError(string(sops.KeyMissing), "%s: the file is encrypted with SOPS, but spec.decryption is not set", f.name)
+			return nil, reconcile.NewTerminalError(string(sops.KeyMissing),
+				"%s: the file is encrypted with SOPS, but spec.decryption is not set", f.name)
 		}
 		if s.Decrypt == nil {
-			return nil, reconcile.NewTerminalError(string(sops.Unavailable), "%s: the file is encrypted with SOPS, but this controller does not support decryption", f.name)
+			return nil, reconcile.NewTerminalError(string(sops.Unavailable),
+				"%s: the file is encrypted with SOPS, but this controller does not support decryption", f.name)
 		}
 		var err error
-		if data, err = s.Decrypt(ctx, sops.Request{Name: f.name, Data: f.data, Format: sops.JSON, Secret: keys.Data}); err != nil {
+		if data, err = s.Decrypt(ctx,
+			sops.Request{Name: f.name, Data: f.data, Format: sops.JSON, Secret: keys.Data}); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	if encryptedPaths, err := state.EncryptedPointers(data); err == nil && len(encryptedPaths) > 0 {
-		return nil, reconcile.NewTerminalError(v1alpha1.InvalidStateReason, "%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again", f.name, reconcile.JoinNames(encryptedPaths))
+		return nil, reconcile.NewTerminalError(v1alpha1.InvalidStateReason,
+			"%s: values at %s are encrypted, but the SOPS metadata is missing: restore the file, or encrypt it again",
+			f.name, reconcile.JoinNames(encryptedPaths))
 	}
 	return state.Parse(f.name, data)
 }

@@ -40,7 +40,8 @@ func createdBy(imp, name string, change ...func(*clusterv1.KsctlCluster)) *clust
 // inUse marks a KsctlCluster as deleted, but still in use.
 func inUse(c *clusterv1.KsctlCluster) {
 	c.DeletionTimestamp = &metav1.Time{Time: start}
-	c.Status.Conditions = []metav1.Condition{{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue, Message: "KsctlInstall team/app"}}
+	c.Status.Conditions = []metav1.Condition{{Type: clusterv1.InUseCondition, Status: metav1.ConditionTrue,
+		Message: "KsctlInstall team/app"}}
 }
 
 // finalize finalizes an ImportState with one state and the given KsctlClusters. It returns the
@@ -53,17 +54,26 @@ func finalize(t *testing.T, existing ...client.Object) (out reconcile.Outcome, d
 	}
 	doc := []byte(document("one", "a"))
 	const key = "civo.ha.one.LON1"
-	objects := []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: state.StoreConfigMap, ResourceVersion: "1"}, BinaryData: map[string][]byte{key: doc}}}
+	objects := []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team",
+		Name: state.StoreConfigMap, ResourceVersion: "1"}, BinaryData: map[string][]byte{key: doc}}}
 	for _, o := range existing {
 		objects = append(objects, o)
 	}
 	api := dynamicfake.NewSimpleDynamicClient(scheme, objects...)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}
-	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithObjects(existing...).Build(), SecretKey: []byte("key"), Clock: clocktesting.NewFakePassiveClock(start),
-		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: api}, nil }}}
-	obj := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import"}, Spec: v1alpha1.ImportStateSpec{ServiceAccountName: "importer", DeletionPolicy: v1alpha1.DeleteState},
-		Status: v1alpha1.ImportStateStatus{Store: "team", Clusters: []v1alpha1.ImportedCluster{{Key: key, Written: s.hash(doc), Ours: true}}}}
-	out = s.Finalize(t.Context(), &reconcile.Request[*v1alpha1.ImportState]{Object: obj, Event: func(_, reason, message string) { t.Errorf("%s: %s", reason, message) }})
+	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithObjects(existing...).
+		Build(), SecretKey: []byte("key"), Clock: clocktesting.NewFakePassiveClock(start),
+		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) {
+			return &engine.Client{Interface: api}, nil
+		}}}
+	obj := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import"},
+		Spec: v1alpha1.ImportStateSpec{ServiceAccountName: "importer", DeletionPolicy: v1alpha1.DeleteState},
+		Status: v1alpha1.ImportStateStatus{Store: "team",
+			Clusters: []v1alpha1.ImportedCluster{{Key: key, Written: s.hash(doc), Ours: true}}}}
+	out = s.Finalize(t.Context(),
+		&reconcile.Request[*v1alpha1.ImportState]{Object: obj, Event: func(_, reason, message string) {
+			t.Errorf("%s: %s", reason, message)
+		}})
 	for _, a := range api.Actions() {
 		if a, ok := a.(interface{ GetName() string }); ok && a.(interface{ GetVerb() string }).GetVerb() == "delete" {
 			deleted = append(deleted, a.GetName())
@@ -78,16 +88,20 @@ func finalize(t *testing.T, existing ...client.Object) (out reconcile.Outcome, d
 }
 
 func TestFinalizeWaitsForCreatedClusters(t *testing.T) {
-	out, deleted, inStore := finalize(t, createdBy("import", "used", inUse), createdBy("import", "free"), createdBy("other", "theirs"))
+	out, deleted, inStore := finalize(t, createdBy("import", "used", inUse), createdBy("import", "free"),
+		createdBy("other", "theirs"))
 	w, ok := out.(reconcile.Waiting)
-	if !ok || w.Reason != v1alpha1.InUseReason || !strings.Contains(w.On, ": free; used (in use by KsctlInstall team/app); to keep the imported states, set spec.deletionPolicy to Keep") || !w.RequeueAt.Equal(start.Add(reconcile.DefaultRetryInterval)) {
+	if !ok || w.Reason != v1alpha1.InUseReason ||
+		!strings.Contains(w.On, ": free; used (in use by KsctlInstall team/app); to keep the imported states, set "+
+			"spec.deletionPolicy to Keep") || !w.RequeueAt.Equal(start.Add(reconcile.DefaultRetryInterval)) {
 		t.Errorf("got %#v", out)
 	}
 	if !inStore || !slices.Equal(deleted, []string{"free"}) {
 		t.Errorf("state still in the store: %v, deleted: %v", inStore, deleted)
 	}
 	out, deleted, inStore = finalize(t, createdBy("import", "free"))
-	if w, ok := out.(reconcile.Waiting); !ok || w.Reason != appsv1.RemovingReason || !w.RequeueAt.Equal(start.Add(time.Second)) || !inStore || len(deleted) != 1 {
+	if w, ok := out.(reconcile.Waiting); !ok || w.Reason != appsv1.RemovingReason ||
+		!w.RequeueAt.Equal(start.Add(time.Second)) || !inStore || len(deleted) != 1 {
 		t.Errorf("unused cluster: got %#v, state still in the store: %v, deleted: %v", out, inStore, deleted)
 	}
 	taken := createdBy("import", "taken", inUse, func(c *clusterv1.KsctlCluster) { c.Spec.ImportRef = nil })
@@ -108,11 +122,15 @@ func TestFinalizeErrorsHintAtKeepPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "importer"}}
-	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build(), Clock: clocktesting.NewFakePassiveClock(start),
-		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return &engine.Client{Interface: api}, nil }}}
+	s := &Steps{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).Build(),
+		Clock: clocktesting.NewFakePassiveClock(start),
+		Target: &engine.Target{ClientFor: func(*types.NamespacedName) (*engine.Client, error) {
+			return &engine.Client{Interface: api}, nil
+		}}}
 	for name, want := range map[string]string{"importer": "forbidden", "nobody": "nobody"} {
-		obj := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import"}, Status: v1alpha1.ImportStateStatus{Store: "team"},
-			Spec: v1alpha1.ImportStateSpec{ServiceAccountName: name, DeletionPolicy: v1alpha1.DeleteState}}
+		obj := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "import"},
+			Status: v1alpha1.ImportStateStatus{Store: "team"},
+			Spec:   v1alpha1.ImportStateSpec{ServiceAccountName: name, DeletionPolicy: v1alpha1.DeleteState}}
 		out, ok := s.Finalize(t.Context(), &reconcile.Request[*v1alpha1.ImportState]{Object: obj}).(reconcile.Retry)
 		if !ok || !strings.Contains(out.Err.Error(), want) || !strings.HasSuffix(out.Err.Error(), keepHint) {
 			t.Errorf("%s: got %+v", name, out)

@@ -69,7 +69,8 @@ func TestGoldenStatus(t *testing.T) {
 
 func TestGoldenStatusWithAgent(t *testing.T) {
 	s := &Steps{SecretKey: []byte("key")}
-	want, opts, dest := goldenDesired(t), planOptions{agent: true, overwrite: true, hash: s.hash}, destination{agent: "agent.example.com:443"}
+	want, opts, dest := goldenDesired(t), planOptions{agent: true, overwrite: true, hash: s.hash},
+		destination{agent: "agent.example.com:443"}
 	var status v1alpha1.ImportStateStatus
 	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, opts)
 	p.announce(opts)

@@ -24,7 +24,8 @@ func TestInvalidStateIsReportedDespiteValidStateOfSameKey(t *testing.T) {
 		want := g.desired(true)
 		p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
 		out, ok := p.outcome(want, destination{namespace: "ksctl"}, "r", false).(reconcile.Stalled)
-		if !ok || out.Reason != v1alpha1.InvalidStateReason || !strings.Contains(out.Err.Error(), "/cloud_infrastructure_state: no entry for civo") {
+		if !ok || out.Reason != v1alpha1.InvalidStateReason ||
+			!strings.Contains(out.Err.Error(), "/cloud_infrastructure_state: no entry for civo") {
 			t.Errorf("%s: got %+v", name, out)
 		}
 		if got := actions(p); got != demo+"=Create" {
@@ -43,7 +44,8 @@ func TestRowsOfInvalidDocumentsAreBounded(t *testing.T) {
 			c.ID = state.ID{Cloud: long, Type: long, Name: fmt.Sprint(i) + long, Region: long}
 			g.add(long, &state.File{Clusters: []*state.Cluster{c}})
 		}
-		p := newPlan(g.desired(true), statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
+		p := newPlan(g.desired(true), statestore.Contents{}, v1alpha1.ImportStateStatus{},
+			planOptions{hash: hashForTest})
 		var status v1alpha1.ImportStateStatus
 		p.report(&status, destination{namespace: "ksctl"})
 		data, err := json.Marshal(status)
@@ -53,7 +55,8 @@ func TestRowsOfInvalidDocumentsAreBounded(t *testing.T) {
 		if len(status.Clusters) != maxClusters || len(data) > 1<<20 {
 			t.Errorf("%q: %d rows in %d bytes", filling, len(status.Clusters), len(data))
 		}
-		if row := status.Clusters[0]; !utf8.ValidString(row.Key) || strings.ContainsFunc(row.Key+row.Message, func(r rune) bool { return r < ' ' }) {
+		if row := status.Clusters[0]; !utf8.ValidString(row.Key) ||
+			strings.ContainsFunc(row.Key+row.Message, func(r rune) bool { return r < ' ' }) {
 			t.Errorf("%q: got %+v", filling, row)
 		}
 	}

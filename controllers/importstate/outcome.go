@@ -61,12 +61,15 @@ func problemOf(err error) *reconcile.StepError {
 func (p *importPlan) outcome(want desired, dest destination, revision string, dryRun bool) reconcile.Outcome {
 	if len(want.problems) > 0 {
 		// A retry comes first, because it repeats the whole import.
-		first := slices.MaxFunc(want.problems, func(a, b *reconcile.StepError) int { return cmp.Compare(a.Class, b.Class) })
+		first := slices.MaxFunc(want.problems, func(a, b *reconcile.StepError) int {
+			return cmp.Compare(a.Class, b.Class)
+		})
 		var messages []string
 		for _, fileProblem := range want.problems {
 			messages = append(messages, fileProblem.Error())
 		}
-		return reconcile.OutcomeOf(&reconcile.StepError{Reason: first.Reason, Class: first.Class, Err: errors.New(statestore.JoinMessages(messages))}, revision)
+		return reconcile.OutcomeOf(&reconcile.StepError{Reason: first.Reason, Class: first.Class,
+			Err: errors.New(statestore.JoinMessages(messages))}, revision)
 	}
 	// Report every invalid state, also one without a row because another file has a valid state
 	// with the same key.
@@ -77,20 +80,23 @@ func (p *importPlan) outcome(want desired, dest destination, revision string, dr
 				messages = append(messages, m)
 			}
 		}
-		return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: v1alpha1.InvalidStateReason, Revision: revision}
+		return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)),
+			Reason: v1alpha1.InvalidStateReason, Revision: revision}
 	}
 	for _, failure := range []struct {
 		action v1alpha1.StateAction
 		reason string
 	}{
 		// A conflict can be overwritten, but not a store that ksctl does not use.
-		{v1alpha1.StateExternal, v1alpha1.ExternalStorageReason}, {v1alpha1.StateFull, v1alpha1.StoreFullReason}, {v1alpha1.StateConflict, v1alpha1.StateConflictReason},
+		{v1alpha1.StateExternal, v1alpha1.ExternalStorageReason}, {v1alpha1.StateFull, v1alpha1.StoreFullReason},
+		{v1alpha1.StateConflict, v1alpha1.StateConflictReason},
 	} {
 		if messages := p.messagesOf(failure.action); len(messages) > 0 {
 			if failure.action == v1alpha1.StateFull {
 				messages = []string{p.sizeErr.Error()}
 			}
-			return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: failure.reason, Revision: revision}
+			return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)), Reason: failure.reason,
+				Revision: revision}
 		}
 	}
 	if dryRun {
@@ -138,7 +144,8 @@ func (p *importPlan) doneMessage(dest destination) string {
 		action v1alpha1.StateAction
 		text   string
 	}{
-		{v1alpha1.StateChangedSince, "changed in the store since the import"}, {v1alpha1.StateRemovedSince, "removed from the store since the import"},
+		{v1alpha1.StateChangedSince, "changed in the store since the import"},
+		{v1alpha1.StateRemovedSince, "removed from the store since the import"},
 		{v1alpha1.StateLeft, "no longer in the source"},
 	} {
 		if n, m := p.count(others.action); n+m > 0 {
@@ -154,7 +161,8 @@ func (p *importPlan) sizeWarning() string {
 		return ""
 	}
 	// Rounded down to multiples of 5 %, so that writes of other clients do not change the status.
-	return fmt.Sprintf("; the states use %d %% of the maximum size of a ConfigMap: an import that exceeds it is rejected", p.bytes*20/state.MaxStoreBytes*5)
+	return fmt.Sprintf("; the states use %d %% of the maximum size of a ConfigMap: an import that exceeds it is "+
+		"rejected", p.bytes*20/state.MaxStoreBytes*5)
 }
 
 // dryRunMessage returns what an import would do.
@@ -164,5 +172,6 @@ func (p *importPlan) dryRunMessage(dest destination) string {
 			statestore.CountSummary(p.count(v1alpha1.StateCreate, v1alpha1.StateUpdate)), dest, p.sizeWarning())
 	}
 	return fmt.Sprintf("spec.dryRun: would create %s and overwrite %s in %s%s",
-		statestore.CountSummary(p.count(v1alpha1.StateCreate)), statestore.CountSummary(p.count(v1alpha1.StateUpdate)), dest, p.sizeWarning())
+		statestore.CountSummary(p.count(v1alpha1.StateCreate)), statestore.CountSummary(p.count(v1alpha1.StateUpdate)),
+		dest, p.sizeWarning())
 }

@@ -66,7 +66,8 @@ func newPlan(want desired, have statestore.Contents, before v1alpha1.ImportState
 	lastRows := rowsByKey(before.Clusters)
 	for _, c := range want.clusters {
 		key := c.ID.Key()
-		e := entry{ImportedCluster: newRow(c, lastRows[key]), want: c.JSON(), have: have.States[key], storeExists: have.HasStates}
+		e := entry{ImportedCluster: newRow(c, lastRows[key]), want: c.JSON(), have: have.States[key],
+			storeExists: have.HasStates}
 		e.confirmWrite(opts)
 		switch {
 		case have.External:
@@ -91,13 +92,15 @@ func newPlan(want desired, have statestore.Contents, before v1alpha1.ImportState
 	lastRows = rowsByKey(lastCredentials)
 	for _, c := range want.credentials {
 		last := lastRows[c.Cloud]
-		e := entry{ImportedCluster: v1alpha1.ImportedCluster{Key: c.Cloud, Written: last.Written, Ours: last.Ours, Writing: last.Writing},
+		e := entry{ImportedCluster: v1alpha1.ImportedCluster{Key: c.Cloud, Written: last.Written, Ours: last.Ours,
+			Writing: last.Writing},
 			want: c.JSON(), have: have.Credentials[c.Cloud], storeExists: have.HasCredentials}
 		e.confirmWrite(opts)
 		e.plan(p.secrets, opts)
 		p.credentials = append(p.credentials, e.ImportedCluster)
 	}
-	p.credentials = addRemovedFromSource(p.credentials, lastCredentials, have.Credentials, want, opts.skipCredentials, opts)
+	p.credentials = addRemovedFromSource(p.credentials, lastCredentials, have.Credentials, want, opts.skipCredentials,
+		opts)
 	p.checkSize(have.States)
 	p.clusters, p.credentials = sortUnique(p.clusters), sortUnique(p.credentials)
 	return p
@@ -114,7 +117,8 @@ func rowsByKey(rows []v1alpha1.ImportedCluster) map[string]v1alpha1.ImportedClus
 // credentialRows returns rows of credentials in the form of those of clusters.
 func credentialRows(rows []v1alpha1.ImportedCredentials) (out []v1alpha1.ImportedCluster) {
 	for _, row := range rows {
-		out = append(out, v1alpha1.ImportedCluster{Key: row.Cloud, Action: row.Action, Ready: row.Ready, Message: row.Message,
+		out = append(out, v1alpha1.ImportedCluster{Key: row.Cloud, Action: row.Action, Ready: row.Ready,
+			Message: row.Message,
 			Written: row.Written, Ours: row.Ours, Writing: row.Writing})
 	}
 	return out
@@ -124,9 +128,11 @@ func credentialRows(rows []v1alpha1.ImportedCredentials) (out []v1alpha1.Importe
 // remembers. The identity of an invalid state is untrusted.
 func newRow(c *state.Cluster, last v1alpha1.ImportedCluster) v1alpha1.ImportedCluster {
 	// The limits exceed those of valid keys, so that a shortened key never equals a valid one.
-	id := state.ID{Cloud: sanitizeName(c.ID.Cloud, 16), Type: sanitizeName(c.ID.Type, 16), Name: sanitizeName(c.ID.Name, 64), Region: sanitizeName(c.ID.Region, 65)}
+	id := state.ID{Cloud: sanitizeName(c.ID.Cloud, 16), Type: sanitizeName(c.ID.Type, 16),
+		Name: sanitizeName(c.ID.Name, 64), Region: sanitizeName(c.ID.Region, 65)}
 	return v1alpha1.ImportedCluster{Key: id.Key(), Name: id.Name, Cloud: id.Cloud, Region: id.Region, Type: id.Type,
-		Dialect: string(c.Dialect), Cluster: last.Cluster, Written: last.Written, Ours: last.Ours, Writing: last.Writing}
+		Dialect: string(c.Dialect), Cluster: last.Cluster, Written: last.Written, Ours: last.Ours,
+		Writing: last.Writing}
 }
 
 // sanitizeName shortens a name, and replaces characters that take several bytes in JSON: a status
@@ -150,7 +156,8 @@ func sortUnique(rows []v1alpha1.ImportedCluster) []v1alpha1.ImportedCluster {
 //
 // stored are the values in the store. If they were not read, the rows stay as they were, except
 // those that are not ready: an error must not remain for entries that are no longer imported.
-func addRemovedFromSource(rows, before []v1alpha1.ImportedCluster, stored map[string][]byte, want desired, unread bool, opts planOptions) []v1alpha1.ImportedCluster {
+func addRemovedFromSource(rows, before []v1alpha1.ImportedCluster, stored map[string][]byte, want desired, unread bool,
+	opts planOptions) []v1alpha1.ImportedCluster {
 	for _, row := range before {
 		known := slices.ContainsFunc(rows, func(r v1alpha1.ImportedCluster) bool { return r.Key == row.Key })
 		wasWritten := row.Written != "" || row.Writing != "" || row.Ours
@@ -164,7 +171,8 @@ func addRemovedFromSource(rows, before []v1alpha1.ImportedCluster, stored map[st
 		switch {
 		case unread:
 		case !inStore && row.Ready:
-			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false, opts.message(v1alpha1.StateRemovedSince)
+			row.Action, row.Ready, row.Message = v1alpha1.StateRemovedSince, false,
+				opts.message(v1alpha1.StateRemovedSince)
 		case inStore && len(want.problems) == 0:
 			row.Action, row.Ready, row.Message = v1alpha1.StateLeft, true, opts.message(v1alpha1.StateLeft)
 		case inStore && row.Action == v1alpha1.StateRemovedSince:

@@ -69,21 +69,26 @@ var indexers = map[string]func(*v1alpha1.ImportState) []string{
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	all := maps.Clone(indexers)
 	all[byAccount] = func(in *v1alpha1.ImportState) []string {
-		return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))}
+		return []string{reconcile.IndexValue("ServiceAccount", in.Namespace,
+			cmp.Or(in.Spec.ServiceAccountName, s.DefaultServiceAccount))}
 	}
 	if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &v1alpha1.ImportState{}, all); err != nil {
 		return err
 	}
 	var c controller.Controller
 	sources := sourceref.NewWatcher(s.Discovery, func(kind string, object client.Object) error {
-		return c.Watch(source.Kind(mgr.GetCache(), object, s.Reconciler.ByIndex(bySource, kind), predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
+		return c.Watch(source.Kind(mgr.GetCache(), object, s.Reconciler.ByIndex(bySource, kind),
+			predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
 	}, s.enqueueAll)
 	var err error
 	c, err = s.Reconciler.NewBuilder(mgr).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
+			s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
 		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(s.forConfigMap)).
-		WatchesMetadata(reconcile.PartialMetadata("apiextensions.k8s.io", "CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []crreconcile.Request {
+		WatchesMetadata(reconcile.PartialMetadata("apiextensions.k8s.io",
+			"CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(func(_ context.Context,
+			o client.Object) []crreconcile.Request {
 			if strings.HasSuffix(o.GetName(), "."+sourcev1.GroupVersion.Group) {
 				sources.DefinitionChanged()
 			}
@@ -106,7 +111,8 @@ func (s *Setup) forSecret(ctx context.Context, o client.Object) []crreconcile.Re
 	if name := o.GetName(); name == state.StoreSecret || name == state.ExternalStoreSecret {
 		return s.Reconciler.Requests(ctx, client.MatchingFields{byStore: o.GetNamespace()})
 	}
-	return s.Reconciler.Requests(ctx, client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
+	return s.Reconciler.Requests(ctx,
+		client.MatchingFields{bySecret: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
 }
 
 // forConfigMap returns requests for the imports into a store.

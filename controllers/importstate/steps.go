@@ -83,7 +83,8 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*v1alpha1.
 
 // importToStore writes the desired entries to the ksctl store. It never overwrites concurrent
 // writes of other clients.
-func (s *Steps) importToStore(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want desired, c *engine.Client, revision string) reconcile.Outcome {
+func (s *Steps) importToStore(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], want desired,
+	c *engine.Client, revision string) reconcile.Outcome {
 	obj := req.Object
 	opts := planOptions{overwrite: obj.Spec.Conflict == v1alpha1.OverwriteConflict, dryRun: obj.Spec.DryRun,
 		skipCredentials: obj.Spec.Credentials == v1alpha1.SkipCredentials, hash: s.hash}
@@ -121,12 +122,14 @@ func (s *Steps) importToStore(ctx context.Context, req *reconcile.Request[*v1alp
 		return out
 	}
 	return reconcile.Retry{Reason: v1alpha1.StoreContendedReason, Revision: revision, RequeueAfter: time.Second,
-		Err: fmt.Errorf("writing the ksctl store in namespace %s: %d conflicts with writes of other clients: retrying", namespace, maxAttempts)}
+		Err: fmt.Errorf("writing the ksctl store in namespace %s: %d conflicts with writes of other clients: retrying",
+			namespace, maxAttempts)}
 }
 
 // act writes the entries of the plan. The status is written first, so that after a crash the next
 // process recognizes the entries in the store as its own.
-func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *statestore.Store, p *importPlan, opts planOptions) error {
+func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.ImportState], st *statestore.Store,
+	p *importPlan, opts planOptions) error {
 	if opts.dryRun || len(p.states)+len(p.secrets) == 0 {
 		return nil
 	}
@@ -146,14 +149,16 @@ func (s *Steps) act(ctx context.Context, req *reconcile.Request[*v1alpha1.Import
 func (p *importPlan) report(status *v1alpha1.ImportStateStatus, dest destination) {
 	status.Clusters, status.Credentials = p.clusters, nil
 	for _, row := range p.credentials {
-		status.Credentials = append(status.Credentials, v1alpha1.ImportedCredentials{Cloud: row.Key, Action: row.Action, Ready: row.Ready, Message: row.Message,
+		status.Credentials = append(status.Credentials, v1alpha1.ImportedCredentials{Cloud: row.Key, Action: row.Action,
+			Ready: row.Ready, Message: row.Message,
 			Written: row.Written, Ours: row.Ours, Writing: row.Writing})
 	}
 	status.Store, status.Agent = dest.namespace, dest.agent
 }
 
 // finish sets the status after the plan was executed, and returns the outcome.
-func (p *importPlan) finish(status *v1alpha1.ImportStateStatus, want desired, dest destination, revision string) reconcile.Outcome {
+func (p *importPlan) finish(status *v1alpha1.ImportStateStatus, want desired, dest destination,
+	revision string) reconcile.Outcome {
 	p.report(status, dest)
 	out := p.outcome(want, dest, revision, false)
 	if _, done := out.(reconcile.Done); done {
@@ -165,7 +170,8 @@ func (p *importPlan) finish(status *v1alpha1.ImportStateStatus, want desired, de
 // preview returns the outcome of a dry run. KsctlClusters read the store in the status, and its
 // rows record what was written there. So the status keeps its destination, and gets the rows of the
 // plan only if they have the same destination, or if nothing was written before.
-func (p *importPlan) preview(status *v1alpha1.ImportStateStatus, want desired, dest destination, revision string) reconcile.Outcome {
+func (p *importPlan) preview(status *v1alpha1.ImportStateStatus, want desired, dest destination,
+	revision string) reconcile.Outcome {
 	out := p.outcome(want, dest, revision, true)
 	last := destinationOf(status)
 	if last == dest || last == (destination{}) {
@@ -205,7 +211,8 @@ func warnDestinationChange(req *reconcile.Request[*v1alpha1.ImportState], dest d
 	if last.agent != "" {
 		verb = "sent to "
 	}
-	req.Event(corev1.EventTypeWarning, "StateKept", "states that were "+verb+last.String()+" stay there and are no longer managed")
+	req.Event(corev1.EventTypeWarning, "StateKept", "states that were "+verb+last.String()+
+		" stay there and are no longer managed")
 }
 
 // Finalize implements reconcile.Steps.
@@ -242,16 +249,20 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*v1alpha1.I
 			continue
 		}
 		if len(kept) > 0 {
-			req.Event(corev1.EventTypeWarning, "StateKept", "entries that changed in the store since the import are not removed: "+statestore.JoinMessages(kept))
+			req.Event(corev1.EventTypeWarning, "StateKept",
+				"entries that changed in the store since the import are not removed: "+statestore.JoinMessages(kept))
 		}
 		return reconcile.Done{Message: "the imported states are removed from the store"}
 	}
-	return reconcile.Retry{Reason: v1alpha1.StoreContendedReason, RequeueAfter: time.Second, Err: fmt.Errorf("removing states from the ksctl store in namespace %s: %d conflicts with writes of other clients: retrying", obj.Status.Store, maxAttempts)}
+	return reconcile.Retry{Reason: v1alpha1.StoreContendedReason, RequeueAfter: time.Second,
+		Err: fmt.Errorf("removing states from the ksctl store in namespace %s: %d conflicts with writes of other "+
+			"clients: retrying", obj.Status.Store, maxAttempts)}
 }
 
 // entriesToRemove returns the keys of the entries that the import wrote and that are unchanged, and
 // the keys of those that other clients have changed since.
-func entriesToRemove(status *v1alpha1.ImportStateStatus, have statestore.Contents, hash func([]byte) string) (states, credentials, kept []string) {
+func entriesToRemove(status *v1alpha1.ImportStateStatus, have statestore.Contents,
+	hash func([]byte) string) (states, credentials, kept []string) {
 	removable := func(rows []v1alpha1.ImportedCluster, stored map[string][]byte) (keys []string) {
 		for _, row := range rows {
 			data := stored[row.Key]
@@ -286,5 +297,6 @@ func storeNamespace(spec *v1alpha1.ImportStateSpec) string {
 
 // clientFor returns a client with the permissions of the import's account.
 func (s *Steps) clientFor(ctx context.Context, obj *v1alpha1.ImportState) (*engine.Client, error) {
-	return reconcile.RecordedAccountClient(ctx, s.Client, s.Target, obj, cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount))
+	return reconcile.RecordedAccountClient(ctx, s.Client, s.Target, obj,
+		cmp.Or(obj.Spec.ServiceAccountName, s.DefaultServiceAccount))
 }

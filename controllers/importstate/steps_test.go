@@ -62,7 +62,8 @@ func TestDryRunForOtherDestinationKeepsStatus(t *testing.T) {
 	s.obj.Spec.DryRun = false
 	s.done(false)
 	s.writeStore("first", document("demo", "scaled"))
-	const changed = "1 state and the credentials of 1 cloud in the ksctl store in namespace first; changed in the store since the import: 1 state"
+	const changed = "1 state and the credentials of 1 cloud in the ksctl store in namespace first; changed in the " +
+		"store since the import: 1 state"
 	if got := s.done(false); got != changed {
 		t.Fatalf("got %q", got)
 	}
@@ -70,7 +71,8 @@ func TestDryRunForOtherDestinationKeepsStatus(t *testing.T) {
 	s.obj.Spec.DryRun = true
 	const suffix = "; the status still describes the ksctl store in namespace first"
 	s.storeIn("second")
-	if got, want := s.done(false), "spec.dryRun: would create 1 state and the credentials of 1 cloud and overwrite 0 states in the ksctl store in namespace second"+suffix; got != want {
+	if got, want := s.done(false), "spec.dryRun: would create 1 state and the credentials of 1 cloud and overwrite 0 "+
+		"states in the ksctl store in namespace second"+suffix; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.obj.Spec.Store = to
@@ -99,7 +101,8 @@ func TestDestinationChangeEmitsOneEvent(t *testing.T) {
 	s.done(false)
 	forbidden := true
 	s.api.PrependReactor("get", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		return forbidden && a.GetNamespace() == "second", nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", nil)
+		return forbidden && a.GetNamespace() == "second", nil,
+			apierrors.NewForbidden(a.GetResource().GroupResource(), "", nil)
 	})
 	s.storeIn("second")
 	for range 3 {
@@ -114,7 +117,9 @@ func TestDestinationChangeEmitsOneEvent(t *testing.T) {
 	for range 2 {
 		s.done(false)
 	}
-	if got := s.keptEvents(); len(got) != 1 || got[0] != "StateKept: states that were imported into the ksctl store in namespace first stay there and are no longer managed" {
+	if got := s.keptEvents(); len(got) != 1 ||
+		got[0] != "StateKept: states that were imported into the ksctl store in namespace first stay there and are "+
+			"no longer managed" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -21,7 +21,8 @@ func chartChangedError(ref stacks.ChartRef, installed string) error {
 	if ref.DependencyOf != "" {
 		accept = "vendor it (helm dependency build) and commit it"
 	}
-	return reconcile.NewTerminalError(appsv1.ChartChangedReason, "component %q: %s has changed: the repository now serves %s for this version, but %s is installed; "+
+	return reconcile.NewTerminalError(appsv1.ChartChangedReason, "component %q: %s has changed: the repository now "+
+		"serves %s for this version, but %s is installed; "+
 		"review the change, then %s", ref.Component, ref, ref.Digest, installed, accept)
 }
 
@@ -37,7 +38,8 @@ func chartSecretsFor(in *appsv1.KsctlInstall, read configReader) (chartSecrets, 
 			v, err := read("Secret", name)
 			switch {
 			case err != nil:
-				return nil, fmt.Errorf("spec.charts: reading Secret %q for the repository %s: %w", name, repo.Repository, err)
+				return nil, fmt.Errorf("spec.charts: reading Secret %q for the repository %s: %w", name,
+					repo.Repository, err)
 			case v.version == "":
 				return nil, content.NewChartSecretError(repo.Repository, in.Namespace, name)
 			}
@@ -97,7 +99,8 @@ func checkChartDigests(in *appsv1.KsctlInstall, req *stacks.Request) error {
 			continue
 		}
 		for _, installed := range installedCharts(in, f.Component) {
-			if installed.Repository == f.Repository && installed.Name == f.Name && installed.Version == f.Version && installed.Digest != f.Digest {
+			if installed.Repository == f.Repository && installed.Name == f.Name && installed.Version == f.Version &&
+				installed.Digest != f.Digest {
 				return chartChangedError(f.ChartRef, installed.Digest)
 			}
 		}

@@ -18,13 +18,16 @@ import (
 )
 
 // clusterValues returns the values that depend on the target cluster of an install, as YAML.
-func (s *Steps) clusterValues(ctx context.Context, in *appsv1.KsctlInstall, ref *appsv1.ValuesReference) ([]byte, error) {
+func (s *Steps) clusterValues(ctx context.Context, in *appsv1.KsctlInstall,
+	ref *appsv1.ValuesReference) ([]byte, error) {
 	clusterRef := in.Spec.ClusterRef
 	if clusterRef == nil {
-		return nil, reconcile.NewTerminalError(appsv1.InvalidClusterValuesReason, "valuesFrom Cluster for component %q: set: spec.clusterRef is not set", ref.Component)
+		return nil, reconcile.NewTerminalError(appsv1.InvalidClusterValuesReason,
+			"valuesFrom Cluster for component %q: set: spec.clusterRef is not set", ref.Component)
 	}
 	var c clusterv1.KsctlCluster
-	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: cmp.Or(clusterRef.Namespace, in.Namespace), Name: clusterRef.Name}, &c, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: cmp.Or(clusterRef.Namespace, in.Namespace),
+		Name: clusterRef.Name}, &c, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	return evaluateClusterValues(&c, ref)
@@ -33,7 +36,8 @@ func (s *Steps) clusterValues(ctx context.Context, in *appsv1.KsctlInstall, ref 
 // evaluateClusterValues is the pure part of clusterValues.
 func evaluateClusterValues(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReference) ([]byte, error) {
 	// Only the fields whose changes enqueue the installs that use them, see clusterChanged.
-	visible := clusterv1.KsctlCluster{Spec: c.Spec, Status: clusterv1.KsctlClusterStatus{Facts: c.Status.Facts, KubernetesVersion: c.Status.KubernetesVersion}}
+	visible := clusterv1.KsctlCluster{Spec: c.Spec,
+		Status: clusterv1.KsctlClusterStatus{Facts: c.Status.Facts, KubernetesVersion: c.Status.KubernetesVersion}}
 	visible.Name, visible.Namespace, visible.Labels, visible.Annotations = c.Name, c.Namespace, c.Labels, c.Annotations
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&visible)
 	if err != nil {
@@ -46,7 +50,8 @@ func evaluateClusterValues(c *clusterv1.KsctlCluster, ref *appsv1.ValuesReferenc
 			err = setPath(out, splitPath(set.Path), v)
 		}
 		if err != nil {
-			return nil, reconcile.NewTerminalError(appsv1.InvalidClusterValuesReason, "valuesFrom Cluster for component %q: %s: %w", ref.Component, set.Path, err)
+			return nil, reconcile.NewTerminalError(appsv1.InvalidClusterValuesReason,
+				"valuesFrom Cluster for component %q: %s: %w", ref.Component, set.Path, err)
 		}
 	}
 	return yaml.Marshal(out)

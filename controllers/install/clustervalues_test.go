@@ -12,8 +12,10 @@ import (
 )
 
 func TestEvaluateClusterValues(t *testing.T) {
-	c := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team", Labels: map[string]string{"region": "eu"}},
-		Status: clusterv1.KsctlClusterStatus{Facts: &clusterv1.ClusterFacts{Cloud: "aws"}, KubernetesVersion: "v1.36.3"}}
+	c := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod", Namespace: "team",
+		Labels: map[string]string{"region": "eu"}},
+		Status: clusterv1.KsctlClusterStatus{Facts: &clusterv1.ClusterFacts{Cloud: "aws"},
+			KubernetesVersion: "v1.36.3"}}
 	set := func(pairs ...string) *appsv1.ValuesReference {
 		ref := &appsv1.ValuesReference{Kind: appsv1.ClusterValues, Component: "web"}
 		for i := 0; i < len(pairs); i += 2 {
@@ -21,9 +23,11 @@ func TestEvaluateClusterValues(t *testing.T) {
 		}
 		return ref
 	}
-	got, err := evaluateClusterValues(c, set("ingress.host", "'app.' + metadata.name + '.example.com'", "region", "metadata.labels['region']", "version", "status.kubernetesVersion",
+	got, err := evaluateClusterValues(c, set("ingress.host", "'app.' + metadata.name + '.example.com'", "region",
+		"metadata.labels['region']", "version", "status.kubernetesVersion",
 		"cloud", "status.facts.cloud", `labels.a\.b/c`, "has(status.facts.region)"))
-	want := "cloud: aws\ningress:\n  host: app.prod.example.com\nlabels:\n  a.b/c: false\nregion: eu\nversion: v1.36.3\n"
+	want := "cloud: aws\ningress:\n  host: app.prod.example.com\nlabels:\n  a.b/c: false\nregion: eu\nversion: " +
+		"v1.36.3\n"
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}
@@ -34,7 +38,8 @@ func TestEvaluateClusterValues(t *testing.T) {
 		"conflicting paths":  set("a", "1", "a.b", "2"),
 		"empty segment":      set("a..b", "1"),
 	} {
-		if _, err := evaluateClusterValues(c, ref); err == nil || !strings.HasPrefix(err.Error(), `valuesFrom Cluster for component "web": a`) {
+		if _, err := evaluateClusterValues(c, ref); err == nil ||
+			!strings.HasPrefix(err.Error(), `valuesFrom Cluster for component "web": a`) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

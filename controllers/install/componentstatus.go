@@ -25,7 +25,8 @@ func (o *owner) componentStatuses(in []plan.ComponentState) []appsv1.ComponentSt
 		if at := slices.IndexFunc(in, func(c plan.ComponentState) bool { return c.Name == rc.Name }); at >= 0 {
 			out = append(out, o.componentStatus(in[at]))
 		} else {
-			out = append(out, o.removedComponentStatus(o.componentStatus(plan.ComponentState{Name: rc.Name, Version: rc.Version})))
+			out = append(out,
+				o.removedComponentStatus(o.componentStatus(plan.ComponentState{Name: rc.Name, Version: rc.Version})))
 		}
 	}
 	return out
@@ -33,7 +34,8 @@ func (o *owner) componentStatuses(in []plan.ComponentState) []appsv1.ComponentSt
 
 // addRenderedComponents adds the rendered components that a status does not have yet. A status with
 // a revision then lists all components of that revision before the first object is applied.
-func addRenderedComponents(statuses []appsv1.ComponentStatus, rendered []stacks.RenderedComponent) []appsv1.ComponentStatus {
+func addRenderedComponents(statuses []appsv1.ComponentStatus,
+	rendered []stacks.RenderedComponent) []appsv1.ComponentStatus {
 	for _, rc := range rendered {
 		if !slices.ContainsFunc(statuses, func(c appsv1.ComponentStatus) bool { return c.Name == rc.Name }) {
 			statuses = append(statuses, appsv1.ComponentStatus{Name: rc.Name, Version: rc.Version})

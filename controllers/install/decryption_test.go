@@ -28,7 +28,8 @@ func TestDecryptionKeysAreReadWhenSecretChanges(t *testing.T) {
 	if k, err := keys(); k != nil || err != nil || r.reads > 0 {
 		t.Errorf("without spec.decryption: %v, %v", k, err)
 	}
-	r.o.req.Object.Spec.Decryption = &appsv1.Decryption{Provider: "sops", SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
+	r.o.req.Object.Spec.Decryption = &appsv1.Decryption{Provider: "sops",
+		SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
 	first, err := keys()
 	if err != nil || first.Fingerprint() == "" || r.reads != 1 {
 		t.Fatalf("%v, %d reads", err, r.reads)
@@ -42,7 +43,8 @@ func TestDecryptionKeysAreReadWhenSecretChanges(t *testing.T) {
 		t.Errorf("the keys are not read again with another service account: %v", err)
 	}
 	r.denied = nil
-	if err := r.cache.Delete(t.Context(), &corev1.Secret{ObjectMeta: meta("age", "")}); client.IgnoreNotFound(err) != nil {
+	if err := r.cache.Delete(t.Context(), &corev1.Secret{ObjectMeta: meta("age", "")}); client.IgnoreNotFound(err) !=
+		nil {
 		t.Fatal(err)
 	}
 	_, err = keys()

@@ -21,15 +21,17 @@ const (
 	// deniedRetryDelay is the minimum time between two reconciles of an install because of
 	// permissions or namespaces that changed.
 	deniedRetryDelay = time.Second
-	// authorizerDelay is the time that the API server gets to observe a change of permissions itself.
+	// authorizerDelay is the time that the API server gets to observe a change of permissions
+	// itself.
 	authorizerDelay = 250 * time.Millisecond
-	// anyNamespace stands for the namespaces of forbidden requests that were not for an object of the
-	// stack.
+	// anyNamespace stands for the namespaces of forbidden requests that were not for an object of
+	// the stack.
 	anyNamespace = "*"
 )
 
 // deniedInstalls are the installs whose last reconcile sent a request that was forbidden, or whose
-// namespace was missing. A change of permissions or namespaces enqueues them. The zero value is empty.
+// namespace was missing. A change of permissions or namespaces enqueues them. The zero value is
+// empty.
 type deniedInstalls struct {
 	mu sync.Mutex
 	// namespaces are those of the objects that were denied; empty for cluster-scoped objects.
@@ -61,7 +63,8 @@ func (d *deniedInstalls) record(install types.NamespacedName, namespaces []strin
 		return false
 	}
 	if d.namespaces == nil {
-		d.namespaces, d.changed, d.enqueuedAt = map[types.NamespacedName][]string{}, map[types.NamespacedName]bool{}, map[types.NamespacedName]time.Time{}
+		d.namespaces, d.changed, d.enqueuedAt = map[types.NamespacedName][]string{}, map[types.NamespacedName]bool{},
+			map[types.NamespacedName]time.Time{}
 	}
 	if d.namespaces[install] = namespaces; d.changes != began {
 		d.changed[install] = true
@@ -80,15 +83,16 @@ func (d *deniedInstalls) consumeChange(install types.NamespacedName) bool {
 	return changed
 }
 
-// change returns the installs that a change in a namespace may concern, each with the delay until its
-// reconcile. An empty namespace stands for the whole cluster.
+// change returns the installs that a change in a namespace may concern, each with the delay until
+// its reconcile. An empty namespace stands for the whole cluster.
 func (d *deniedInstalls) change(namespace string, now time.Time) map[types.NamespacedName]time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changes++
 	out := map[types.NamespacedName]time.Duration{}
 	for install, namespaces := range d.namespaces {
-		concerns := namespace == "" || slices.Contains(namespaces, namespace) || slices.Contains(namespaces, anyNamespace)
+		concerns := namespace == "" || slices.Contains(namespaces, namespace) ||
+			slices.Contains(namespaces, anyNamespace)
 		if d.changed[install] || !concerns {
 			continue
 		}
@@ -102,8 +106,8 @@ func (d *deniedInstalls) change(namespace string, now time.Time) map[types.Names
 	return out
 }
 
-// recordDenied records which requests of a reconcile were forbidden. It returns the outcome, with an
-// early retry if permissions changed meanwhile.
+// recordDenied records which requests of a reconcile were forbidden. It returns the outcome, with
+// an early retry if permissions changed meanwhile.
 func (s *Steps) recordDenied(o *owner, out reconcile.Outcome) reconcile.Outcome {
 	failed, isRetry := out.(reconcile.Retry)
 	forbidden := isRetry && apierrors.IsForbidden(failed.Err)
@@ -128,8 +132,9 @@ func (s *Steps) retryDenied(o *owner) {
 	}
 }
 
-// permissionChanged enqueues the installs that a new namespace, or a change of a role or a binding of
-// that kind, may concern, and those of a namespace that is being deleted. Which account a binding is for is not known: its metadata does not have it.
+// permissionChanged enqueues the installs that a new namespace, or a change of a role or a binding
+// of that kind, may concern, and those of a namespace that is being deleted. Which account a
+// binding is for is not known: its metadata does not have it.
 func (s *Setup) permissionChanged(kind string) handler.EventHandler {
 	enqueue := func(o client.Object, q queue) {
 		namespace := o.GetNamespace()
@@ -150,7 +155,8 @@ func (s *Setup) permissionChanged(kind string) handler.EventHandler {
 			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
 				enqueue(e.ObjectNew, q)
 			}
-			if kind == "Namespace" && e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil {
+			if kind == "Namespace" && e.ObjectOld.GetDeletionTimestamp() == nil &&
+				e.ObjectNew.GetDeletionTimestamp() != nil {
 				for _, r := range s.Reconciler.Requests(ctx, client.InNamespace(e.ObjectNew.GetName())) {
 					q.Add(r)
 				}

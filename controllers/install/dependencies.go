@@ -83,7 +83,8 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		return nil, err
 	}
 	if path != nil {
-		return nil, reconcile.NewTerminalError(appsv1.DependencyCycleReason, "spec.dependsOn has a cycle: %s", strings.Join(path, " → "))
+		return nil, reconcile.NewTerminalError(appsv1.DependencyCycleReason, "spec.dependsOn has a cycle: %s",
+			strings.Join(path, " → "))
 	}
 	var unmet []wait
 	results := map[readinessCheck]readinessResult{}
@@ -91,7 +92,9 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		d := &in.Spec.DependsOn[i]
 		name := dependency.KeyOf(in, d)
 		if s.Content.Sources.NoCrossNamespace && name.Namespace != in.Namespace {
-			return nil, reconcile.NewTerminalError(string(sourceref.AccessDenied), "spec.dependsOn[%d]: namespace %s: cross-namespace references are not allowed (--no-cross-namespace-refs)", i, name.Namespace)
+			return nil, reconcile.NewTerminalError(string(sourceref.AccessDenied),
+				"spec.dependsOn[%d]: namespace %s: cross-namespace references are not allowed "+
+					"(--no-cross-namespace-refs)", i, name.Namespace)
 		}
 		var reason string
 		var err error
@@ -108,7 +111,10 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 			if d.OfInstall() {
 				kind = appsv1.KsctlInstallKind
 			}
-			unmet = append(unmet, wait{message: reason, on: appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: kind, Namespace: name.Namespace, Name: name.Name}})
+			unmet = append(unmet,
+				wait{message: reason,
+					on: appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: kind, Namespace: name.Namespace,
+						Name: name.Name}})
 		}
 	}
 	o.readiness = results
@@ -136,13 +142,15 @@ func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) 
 	case in.DeletionTimestamp != nil:
 		return fmt.Sprintf("KsctlInstall %s is being removed", name), nil
 	case handover.IsFullyRemoved(&in):
-		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name, reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
+		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name,
+			reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
 	case handover.IsReady(&in):
 		return "", nil
 	case in.Spec.Suspend:
 		return fmt.Sprintf("KsctlInstall %s is suspended and not ready: resume the KsctlInstall", name), nil
 	case ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == in.Generation:
-		return fmt.Sprintf("KsctlInstall %s is not ready: %s", name, reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
+		return fmt.Sprintf("KsctlInstall %s is not ready: %s", name,
+			reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
 	}
 	return fmt.Sprintf("KsctlInstall %s is not ready yet", name), nil
 }
@@ -154,7 +162,8 @@ const maxDependencyMessage = 256
 // objectNotReady returns the reason why an object of any kind is not ready. It is empty if the
 // object is ready. The object is read with the install's service account, once per version. The
 // result of the check is added to results.
-func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, d *appsv1.Dependency, name types.NamespacedName,
+func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, d *appsv1.Dependency,
+	name types.NamespacedName,
 	results map[readinessCheck]readinessResult,
 ) (string, error) {
 	if d.ReadyExpr != "" {
@@ -180,7 +189,8 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 	}
 	t := dependency.ObjectOf(m, name)
 	if t.Namespace == "" && d.Namespace != "" {
-		return "", reconcile.NewTerminalError(appsv1.InvalidDependencyReason, "%s is cluster-scoped: remove namespace %q", d.Kind, d.Namespace)
+		return "", reconcile.NewTerminalError(appsv1.InvalidDependencyReason,
+			"%s is cluster-scoped: remove namespace %q", d.Kind, d.Namespace)
 	}
 	q := readinessCheck{object: t, expr: d.ReadyExpr}
 	v, err := s.evaluateReadiness(ctx, o, c, q, kind)
@@ -193,7 +203,8 @@ func (s *Steps) objectNotReady(ctx context.Context, o *owner, c *engine.Client, 
 
 // evaluateReadiness evaluates the readiness of an object. It reads the object again only if its
 // version or the service account has changed.
-func (s *Steps) evaluateReadiness(ctx context.Context, o *owner, c *engine.Client, q readinessCheck, kind string) (readinessResult, error) {
+func (s *Steps) evaluateReadiness(ctx context.Context, o *owner, c *engine.Client, q readinessCheck,
+	kind string) (readinessResult, error) {
 	account, t := s.serviceAccountName(o.req.Object), q.object
 	version, known := s.Dependencies.Version(t)
 	if v, seen := o.readiness[q]; seen && v.account == account && (!known || v.version == version) {
@@ -205,7 +216,8 @@ func (s *Steps) evaluateReadiness(ctx context.Context, o *owner, c *engine.Clien
 	case apierrors.IsNotFound(err):
 		return readinessResult{account: account, notReady: what + " does not exist"}, nil
 	case apierrors.IsForbidden(err):
-		return readinessResult{}, fmt.Errorf("%s: the service account of the install is not allowed to get the object: %w", what, err)
+		return readinessResult{},
+			fmt.Errorf("%s: the service account of the install is not allowed to get the object: %w", what, err)
 	case err != nil:
 		return readinessResult{}, err
 	}
@@ -227,7 +239,8 @@ func dependencyOutcome(err error, revision string) reconcile.Outcome {
 // blockedOutcome is the outcome of an install whose dependencies are not ready. It never times out:
 // the dependencies have timeouts of their own.
 func blockedOutcome(on []wait, revision string) reconcile.Outcome {
-	return reconcile.Waiting{On: "dependencies are not ready: " + reconcile.JoinNames(messagesOf(on)), For: referencesOf(on), Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
+	return reconcile.Waiting{On: "dependencies are not ready: " + reconcile.JoinNames(messagesOf(on)),
+		For: referencesOf(on), Reason: fluxmeta.DependencyNotReadyReason, Revision: revision}
 }
 
 // anyBlocked reports whether an object is not applied because a dependency is not ready.

@@ -23,7 +23,8 @@ type configMapDiscovery struct{ engine.Discovery }
 
 func (configMapDiscovery) Resolve(_ context.Context, _, _, kind string) (*apimeta.RESTMapping, error) {
 	gvk := corev1.SchemeGroupVersion.WithKind(kind)
-	return &apimeta.RESTMapping{GroupVersionKind: gvk, Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Scope: apimeta.RESTScopeNamespace}, nil
+	return &apimeta.RESTMapping{GroupVersionKind: gvk, Resource: corev1.SchemeGroupVersion.WithResource("configmaps"),
+		Scope: apimeta.RESTScopeNamespace}, nil
 }
 
 // fakeDependencyWatcher records the watched objects, and returns the same version for each.
@@ -49,7 +50,8 @@ func TestDependenciesOnSameObjectAreReadOncePerVersion(t *testing.T) {
 	dependencyWith := func(expr string) appsv1.Dependency {
 		return appsv1.Dependency{APIVersion: "v1", Kind: "ConfigMap", Name: "x", ReadyExpr: expr}
 	}
-	r.o.req.Object.Spec.DependsOn = []appsv1.Dependency{dependencyWith("self.data['values.yaml'] == 'yes'"), dependencyWith("self.data['values.yaml'] == 'no'"), dependencyWith("self.data['values.yaml'] == 'yes'")}
+	r.o.req.Object.Spec.DependsOn = []appsv1.Dependency{dependencyWith("self.data['values.yaml'] == 'yes'"),
+		dependencyWith("self.data['values.yaml'] == 'no'"), dependencyWith("self.data['values.yaml'] == 'yes'")}
 	unmet := func() []string {
 		t.Helper()
 		notReady, err := r.unmetDependencies(t.Context(), r.o, &engine.Client{Interface: r.server})
@@ -66,7 +68,9 @@ func TestDependenciesOnSameObjectAreReadOncePerVersion(t *testing.T) {
 	if r.reads > 3 {
 		t.Errorf("%d reads of an object that did not change", r.reads)
 	}
-	if want := (dependency.Object{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), NamespacedName: types.NamespacedName{Namespace: "ns", Name: "x"}}); !slices.Equal(w.objects, []dependency.Object{want}) {
+	if want := (dependency.Object{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"),
+		NamespacedName: types.NamespacedName{Namespace: "ns", Name: "x"}}); !slices.Equal(w.objects,
+		[]dependency.Object{want}) {
 		t.Errorf("watched objects: %v", w.objects)
 	}
 	before := r.reads

@@ -18,7 +18,8 @@ type dependencyFunc func(*appsv1.KsctlInstall) []types.NamespacedName
 
 // dependencyPath returns a path of dependencies from an install to another install, or back to
 // itself. It returns nil if there is none.
-func (s *Steps) dependencyPath(ctx context.Context, from *appsv1.KsctlInstall, to types.NamespacedName, dependenciesOf dependencyFunc) ([]string, error) {
+func (s *Steps) dependencyPath(ctx context.Context, from *appsv1.KsctlInstall, to types.NamespacedName,
+	dependenciesOf dependencyFunc) ([]string, error) {
 	seen := map[types.NamespacedName]bool{}
 	var walk func(at *appsv1.KsctlInstall, prefix []string) ([]string, error)
 	walk = func(at *appsv1.KsctlInstall, prefix []string) ([]string, error) {
@@ -60,7 +61,8 @@ func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.
 	addOwner := func(name types.NamespacedName, entries []appsv1.InventoryEntry) {
 		for _, e := range entries {
 			names, wanted := owners[e.ID]
-			if !wanted || e.State == appsv1.EntryIntended || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared {
+			if !wanted || e.State == appsv1.EntryIntended || e.State == appsv1.EntryAdopted ||
+				e.State == appsv1.EntryShared {
 				continue // the object would stay without that install
 			}
 			owners[e.ID] = append(names, name)
@@ -87,7 +89,8 @@ func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.
 	}
 	for i := range chunks.Items {
 		c := &chunks.Items[i]
-		if name := (types.NamespacedName{Namespace: c.Namespace, Name: c.Owner.Name}); c.Owner.Kind == appsv1.KsctlInstallKind && !remote[name] {
+		if name := (types.NamespacedName{Namespace: c.Namespace, Name: c.Owner.Name}); c.Owner.Kind ==
+			appsv1.KsctlInstallKind && !remote[name] {
 			addOwner(name, c.Entries)
 		}
 	}

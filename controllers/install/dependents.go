@@ -40,8 +40,8 @@ func (s *Steps) blockingDependents(ctx context.Context, o *owner) ([]wait, error
 	return out, err
 }
 
-// AwaitDependents returns the outcome while other installs depend on an install itself. It is nil if
-// none blocks its removal.
+// AwaitDependents returns the outcome while other installs depend on an install itself. It is nil
+// if none blocks its removal.
 func (s *Steps) AwaitDependents(ctx context.Context, in *appsv1.KsctlInstall) reconcile.Outcome {
 	dependents, err := s.dependentsOfInstall(ctx, in)
 	if err != nil {
@@ -58,7 +58,8 @@ func (s *Steps) AwaitDependents(ctx context.Context, in *appsv1.KsctlInstall) re
 }
 
 // describeBlocking describes the dependents that must be removed before an install, sorted by name.
-func (s *Steps) describeBlocking(ctx context.Context, in *appsv1.KsctlInstall, dependents map[types.NamespacedName]*dependent, dependenciesOf dependencyFunc) ([]wait, error) {
+func (s *Steps) describeBlocking(ctx context.Context, in *appsv1.KsctlInstall,
+	dependents map[types.NamespacedName]*dependent, dependenciesOf dependencyFunc) ([]wait, error) {
 	var out []wait
 	for _, d := range dependents {
 		blocks, err := s.blocksRemoval(ctx, in, d.install, dependenciesOf)
@@ -67,7 +68,10 @@ func (s *Steps) describeBlocking(ctx context.Context, in *appsv1.KsctlInstall, d
 		}
 		if blocks {
 			name := client.ObjectKeyFromObject(d.install)
-			out = append(out, wait{d.describe(in.Name), appsv1.WaitReference{Type: appsv1.WaitDependents, Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}})
+			out = append(out,
+				wait{d.describe(in.Name),
+					appsv1.WaitReference{Type: appsv1.WaitDependents, Kind: appsv1.KsctlInstallKind,
+						Namespace: name.Namespace, Name: name.Name}})
 		}
 	}
 	slices.SortFunc(out, func(a, b wait) int { return strings.Compare(a.message, b.message) })
@@ -76,7 +80,8 @@ func (s *Steps) describeBlocking(ctx context.Context, in *appsv1.KsctlInstall, d
 
 // dependentsOutcome is the outcome while dependents block the removal of an install.
 func dependentsOutcome(dependents []wait) reconcile.Outcome {
-	return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(messagesOf(dependents)), For: referencesOf(dependents), Reason: appsv1.DependentsExistReason}
+	return reconcile.Waiting{On: "dependents must be removed first: " + reconcile.JoinNames(messagesOf(dependents)),
+		For: referencesOf(dependents), Reason: appsv1.DependentsExistReason}
 }
 
 // dependent is an install that depends on an install that is being removed, or on one of its
@@ -98,12 +103,14 @@ func (d *dependent) describe(dependedOn string) string {
 	if d.install.DeletionTimestamp != nil {
 		return fmt.Sprintf("KsctlInstall %s, which %sis being removed", name, needs)
 	}
-	return fmt.Sprintf("KsctlInstall %s, which %sis not being removed (delete it, or remove %s from its spec.dependsOn)", name, needs, dependedOn)
+	return fmt.Sprintf("KsctlInstall %s, which %sis not being removed (delete it, or remove %s from its "+
+		"spec.dependsOn)", name, needs, dependedOn)
 }
 
 // findDependents returns the installs that depend on an install, or on an object that is removed
 // with it. It also returns the function that follows their dependencies further.
-func (s *Steps) findDependents(ctx context.Context, o *owner) (map[types.NamespacedName]*dependent, dependencyFunc, error) {
+func (s *Steps) findDependents(ctx context.Context,
+	o *owner) (map[types.NamespacedName]*dependent, dependencyFunc, error) {
 	out := map[types.NamespacedName]*dependent{}
 	var ofObject []appsv1.KsctlInstall
 	if o.key.Cluster == plan.LocalCluster { // objects in spec.dependsOn are in the local cluster
@@ -137,7 +144,8 @@ func (s *Steps) findDependents(ctx context.Context, o *owner) (map[types.Namespa
 }
 
 // dependentsOfInstall returns the installs that depend on an install itself.
-func (s *Steps) dependentsOfInstall(ctx context.Context, in *appsv1.KsctlInstall) (map[types.NamespacedName]*dependent, error) {
+func (s *Steps) dependentsOfInstall(ctx context.Context,
+	in *appsv1.KsctlInstall) (map[types.NamespacedName]*dependent, error) {
 	installs, err := s.listDependents(ctx, reconcile.IndexValue(appsv1.KsctlInstallKind, in.Namespace, in.Name))
 	out := map[types.NamespacedName]*dependent{}
 	for i := range installs {
@@ -167,7 +175,8 @@ func (s *Steps) removedWith(ctx context.Context, o *owner) func(id string) bool 
 }
 
 // blocksRemoval reports whether dependent d must be removed before install in.
-func (s *Steps) blocksRemoval(ctx context.Context, in, d *appsv1.KsctlInstall, dependenciesOf dependencyFunc) (bool, error) {
+func (s *Steps) blocksRemoval(ctx context.Context, in, d *appsv1.KsctlInstall,
+	dependenciesOf dependencyFunc) (bool, error) {
 	key, name := client.ObjectKeyFromObject(in), client.ObjectKeyFromObject(d)
 	if name == key || handover.IsFullyRemoved(d) {
 		return false, nil
@@ -181,7 +190,8 @@ func (s *Steps) blocksRemoval(ctx context.Context, in, d *appsv1.KsctlInstall, d
 
 // isInstalledBy reports whether an install is an object of another install, directly or through
 // further installs.
-func (s *Steps) isInstalledBy(ctx context.Context, in *appsv1.KsctlInstall, ancestor types.NamespacedName) (bool, error) {
+func (s *Steps) isInstalledBy(ctx context.Context, in *appsv1.KsctlInstall,
+	ancestor types.NamespacedName) (bool, error) {
 	for seen := map[types.NamespacedName]bool{}; ; {
 		parent, ok := s.parentInstall(in)
 		if !ok || seen[parent] {
@@ -202,7 +212,8 @@ func (s *Steps) isInstalledBy(ctx context.Context, in *appsv1.KsctlInstall, ance
 // install has no parent: it stays when the other install is removed.
 func (s *Steps) parentInstall(in *appsv1.KsctlInstall) (types.NamespacedName, bool) {
 	m, err := live.ParseMark(in.Annotations[live.MarkAnnotation])
-	self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
+	self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace,
+		Name: in.Name}
 	if err != nil || m.ID != self.ID() || in.Annotations[live.AdoptedAnnotation] != "" {
 		return types.NamespacedName{}, false
 	}

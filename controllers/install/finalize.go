@@ -27,7 +27,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	defer func() { out = s.endReconcile(ctx, o, out) }()
 	s.retryDenied(o)
 	abandoned := reconcile.Abandoned(req.Object)
-	if err := s.withdraw(ctx, o); err != nil && !abandoned { // otherwise it is garbage collected with the install
+	// With the abandon annotation, the publication is garbage collected with the install.
+	if err := s.withdraw(ctx, o); err != nil && !abandoned {
 		return reconcile.Retry{Err: err}
 	}
 	terminating := reconcile.IsDeletedWithNamespace(ctx, s.Client, req.Object)
@@ -60,12 +61,19 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if len(dependents) > 0 {
 		return dependentsOutcome(dependents)
 	}
-	c, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Targets.Local, req.Object, s.serviceAccountName(req.Object))
+	return s.teardown(ctx, o, terminating)
+}
+
+// teardown removes the objects of an install. terminating tells that its namespace is being
+// deleted.
+func (s *Steps) teardown(ctx context.Context, o *owner, terminating bool) (out reconcile.Outcome) {
+	in := o.req.Object
+	c, err := reconcile.RecordedAccountClient(ctx, s.Client, s.Targets.Local, in, s.serviceAccountName(in))
 	if err != nil {
 		return s.finalizeWithoutAccount(ctx, o, err)
 	}
 	if c, err = s.resolveTarget(ctx, o, c); err != nil {
-		return target.Outcome(withAbandonHint(req.Object, err), "")
+		return target.Outcome(withAbandonHint(in, err), "")
 	}
 	rep, err := s.Engine.Teardown(ctx, s.pass(o, c))
 	if out := s.recordPass(ctx, o, rep, err, nil, ""); out != nil {
@@ -77,7 +85,10 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if out, lost := s.orClusterLost(o, nil, "", rep.Errors...); lost {
 		return out
 	}
-	out = withTerminatingHint(req.Object, o.removalOutcome(rep, o.inv.Len(), s.Clock.Now()), terminating && len(engine.DeniedNamespaces(rep.Errors)) > 0)
+	out = o.removalOutcome(rep, o.inv.Len(), s.Clock.Now())
+	if terminating && len(engine.DeniedNamespaces(rep.Errors)) > 0 {
+		out = withTerminatingHint(in, out)
+	}
 	return reconcile.RequeueBy(out, o.handover.RetryAt)
 }
 
@@ -129,7 +140,8 @@ func (s *Steps) abandonInventory(ctx context.Context, o *owner, reason string) e
 		return err
 	}
 	log.FromContext(ctx).Info("objects are abandoned and stay in the cluster", "objects", abandoned, "why", reason)
-	message := fmt.Sprintf("%d objects are abandoned and stay in the cluster: %s", len(abandoned), reconcile.JoinNames(abandoned))
+	message := fmt.Sprintf("%d objects are abandoned and stay in the cluster: %s", len(abandoned),
+		reconcile.JoinNames(abandoned))
 	if reason != "" {
 		message += "; " + reason
 	}
@@ -156,7 +168,8 @@ func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reco
 	if len(blockers) > 0 {
 		message += ": " + reconcile.JoinNames(blockers)
 	}
-	out := reconcile.Waiting{On: message, For: engine.WaitReferences(o.key, rep), Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt}
+	out := reconcile.Waiting{On: message, For: engine.WaitReferences(o.key, rep), Reason: appsv1.RemovingReason,
+		RequeueAt: rep.RetryAt}
 	switch {
 	case preRemoveFailed(rep):
 		out.TimedOut, out.Reason = true, appsv1.PreRemoveFailedReason
@@ -164,7 +177,8 @@ func (o *owner) removalOutcome(rep *engine.Report, left int, now time.Time) reco
 		return reconcile.RequeueBy(out, deadline)
 	default:
 		out.TimedOut, out.Reason = true, appsv1.TimeoutReason
-		out.On = fmt.Sprintf("removal made no progress within %s: %s", reconcile.Timeout(&o.req.Object.Spec.Schedule), message)
+		out.On = fmt.Sprintf("removal made no progress within %s: %s", reconcile.Timeout(&o.req.Object.Spec.Schedule),
+			message)
 	}
 	return out
 }
@@ -180,5 +194,7 @@ func (o *owner) waitDeadline(waitsFor string, rep *engine.Report, now time.Time)
 
 // preRemoveFailed reports whether a Job failed that must succeed before a removal.
 func preRemoveFailed(rep *engine.Report) bool {
-	return slices.ContainsFunc(rep.Plan.Waits, func(w plan.Action) bool { return errors.As(w.Err, new(*plan.PreRemoveError)) })
+	return slices.ContainsFunc(rep.Plan.Waits, func(w plan.Action) bool {
+		return errors.As(w.Err, new(*plan.PreRemoveError))
+	})
 }

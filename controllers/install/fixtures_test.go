@@ -17,7 +17,8 @@ func idOf(ns, name string) string {
 func install(name, source string, in []string, change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	x := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Generation: 1}}
 	x.Spec.SourceRef = appsv1.SourceRef{Kind: "GitRepository", Name: source}
-	x.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
+	x.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue,
+		ObservedGeneration: 1}}
 	if in != nil {
 		x.Status.Inventory = &appsv1.Inventory{}
 	}

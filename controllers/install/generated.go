@@ -22,7 +22,8 @@ import (
 	"github.com/ksctl/gitops/stacks/generated"
 )
 
-// generateOptions returns how the charts of an install generate values. c is for the target cluster.
+// generateOptions returns how the charts of an install generate values. c is for the target
+// cluster.
 func (s *Steps) generateOptions(ctx context.Context, o *owner, c *engine.Client) (generated.Options, error) {
 	in := o.req.Object
 	if stacks.RefusesGenerated(in) {
@@ -35,7 +36,8 @@ func (s *Steps) generateOptions(ctx context.Context, o *owner, c *engine.Client)
 			return generated.Options{}, err
 		}
 	}
-	return generated.Options{Policy: generated.Keep, Owner: o.key.String(), Values: o.generated, Rotate: in.Annotations[appsv1.RotateAnnotation], Now: s.Clock.Now()}, nil
+	return generated.Options{Policy: generated.Keep, Owner: o.key.String(), Values: o.generated,
+		Rotate: in.Annotations[appsv1.RotateAnnotation], Now: s.Clock.Now()}, nil
 }
 
 // generatedSecrets returns the Secrets in the inventory that have generated values, by component.
@@ -45,7 +47,8 @@ func (o *owner) generatedSecrets() map[string]stacks.Ref {
 		if e.State == appsv1.EntryIntended {
 			continue // it may not exist; findGenerated looks for it
 		}
-		if ref, err := stacks.ParseID(id); err == nil && ref.Group == "" && ref.Kind == "Secret" && ref.Name == generated.SecretName(o.key.String(), e.Component) {
+		if ref, err := stacks.ParseID(id); err == nil && ref.Group == "" && ref.Kind == "Secret" &&
+			ref.Name == generated.SecretName(o.key.String(), e.Component) {
 			out[e.Component] = ref
 		}
 	}
@@ -67,9 +70,10 @@ func readGenerated(ctx context.Context, o *owner, c *engine.Client) (map[string]
 	return out, nil
 }
 
-// readGeneratedSecret returns the generated values in a Secret, or nil if it does not exist or has the
-// mark of another owner. It has none if it was left in the cluster.
-func readGeneratedSecret(ctx context.Context, o *owner, c *engine.Client, component string, ref stacks.Ref) (*generated.Values, error) {
+// readGeneratedSecret returns the generated values in a Secret, or nil if it does not exist or has
+// the mark of another owner. It has none if it was left in the cluster.
+func readGeneratedSecret(ctx context.Context, o *owner, c *engine.Client, component string,
+	ref stacks.Ref) (*generated.Values, error) {
 	secret, err := readSecret(ctx, c, ref)
 	if err != nil {
 		return nil, fmt.Errorf("reading the generated values of component %q: %w", component, err)
@@ -77,7 +81,8 @@ func readGeneratedSecret(ctx context.Context, o *owner, c *engine.Client, compon
 	if secret == nil {
 		return nil, nil
 	}
-	if mark, err := live.ParseMark(secret.Annotations[live.MarkAnnotation]); err == nil && mark.Owner != o.key.String() && ref.Name == generated.SecretName(o.key.String(), component) {
+	if mark, err := live.ParseMark(secret.Annotations[live.MarkAnnotation]); err == nil &&
+		mark.Owner != o.key.String() && ref.Name == generated.SecretName(o.key.String(), component) {
 		return nil, nil
 	}
 	v, err := generated.FromSecret(secret)
@@ -90,16 +95,18 @@ func readGeneratedSecret(ctx context.Context, o *owner, c *engine.Client, compon
 // readSecret returns a Secret of the target cluster, or nil.
 func readSecret(ctx context.Context, c *engine.Client, ref stacks.Ref) (*corev1.Secret, error) {
 	var secret corev1.Secret
-	found, err := engine.GetInto(ctx, c, corev1.SchemeGroupVersion.WithResource("secrets"), ref.Namespace, ref.Name, &secret)
+	found, err := engine.GetInto(ctx, c, corev1.SchemeGroupVersion.WithResource("secrets"), ref.Namespace, ref.Name,
+		&secret)
 	if err != nil || !found {
 		return nil, err
 	}
 	return &secret, nil
 }
 
-// renderGenerating renders a request, and adds the generated values to it. Before new values are used,
-// it looks in the cluster for earlier ones.
-func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stacks.Request, render func(context.Context, stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
+// renderGenerating renders a request, and adds the generated values to it. Before new values are
+// used, it looks in the cluster for earlier ones.
+func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stacks.Request, render func(context.Context,
+	stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
 	if req.Generate.Policy == generated.Keep {
 		o.forgetGenerated()
 		req.Generate.Values, req.Generate.Derive = o.generated, o.derivedComponents()
@@ -122,10 +129,11 @@ func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stac
 	return res, nil
 }
 
-// findGenerated returns values of earlier renders for components that have none: those in a Secret that
-// the inventory does not have, because the status was lost or the install takes over from another one,
-// and those that are still in other Secrets.
-func findGenerated(ctx context.Context, o *owner, c *engine.Client, res *stacks.Result) (map[string]*generated.Values, error) {
+// findGenerated returns values of earlier renders for components that have none: those in a Secret
+// that the inventory does not have, because the status was lost or the install takes over from
+// another one, and those that are still in other Secrets.
+func findGenerated(ctx context.Context, o *owner, c *engine.Client,
+	res *stacks.Result) (map[string]*generated.Values, error) {
 	out := map[string]*generated.Values{}
 	for _, rc := range res.Components {
 		created := res.Generated[rc.Name]
@@ -154,10 +162,11 @@ func findGenerated(ctx context.Context, o *owner, c *engine.Client, res *stacks.
 	return out, nil
 }
 
-// rescueGenerated returns the values of a component that are the whole value of a key of a Secret in the
-// cluster; nil if there are none. If the Secret with the values is lost, it reports the others, which are
-// generated again.
-func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component, namespace string, created *generated.Values) (*generated.Values, error) {
+// rescueGenerated returns the values of a component that are the whole value of a key of a Secret
+// in the cluster; nil if there are none. If the Secret with the values is lost, it reports the
+// others, which are generated again.
+func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component, namespace string,
+	created *generated.Values) (*generated.Values, error) {
 	out := generated.NewValues(created.Key)
 	out.Rotated = created.Rotated
 	for _, place := range slices.Sorted(maps.Keys(created.Places)) {
@@ -166,12 +175,14 @@ func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component,
 		if created.Calls[call].PrivateKey != "" || created.Calls[call].Derived || len(parts) < 3 {
 			continue // the key of a certificate is elsewhere
 		}
-		secret, err := readSecret(ctx, c, stacks.Ref{Kind: "Secret", Namespace: cmp.Or(parts[0], namespace), Name: parts[1]})
+		secret, err := readSecret(ctx, c,
+			stacks.Ref{Kind: "Secret", Namespace: cmp.Or(parts[0], namespace), Name: parts[1]})
 		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("looking for generated values of component %q: %w", component, err)
 		}
 		if secret != nil && len(secret.Data[parts[2]]) > 0 {
-			out.Calls[call] = generated.Value{Text: string(secret.Data[parts[2]]), Arguments: created.Calls[call].Arguments}
+			out.Calls[call] = generated.Value{Text: string(secret.Data[parts[2]]),
+				Arguments: created.Calls[call].Arguments}
 		}
 	}
 	if _, lost := o.generatedSecrets()[component]; lost {
@@ -182,8 +193,10 @@ func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component,
 			}
 		}
 		slices.Sort(others)
-		o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason, reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
-			"%d values are taken from other Secrets, %d are generated again: %s", component, len(out.Calls), len(others), strings.Join(others, ", ")), maxComponentMessage))
+		o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason,
+			reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
+				"%d values are taken from other Secrets, %d are generated again: %s", component, len(out.Calls),
+				len(others), strings.Join(others, ", ")), maxComponentMessage))
 	}
 	if len(out.Calls) == 0 {
 		return nil, nil
@@ -197,7 +210,9 @@ func (o *owner) forgetGenerated() {
 	kept := map[string]*generated.Values{} // the old map is part of an earlier request
 	for component, v := range o.generated {
 		_, there := installed[component]
-		if there || slices.ContainsFunc(o.rendered.components, func(c stacks.RenderedComponent) bool { return c.Name == component }) {
+		if there || slices.ContainsFunc(o.rendered.components, func(c stacks.RenderedComponent) bool {
+			return c.Name == component
+		}) {
 			kept[component] = v
 		}
 	}
@@ -209,15 +224,16 @@ func (o *owner) derivedComponents() []string {
 	kept := o.generatedSecrets()
 	out := map[string]bool{}
 	for _, e := range o.inv.All() {
-		if _, there := kept[e.Component]; !there && o.generated[e.Component] == nil && e.Component != "" && e.State != appsv1.EntryIntended {
+		if _, there := kept[e.Component]; !there && o.generated[e.Component] == nil && e.Component != "" &&
+			e.State != appsv1.EntryIntended {
 			out[e.Component] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(out))
 }
 
-// expiringCertificates returns a warning for each generated certificate that is in the last third of its
-// life, and ends within 30 days.
+// expiringCertificates returns a warning for each generated certificate that is in the last third
+// of its life, and ends within 30 days.
 func (o *owner) expiringCertificates(now time.Time) []string {
 	var out []string
 	for component, v := range o.generated {
@@ -234,8 +250,10 @@ func (o *owner) expiringCertificates(now time.Time) []string {
 			if left > 30*24*time.Hour || left > cert.NotAfter.Sub(cert.NotBefore)/3 {
 				continue
 			}
-			out = append(out, fmt.Sprintf("component %q: the generated certificate %s ends at %s: to generate all values of the component again, set the annotation %s: %s@%s",
-				component, call, cert.NotAfter.UTC().Format(time.RFC3339), appsv1.RotateAnnotation, component, cert.NotAfter.UTC().Format(time.DateOnly)))
+			out = append(out, fmt.Sprintf("component %q: the generated certificate %s ends at %s: to generate all "+
+				"values of the component again, set the annotation %s: %s@%s",
+				component, call, cert.NotAfter.UTC().Format(time.RFC3339), appsv1.RotateAnnotation, component,
+				cert.NotAfter.UTC().Format(time.DateOnly)))
 		}
 	}
 	slices.Sort(out)

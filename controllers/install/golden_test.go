@@ -25,7 +25,8 @@ func goldenRead(t *testing.T, name string, into any) {
 
 func TestGoldenRelease(t *testing.T) {
 	least := artifactStatus(artifact.Artifact{})
-	whole := artifactStatus(artifact.Artifact{URL: "http://source/r1.tar.gz", Revision: "main@sha1:5f0c", Digest: "sha256:r1"})
+	whole := artifactStatus(artifact.Artifact{URL: "http://source/r1.tar.gz", Revision: "main@sha1:5f0c",
+		Digest: "sha256:r1"})
 	hidden := artifactStatus(artifact.Artifact{URL: "http://source/r1.tar.gz?token=x", Revision: "main@sha1:5f0c",
 		Digest: "sha256:r1"})
 	golden.JSON(t, "artifact-least.json", least)
@@ -73,7 +74,8 @@ func TestGoldenRemovals(t *testing.T) {
 	if !fewer[0].active() || fewer[1].active() || !fewer[2].active() || fewer.hasNew(stored) {
 		t.Errorf("with fewer objects: %+v", fewer)
 	}
-	gone := resolveRemovalRequests(stored, removes[1:], entries, map[string]time.Time{"remove-app": now}, time.Minute, now)
+	gone := resolveRemovalRequests(stored, removes[1:], entries, map[string]time.Time{"remove-app": now}, time.Minute,
+		now)
 	if len(gone) != 3 || gone[0].record.Name != "remove-app" || !gone[0].reinstallAt.Equal(now.Add(time.Minute)) {
 		t.Errorf("without the first KsctlRemove: %+v", gone)
 	}

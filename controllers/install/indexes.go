@@ -50,7 +50,8 @@ func installIndexes(defaultAccount string) map[string]func(*appsv1.KsctlInstall)
 			return []string{target.ID(in.Namespace, &in.Spec.TargetCluster)}
 		},
 		serviceAccountIndex: func(in *appsv1.KsctlInstall) []string {
-			return []string{reconcile.IndexValue("ServiceAccount", in.Namespace, cmp.Or(in.Spec.ServiceAccountName, defaultAccount))}
+			return []string{reconcile.IndexValue("ServiceAccount", in.Namespace,
+				cmp.Or(in.Spec.ServiceAccountName, defaultAccount))}
 		},
 		dependsOnIndex: dependsOnValues,
 		takeOverIndex:  takeOverKeys,

@@ -49,15 +49,18 @@ func (s *Steps) updateLineage(ctx context.Context, o *owner) error {
 }
 
 func installObject(name types.NamespacedName) stacks.Ref {
-	return stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
+	return stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace,
+		Name: name.Name}
 }
 
 // lineageReason returns why an install cannot contain an install of its lineage.
 func lineageReason(name, ancestor types.NamespacedName) string {
 	if name == ancestor {
-		return "KsctlInstall " + name.String() + " applies this stack, so the stack cannot contain it: remove it from the stack"
+		return "KsctlInstall " + name.String() +
+			" applies this stack, so the stack cannot contain it: remove it from the stack"
 	}
-	return "KsctlInstall " + ancestor.String() + " created KsctlInstall " + name.String() + ", which applies this stack: remove it from the stack"
+	return "KsctlInstall " + ancestor.String() + " created KsctlInstall " + name.String() +
+		", which applies this stack: remove it from the stack"
 }
 
 // refuseLineage makes the objects of a stack invalid that would change its own lineage.
@@ -75,7 +78,8 @@ func (o *owner) refuseLineage(components []plan.Component) {
 			case it.Kind == appsv1.KsctlInstallKind && o.lineage[self]:
 				it.ResolveErr = plan.NewInvalidObjectError("%s", lineageReason(name, self))
 			case removes && o.lineage[removed]:
-				it.ResolveErr = plan.NewInvalidObjectError("the removal of KsctlInstall %s would remove this stack, too: remove the KsctlRemove from the stack", removed)
+				it.ResolveErr = plan.NewInvalidObjectError("the removal of KsctlInstall %s would remove this stack, "+
+					"too: remove the KsctlRemove from the stack", removed)
 			}
 		}
 	}
@@ -89,7 +93,8 @@ func removedInstalls(res *stacks.Result) map[string]types.NamespacedName {
 		for j := range res.Components[i].Objects {
 			obj := &res.Components[i].Objects[j]
 			var rm appsv1.KsctlRemove
-			if obj.Group != appsv1.GroupVersion.Group || obj.Kind != appsv1.KsctlRemoveKind || json.Unmarshal(obj.Manifest, &rm) != nil || rm.Spec.InstallRef == nil {
+			if obj.Group != appsv1.GroupVersion.Group || obj.Kind != appsv1.KsctlRemoveKind ||
+				json.Unmarshal(obj.Manifest, &rm) != nil || rm.Spec.InstallRef == nil {
 				continue // the API server answers to an invalid one
 			}
 			if out == nil {

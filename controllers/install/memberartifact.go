@@ -61,8 +61,10 @@ func artifactStatus(a artifact.Artifact) *appsv1.TakenArtifact {
 func (o *owner) awaitingRollout(why string) reconcile.Waiting {
 	in := o.req.Object
 	return reconcile.Waiting{Reason: appsv1.AwaitingRolloutReason,
-		For: []appsv1.WaitReference{{Type: appsv1.WaitRollout, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: handover.FleetName(in)}},
-		On:  fmt.Sprintf("awaiting the rollout of revision %s; until then nothing is changed and drift is not corrected: %s", o.awaitedRevision, why)}
+		For: []appsv1.WaitReference{{Type: appsv1.WaitRollout, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace,
+			Name: handover.FleetName(in)}},
+		On: fmt.Sprintf("awaiting the rollout of revision %s; until then nothing is changed and drift is not "+
+			"corrected: %s", o.awaitedRevision, why)}
 }
 
 // artifactUnavailable is the outcome of an error if the artifact that was released before cannot be
@@ -81,7 +83,8 @@ func (o *owner) artifactUnavailable(err error, retryAt time.Time) reconcile.Outc
 	switch fetch.Reason {
 	case artifact.RefusedAddress:
 		if last.URL == "" {
-			return o.awaitingRollout(subject + "cannot be fetched again: the URL may contain a secret and is not stored")
+			return o.awaitingRollout(subject +
+				"cannot be fetched again: the URL may contain a secret and is not stored")
 		}
 	case artifact.Unreachable:
 		out := o.awaitingRollout(subject + "cannot be fetched: " + fetch.Error())

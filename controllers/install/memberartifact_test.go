@@ -17,7 +17,8 @@ import (
 )
 
 func artifactAt(revision string) artifact.Artifact {
-	return artifact.Artifact{URL: "http://source/" + revision + ".tar.gz", Revision: revision, Digest: "sha256:" + revision}
+	return artifact.Artifact{URL: "http://source/" + revision + ".tar.gz", Revision: revision,
+		Digest: "sha256:" + revision}
 }
 
 func artifactStatusAt(revision string) *appsv1.TakenArtifact {
@@ -30,7 +31,8 @@ func memberInstallWith(released string, recorded *appsv1.TakenArtifact) *appsv1.
 	in := install("app-prod", "src", nil)
 	in.Status.Conditions = nil
 	in.Annotations = map[string]string{appsv1.ReleaseAnnotation: "sha256:" + released}
-	in.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(), Kind: appsv1.KsctlInstallKind, Name: "app", Controller: ptr.To(true)}}
+	in.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(),
+		Kind: appsv1.KsctlInstallKind, Name: "app", Controller: ptr.To(true)}}
 	in.Status.Artifact = recorded
 	return in
 }
@@ -46,20 +48,26 @@ func TestSelectArtifactKeepsReleasedArtifact(t *testing.T) {
 		recorded  bool
 		awaits    string
 	}{
-		"not a member":                  {in: install("app", "src", nil), from: "r2"},
-		"first artifact":                {in: memberInstallWith("r2", nil), from: "r2", has: "r2", recorded: true},
-		"new artifact is released":      {in: memberInstallWith("r2", artifactStatusAt("r1")), from: "r2", has: "r2", recorded: true},
+		"not a member":   {in: install("app", "src", nil), from: "r2"},
+		"first artifact": {in: memberInstallWith("r2", nil), from: "r2", has: "r2", recorded: true},
+		"new artifact is released": {in: memberInstallWith("r2", artifactStatusAt("r1")), from: "r2", has: "r2",
+			recorded: true},
 		"released artifact is recorded": {in: memberInstallWith("r2", artifactStatusAt("r2")), from: "r2", has: "r2"},
-		"awaiting the rollout":          {in: memberInstallWith("r1", artifactStatusAt("r1")), from: "r1", has: "r1", awaits: "r2"},
-		"awaiting the rollout, last released artifact not recorded": {in: memberInstallWith("r1b", artifactStatusAt("r1")), has: "r1", awaits: "r2"},
-		"awaiting the rollout, no artifact recorded":                {in: memberInstallWith("r1", nil), awaits: "r2"},
+		"awaiting the rollout": {in: memberInstallWith("r1", artifactStatusAt("r1")), from: "r1", has: "r1",
+			awaits: "r2"},
+		"awaiting the rollout, last released artifact not " +
+			"recorded": {in: memberInstallWith("r1b", artifactStatusAt("r1")), has: "r1", awaits: "r2"},
+		"awaiting the rollout, no artifact recorded": {in: memberInstallWith("r1", nil), awaits: "r2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorded := false
-			o := &owner{awaitedRevision: "before", req: &reconcile.Request[*appsv1.KsctlInstall]{Object: tc.in, Persist: func(_ context.Context, doing string) error {
-				recorded = doing == "applying revision r2" && tc.in.Status.Artifact.Revision == "r2" && tc.in.Status.LastAttemptedRevision != "r2"
-				return nil
-			}}}
+			o := &owner{awaitedRevision: "before",
+				req: &reconcile.Request[*appsv1.KsctlInstall]{Object: tc.in, Persist: func(_ context.Context,
+					doing string) error {
+					recorded = doing == "applying revision r2" && tc.in.Status.Artifact.Revision == "r2" &&
+						tc.in.Status.LastAttemptedRevision != "r2"
+					return nil
+				}}}
 			from, err := o.selectArtifact(t.Context(), artifactAt("r2"))
 			want := artifact.Artifact{}
 			if tc.from != "" {
@@ -68,13 +76,15 @@ func TestSelectArtifactKeepsReleasedArtifact(t *testing.T) {
 			if err != nil || from != want || recorded != tc.recorded || o.awaitedRevision != tc.awaits {
 				t.Errorf("selected %+v, recorded %t, awaits %q, %v", from, recorded, o.awaitedRevision, err)
 			}
-			if has := tc.in.Status.Artifact; (has == nil) != (tc.has == "") || has != nil && *has != *artifactStatusAt(tc.has) {
+			if has := tc.in.Status.Artifact; (has == nil) != (tc.has == "") || has != nil &&
+				*has != *artifactStatusAt(tc.has) {
 				t.Errorf("recorded artifact %+v, want %s", has, tc.has)
 			}
 		})
 	}
 	full := errors.New("full")
-	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: memberInstallWith("r2", artifactStatusAt("r1")), Persist: func(context.Context, string) error { return full }}}
+	o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: memberInstallWith("r2", artifactStatusAt("r1")),
+		Persist: func(context.Context, string) error { return full }}}
 	if _, err := o.selectArtifact(t.Context(), artifactAt("r2")); !errors.Is(err, full) {
 		t.Errorf("error of Persist is not returned: %v", err)
 	}
@@ -90,7 +100,8 @@ func TestArtifactUnavailableWhileAwaitingRollout(t *testing.T) {
 	failed := func(r artifact.Reason) error {
 		return fmt.Errorf("wrapped: %w", &artifact.Error{Reason: r, URL: "http://source/r1.tar.gz", Message: "no"})
 	}
-	prefix := "awaiting the rollout of revision r2; until then nothing is changed and drift is not corrected: the previously released revision r1 "
+	prefix := "awaiting the rollout of revision r2; until then nothing is changed and drift is not corrected: the " +
+		"previously released revision r1 "
 	hidden := artifactStatusAt("r1")
 	hidden.URL = ""
 	for name, tc := range map[string]struct {
@@ -100,20 +111,27 @@ func TestArtifactUnavailableWhileAwaitingRollout(t *testing.T) {
 		want   string
 		until  time.Time
 	}{
-		"no error":                 {nil, artifactStatusAt("r1"), "r2", "", time.Time{}},
-		"not found":                {failed(artifact.NotFound), artifactStatusAt("r1"), "r2", prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
-		"another digest":           {failed(artifact.DigestMismatch), artifactStatusAt("r1"), "r2", prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
-		"unreachable server":       {failed(artifact.Unreachable), artifactStatusAt("r1"), "r2", prefix + "cannot be fetched: http://source/r1.tar.gz: no", retryAt},
-		"URL is not stored":        {failed(artifact.RefusedAddress), hidden, "r2", prefix + "cannot be fetched again: the URL may contain a secret and is not stored", time.Time{}},
+		"no error": {nil, artifactStatusAt("r1"), "r2", "", time.Time{}},
+		"not found": {failed(artifact.NotFound), artifactStatusAt("r1"), "r2",
+			prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
+		"another digest": {failed(artifact.DigestMismatch), artifactStatusAt("r1"), "r2",
+			prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
+		"unreachable server": {failed(artifact.Unreachable), artifactStatusAt("r1"), "r2",
+			prefix + "cannot be fetched: http://source/r1.tar.gz: no", retryAt},
+		"URL is not stored": {failed(artifact.RefusedAddress), hidden, "r2",
+			prefix + "cannot be fetched again: the URL may contain a secret and is not stored", time.Time{}},
 		"URL is not allowed":       {failed(artifact.RefusedAddress), artifactStatusAt("r1"), "r2", "", time.Time{}},
 		"disk error":               {failed(artifact.Storage), artifactStatusAt("r1"), "r2", "", time.Time{}},
 		"not awaiting the rollout": {failed(artifact.NotFound), artifactStatusAt("r1"), "", "", time.Time{}},
 		"other error":              {errors.New("no"), artifactStatusAt("r1"), "r2", "", time.Time{}},
-		"error of a chart":         {&chart.Error{Err: failed(artifact.NotFound)}, artifactStatusAt("r1"), "r2", "", time.Time{}},
-		"among errors of requests": {errors.Join(errors.New("no"), failed(artifact.NotFound)), artifactStatusAt("r1"), "r2", prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
+		"error of a chart": {&chart.Error{Err: failed(artifact.NotFound)}, artifactStatusAt("r1"), "r2", "",
+			time.Time{}},
+		"among errors of requests": {errors.Join(errors.New("no"), failed(artifact.NotFound)), artifactStatusAt("r1"),
+			"r2", prefix + "is no longer served: http://source/r1.tar.gz: no", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &owner{awaitedRevision: tc.awaits, req: &reconcile.Request[*appsv1.KsctlInstall]{Object: memberInstallWith("r1", tc.has)}}
+			o := &owner{awaitedRevision: tc.awaits,
+				req: &reconcile.Request[*appsv1.KsctlInstall]{Object: memberInstallWith("r1", tc.has)}}
 			var got string
 			var until time.Time
 			if out, ok := o.artifactUnavailable(tc.err, retryAt).(reconcile.Waiting); ok {

@@ -28,7 +28,8 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	case rep.SyncError != nil && o.withinSyncGrace(now):
 		return reconcile.Deferred{RequeueAt: o.unsyncedSince.Add(syncGracePeriod)}
 	case rep.SyncError != nil:
-		return reconcile.Waiting{On: rep.SyncError.Error(), For: engine.WaitReferences(o.key, rep), Reason: appsv1.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
+		return reconcile.Waiting{On: rep.SyncError.Error(), For: engine.WaitReferences(o.key, rep),
+			Reason: appsv1.IndexStaleReason, RequeueAt: rep.RetryAt, Revision: revision}
 	case o.countRequested() > 0 && len(removable) == 0 && settledExcept(rep, blocked):
 		return o.unapprovedOutcome()
 	case len(removable) > 0 && !componentFailed(rep):
@@ -45,7 +46,8 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 	o.waitingFor, o.waitingSince = "", time.Time{}
 	// Changes of objects count until a status with this revision has been read.
 	o.changedObjects = o.changedObjects && st.LastAppliedRevision != revision
-	minor := !o.changedObjects && st.LastAppliedRevision != "" && st.LastAppliedRevision != revision && handover.IsReady(o.req.Object)
+	minor := !o.changedObjects && st.LastAppliedRevision != "" && st.LastAppliedRevision != revision &&
+		handover.IsReady(o.req.Object)
 	st.LastAppliedRevision = revision
 	objects := 0
 	var drifted []string
@@ -67,7 +69,8 @@ func (o *owner) outcome(rep *engine.Report, revision string, now time.Time) reco
 		return o.unapprovedOutcome()
 	}
 	if len(o.removalRequests) > 0 {
-		return reconcile.Done{Reason: appsv1.RemovedByRequestReason, Message: message + o.removalSummary(blocked), Revision: revision}
+		return reconcile.Done{Reason: appsv1.RemovedByRequestReason, Message: message + o.removalSummary(blocked),
+			Revision: revision}
 	}
 	return reconcile.Done{Message: message, Revision: revision, RevisionOnly: minor}
 }
@@ -138,7 +141,9 @@ func failureReason(rep *engine.Report) (reason string, terminal bool) {
 
 // onlyContested reports whether all errors, at least one, are ContestedErrors.
 func onlyContested(errs []error) bool {
-	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !errors.As(err, new(*engine.ContestedError)) })
+	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err error) bool {
+		return !errors.As(err, new(*engine.ContestedError))
+	})
 }
 
 // failureMessage returns the messages of the failed components. If there are none, it returns the
@@ -203,8 +208,8 @@ func pendingComponents(rep *engine.Report) (wave, on string) {
 	return strings.Join(names, ","), reconcile.JoinNames(out)
 }
 
-// unapprovedDeletions returns the deletions of a plan that need an approval. It returns nil if there are
-// none.
+// unapprovedDeletions returns the deletions of a plan that need an approval. It returns nil if
+// there are none.
 func unapprovedDeletions(rep *engine.Report) (err *plan.ApprovalRequiredError) {
 	for _, w := range rep.Plan.Waits {
 		if errors.As(w.Err, &err) {

@@ -42,7 +42,8 @@ func TestWarningsAreBounded(t *testing.T) {
 	if len(got) != maxWarnings || got[maxWarnings-1] != "and 991 more" || len(strings.Join(got, "")) > 16<<10 {
 		t.Errorf("%d warnings of %d bytes; the last is %q", len(got), len(strings.Join(got, "")), got[len(got)-1])
 	}
-	if got := boundWarnings(long[:maxWarnings]); len(got) != maxWarnings || strings.HasPrefix(got[maxWarnings-1], "and") {
+	if got := boundWarnings(long[:maxWarnings]); len(got) != maxWarnings ||
+		strings.HasPrefix(got[maxWarnings-1], "and") {
 		t.Errorf("the maximum number of warnings: the last is %q", got[len(got)-1])
 	}
 	if got := boundWarnings(nil); got != nil {
@@ -77,10 +78,13 @@ func TestOutcomeIsMinorForNewRevisionOnly(t *testing.T) {
 	} {
 		in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 		in.Status.LastAppliedRevision = c.was
-		in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: c.ready, ObservedGeneration: c.observed}}
-		o := &owner{inv: plan.NewInventory(nil, nil), req: &reconcile.Request[*appsv1.KsctlInstall]{Object: in}, changedObjects: c.acted}
+		in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: c.ready,
+			ObservedGeneration: c.observed}}
+		o := &owner{inv: plan.NewInventory(nil, nil), req: &reconcile.Request[*appsv1.KsctlInstall]{Object: in},
+			changedObjects: c.acted}
 		done, ok := o.outcome(&engine.Report{}, "r2", time.Now()).(reconcile.Done)
-		if !ok || done.RevisionOnly != c.want || o.changedObjects != (c.acted && c.was != "r2") || in.Status.LastAppliedRevision != "r2" {
+		if !ok || done.RevisionOnly != c.want || o.changedObjects != (c.acted && c.was != "r2") ||
+			in.Status.LastAppliedRevision != "r2" {
 			t.Errorf("%s: %+v, acted %v", name, done, o.changedObjects)
 		}
 	}

@@ -46,8 +46,8 @@ type owner struct {
 	manifests map[string]json.RawMessage
 	// passErrors are the errors of the last pass of the engine in the running reconcile.
 	passErrors []error
-	// passed is true after a pass of the engine in the running reconcile, and deniedCount the number of
-	// changes of permissions before it.
+	// passed is true after a pass of the engine in the running reconcile, and deniedCount the
+	// number of changes of permissions before it.
 	passed      bool
 	deniedCount int
 
@@ -62,8 +62,8 @@ type owner struct {
 	renderBackoff renderBackoff
 	values        map[valuesKey]cachedValues
 
-	// generated are the values that the templates of charts generated, by component. It is nil until
-	// they are read after a start.
+	// generated are the values that the templates of charts generated, by component. It is nil
+	// until they are read after a start.
 	generated map[string]*generated.Values
 
 	// readiness are the last results for the objects that the install depends on. unmetDependencies
@@ -78,8 +78,8 @@ type owner struct {
 	missingSince    map[string]time.Time
 	holdAll         bool
 
-	// lineage are the install itself, and the installs that created it. released are those among its
-	// objects, with the reason.
+	// lineage are the install itself, and the installs that created it. released are those among
+	// its objects, with the reason.
 	lineage  map[types.NamespacedName]bool
 	released map[string]string
 
@@ -155,7 +155,8 @@ func (o *owner) Policies() plan.Policies {
 
 // keepUntilFinalPlan keeps what a provisional plan lacks.
 func keepUntilFinalPlan(string) plan.HandoverDecision {
-	return plan.HandoverDecision{Wait: "objects that the stack lacks are kept until its dependencies are ready: they may change what its charts render"}
+	return plan.HandoverDecision{Wait: "objects that the stack lacks are kept until its dependencies are ready: they " +
+		"may change what its charts render"}
 }
 
 // Manifest implements engine.Owner.
@@ -251,12 +252,22 @@ func (s *Steps) reportChanges(o *owner, rep *engine.Report) {
 		is           func(engine.Change) bool
 	}{
 		{"DriftCorrected", corev1.EventTypeNormal, drifted},
-		{"Adopted", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == plan.ReasonNew && c.Message != "" }},
-		{"Recreated", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == plan.ReasonChanged && c.Verb == plan.VerbDelete }},
-		{"PreRemove", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Reason == plan.ReasonPreRemove && c.Verb != plan.VerbSkip }},
-		{"PreRemoveSkipped", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Reason == plan.ReasonPreRemove && c.Verb == plan.VerbSkip }},
+		{"Adopted", corev1.EventTypeNormal, func(c engine.Change) bool {
+			return c.Reason == plan.ReasonNew && c.Message != ""
+		}},
+		{"Recreated", corev1.EventTypeNormal, func(c engine.Change) bool {
+			return c.Reason == plan.ReasonChanged && c.Verb == plan.VerbDelete
+		}},
+		{"PreRemove", corev1.EventTypeNormal, func(c engine.Change) bool {
+			return c.Reason == plan.ReasonPreRemove && c.Verb != plan.VerbSkip
+		}},
+		{"PreRemoveSkipped", corev1.EventTypeWarning, func(c engine.Change) bool {
+			return c.Reason == plan.ReasonPreRemove && c.Verb == plan.VerbSkip
+		}},
 		{"HandedOver", corev1.EventTypeNormal, func(c engine.Change) bool { return c.Verb == plan.VerbHandOver }},
-		{"Released", corev1.EventTypeWarning, func(c engine.Change) bool { return c.Verb == plan.VerbDrop || c.Verb == plan.VerbRelease }},
+		{"Released", corev1.EventTypeWarning, func(c engine.Change) bool {
+			return c.Verb == plan.VerbDrop || c.Verb == plan.VerbRelease
+		}},
 	}
 	for _, e := range eventTypes {
 		if changes := summaries(e.is); len(changes) > 0 {

@@ -26,7 +26,8 @@ import (
 const StorageSpace = "ksctlinstall"
 
 // errNoArtifactServer is returned by publish if the controller runs without an artifact server.
-var errNoArtifactServer = errors.New("publishing needs the artifact server of KsctlSources, which is disabled in this controller")
+var errNoArtifactServer = errors.New("publishing needs the artifact server of KsctlSources, which is disabled in " +
+	"this controller")
 
 // mayBePublished reports whether an install has published its stack, or has started to. The status
 // records this before the stack is published.
@@ -61,7 +62,8 @@ func (s *Steps) withdraw(ctx context.Context, o *owner) error {
 
 // publishWhenReady publishes a stack whose reconcile ended with Done. An error does not change the
 // readiness of the install.
-func (s *Steps) publishWhenReady(ctx context.Context, o *owner, input *applyInput, out reconcile.Outcome) reconcile.Outcome {
+func (s *Steps) publishWhenReady(ctx context.Context, o *owner, input *applyInput,
+	out reconcile.Outcome) reconcile.Outcome {
 	if o.req.Object.Spec.Publish == nil {
 		return out
 	}
@@ -91,26 +93,35 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, input *applyInput) re
 	s.Plans.RecordPlan(in, input.digest, nil, false)
 	switch {
 	case o.inv.Len() > 0:
-		return reconcile.Stalled{Reason: appsv1.StillInstalledReason, Revision: revision, Err: fmt.Errorf("spec.publish.mode is Only, but %d objects are installed: "+
-			"the objects are kept and the stack is not published; set spec.publish.mode: WhenReady, or delete and recreate the KsctlInstall", o.inv.Len())}
+		return reconcile.Stalled{Reason: appsv1.StillInstalledReason, Revision: revision,
+			Err: fmt.Errorf("spec.publish.mode is Only, but %d objects are installed: "+
+				"the objects are kept and the stack is not published; set spec.publish.mode: WhenReady, or delete and "+
+				"recreate the KsctlInstall", o.inv.Len())}
 	case len(o.removalRequests) > 0:
-		return reconcile.Waiting{On: "the stack is not published while a KsctlRemove refers to the install: KsctlRemove " + o.removalRequests[0].record.Name, For: o.removalRequests.waits(in.Namespace), RequeueAt: o.removalRequests.firstReinstall(), Revision: revision}
+		return reconcile.Waiting{On: "the stack is not published while a KsctlRemove refers to the install: " +
+			"KsctlRemove " + o.removalRequests[0].record.Name, For: o.removalRequests.waits(in.Namespace),
+			RequeueAt: o.removalRequests.firstReinstall(), Revision: revision}
 	}
 	pending, err := s.publish(ctx, o, input)
 	in.Status.Components = nil
 	for _, c := range input.components {
-		in.Status.Components = append(in.Status.Components, o.componentStatus(plan.ComponentState{Name: c.Name, Version: c.Version, Objects: len(c.Items), Ready: !pending && err == nil}))
+		in.Status.Components = append(in.Status.Components,
+			o.componentStatus(plan.ComponentState{Name: c.Name, Version: c.Version, Objects: len(c.Items),
+				Ready: !pending && err == nil}))
 	}
 	switch reason, terminal := publishErrorReason(err); {
 	case pending:
-		return reconcile.Waiting{On: "publishing revision " + revision, For: []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: sourcev1.ExternalArtifactKind, Namespace: in.Namespace, Name: in.Name}}, RequeueAt: s.Clock.Now(), Revision: revision}
+		return reconcile.Waiting{On: "publishing revision " + revision,
+			For: []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: sourcev1.ExternalArtifactKind,
+				Namespace: in.Namespace, Name: in.Name}}, RequeueAt: s.Clock.Now(), Revision: revision}
 	case terminal:
 		return reconcile.Stalled{Err: err, Reason: reason, Revision: revision}
 	case err != nil:
 		return reconcile.Retry{Err: err, Reason: reason, Revision: revision}
 	}
 	in.Status.LastAppliedRevision = revision
-	return reconcile.Done{Revision: revision, Message: fmt.Sprintf("Published revision %s: %s %s, %d components; objects are not applied (spec.publish.mode: Only)", revision,
+	return reconcile.Done{Revision: revision, Message: fmt.Sprintf("Published revision %s: %s %s, %d components; "+
+		"objects are not applied (spec.publish.mode: Only)", revision,
 		in.Spec.Stack, in.Status.StackVersion, len(input.components))}
 }
 
@@ -130,10 +141,13 @@ func (s *Steps) publish(ctx context.Context, o *owner, input *applyInput) (pendi
 		err = &publish.SecretsError{Read: secretNames, Decrypted: input.stack.decrypted}
 	default:
 		revision, err = s.Publisher.Publish(ctx, &publish.Publication{
-			Owner: in, Kind: appsv1.GroupVersion.WithKind(appsv1.KsctlInstallKind), Version: input.stack.stackVersion, Origin: input.revision,
+			Owner: in, Kind: appsv1.GroupVersion.WithKind(appsv1.KsctlInstallKind), Version: input.stack.stackVersion,
+			Origin:            input.revision,
 			MayContainSecrets: in.Spec.Publish.Secrets == appsv1.SecretsInclude,
 			ContentID:         input.stack.digest + " " + string(in.Spec.Publish.Secrets),
-			Files:             func(ctx context.Context) (fs.FS, error) { return o.publishedFiles(ctx, input.components) },
+			Files: func(ctx context.Context) (fs.FS, error) {
+				return o.publishedFiles(ctx, input.components)
+			},
 		}, &o.published)
 	}
 	if _, refused := errors.AsType[*publish.SecretsError](err); refused {
@@ -146,7 +160,8 @@ func (s *Steps) publish(ctx context.Context, o *owner, input *applyInput) (pendi
 		s.setPublishedCondition(o, metav1.ConditionFalse, reason, err.Error())
 		return false, err
 	}
-	s.setPublishedCondition(o, metav1.ConditionTrue, fluxmeta.SucceededReason, fmt.Sprintf("ExternalArtifact %s/%s has revision %s", in.Namespace, in.Name, revision))
+	s.setPublishedCondition(o, metav1.ConditionTrue, fluxmeta.SucceededReason,
+		fmt.Sprintf("ExternalArtifact %s/%s has revision %s", in.Namespace, in.Name, revision))
 	return false, nil
 }
 
@@ -199,8 +214,10 @@ func (s *Steps) setPublishedCondition(o *owner, status metav1.ConditionStatus, r
 	if status == metav1.ConditionFalse && (before == nil || before.Reason != reason || before.Status != status) {
 		o.req.Event(corev1.EventTypeWarning, reason, "not published: "+message)
 	}
-	apimeta.SetStatusCondition(&in.Status.Conditions, metav1.Condition{Type: appsv1.PublishedCondition, Status: status, Reason: reason,
-		Message: reconcile.Truncate(message, maxComponentMessage), ObservedGeneration: in.Generation, LastTransitionTime: metav1.NewTime(s.Clock.Now())})
+	apimeta.SetStatusCondition(&in.Status.Conditions, metav1.Condition{Type: appsv1.PublishedCondition, Status: status,
+		Reason:  reason,
+		Message: reconcile.Truncate(message, maxComponentMessage), ObservedGeneration: in.Generation,
+		LastTransitionTime: metav1.NewTime(s.Clock.Now())})
 }
 
 // publishErrorReason returns the condition reason of a publish error. terminal is false if a retry

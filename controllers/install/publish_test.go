@@ -42,7 +42,8 @@ func TestPublishErrorReason(t *testing.T) {
 }
 
 func TestValuesSecretNames(t *testing.T) {
-	spec := &appsv1.KsctlInstallSpec{ValuesFrom: []appsv1.ValuesReference{{Kind: "ConfigMap", Name: "a"}, {Kind: "Secret", Name: "b"}}}
+	spec := &appsv1.KsctlInstallSpec{ValuesFrom: []appsv1.ValuesReference{{Kind: "ConfigMap", Name: "a"},
+		{Kind: "Secret", Name: "b"}}}
 	if got := valuesSecretNames(spec); len(got) != 1 || got[0] != "b" {
 		t.Errorf("got %v", got)
 	}

@@ -43,7 +43,8 @@ func (r *removalRequest) inactiveReason() string {
 	name := "KsctlRemove " + r.record.Name
 	switch {
 	case r.spec == nil:
-		return fmt.Sprintf("%s was deleted: the removed objects are installed again at %s", name, r.reinstallAt.UTC().Format(time.TimeOnly))
+		return fmt.Sprintf("%s was deleted: the removed objects are installed again at %s", name,
+			r.reinstallAt.UTC().Format(time.TimeOnly))
 	case r.spec.Suspend:
 		return name + " is suspended: no objects are removed"
 	case r.record.Digest == "":
@@ -59,19 +60,23 @@ type removalRequests []removalRequest
 // a pure function: entries are those of the inventory, and missing has the times at which the
 // KsctlRemoves of recorded requests were first found missing. A recorded request stays in effect
 // for retry after that time.
-func resolveRemovalRequests(records []appsv1.InstallRemoval, removes []appsv1.KsctlRemove, entries []appsv1.InventoryEntry,
+func resolveRemovalRequests(records []appsv1.InstallRemoval, removes []appsv1.KsctlRemove,
+	entries []appsv1.InventoryEntry,
 	missing map[string]time.Time, retry time.Duration, now time.Time,
 ) removalRequests {
 	var out removalRequests
 	for i := range removes {
 		rm := &removes[i]
-		r := removalRequest{spec: &rm.Spec, record: appsv1.InstallRemoval{Name: rm.Name, UID: rm.UID, Generation: rm.Generation, Components: rm.Spec.Components}}
+		r := removalRequest{spec: &rm.Spec,
+			record: appsv1.InstallRemoval{Name: rm.Name, UID: rm.UID, Generation: rm.Generation,
+				Components: rm.Spec.Components}}
 		for _, recorded := range records {
 			if recorded.Name == rm.Name && recorded.UID == rm.UID && recorded.Generation == rm.Generation {
 				r.record = recorded
 			}
 		}
-		if rehearsal := rm.Status.Removal; r.record.Digest == "" && rehearsal != nil && rehearsal.Generation == rm.Generation &&
+		if rehearsal := rm.Status.Removal; r.record.Digest == "" && rehearsal != nil &&
+			rehearsal.Generation == rm.Generation &&
 			rehearsal.Digest == plan.Digest(matchingEntries(entries, &rm.Spec)) {
 			r.record.Digest = rehearsal.Digest
 		}
@@ -88,7 +93,9 @@ func resolveRemovalRequests(records []appsv1.InstallRemoval, removes []appsv1.Ks
 
 // matchingEntries returns the entries of the components that a KsctlRemove names.
 func matchingEntries(entries []appsv1.InventoryEntry, spec *appsv1.KsctlRemoveSpec) []appsv1.InventoryEntry {
-	return slices.DeleteFunc(slices.Clone(entries), func(e appsv1.InventoryEntry) bool { return !spec.Names(e.Component) })
+	return slices.DeleteFunc(slices.Clone(entries), func(e appsv1.InventoryEntry) bool {
+		return !spec.Names(e.Component)
+	})
 }
 
 // updateRemovalRequests sets the removal requests of an install from its KsctlRemoves, and records
@@ -96,11 +103,14 @@ func matchingEntries(entries []appsv1.InventoryEntry, spec *appsv1.KsctlRemoveSp
 func (s *Steps) updateRemovalRequests(ctx context.Context, o *owner) error {
 	in := o.req.Object
 	var list appsv1.KsctlRemoveList
-	err := s.Client.List(ctx, &list, client.InNamespace(in.Namespace), client.MatchingFields{removeInstallIndex: in.Name}, client.UnsafeDisableDeepCopy)
+	err := s.Client.List(ctx, &list, client.InNamespace(in.Namespace),
+		client.MatchingFields{removeInstallIndex: in.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return err
 	}
-	existing := slices.DeleteFunc(slices.Clone(list.Items), func(rm appsv1.KsctlRemove) bool { return rm.DeletionTimestamp != nil })
+	existing := slices.DeleteFunc(slices.Clone(list.Items), func(rm appsv1.KsctlRemove) bool {
+		return rm.DeletionTimestamp != nil
+	})
 	now := s.Clock.Now()
 	missing := map[string]time.Time{}
 	for _, r := range in.Status.Removals {
@@ -113,7 +123,8 @@ func (s *Steps) updateRemovalRequests(ctx context.Context, o *owner) error {
 		}
 	}
 	o.missingSince = missing
-	o.removalRequests = resolveRemovalRequests(in.Status.Removals, existing, o.inv.Entries(), missing, reconcile.RetryInterval(&in.Spec.Schedule), now)
+	o.removalRequests = resolveRemovalRequests(in.Status.Removals, existing, o.inv.Entries(), missing,
+		reconcile.RetryInterval(&in.Spec.Schedule), now)
 	if o.removalRequests.hasNew(in.Status.Removals) {
 		s.Engine.ResetBackoff(o.Key()) // a new request may change the operations that failed
 	}
@@ -125,7 +136,8 @@ func (s *Steps) updateRemovalRequests(ctx context.Context, o *owner) error {
 func (rs removalRequests) hasNew(before []appsv1.InstallRemoval) bool {
 	return slices.ContainsFunc(rs, func(r removalRequest) bool {
 		return r.active() && !slices.ContainsFunc(before, func(record appsv1.InstallRemoval) bool {
-			return record.Name == r.record.Name && record.UID == r.record.UID && record.Generation == r.record.Generation && record.Digest == r.record.Digest
+			return record.Name == r.record.Name && record.UID == r.record.UID &&
+				record.Generation == r.record.Generation && record.Digest == r.record.Digest
 		})
 	})
 }
@@ -186,13 +198,14 @@ func (rs removalRequests) inactiveReasons() []string {
 // waits returns the waits for the KsctlRemoves.
 func (rs removalRequests) waits(namespace string) (out []appsv1.WaitReference) {
 	for _, r := range rs {
-		out = append(out, appsv1.WaitReference{Type: appsv1.WaitApproval, Kind: appsv1.KsctlRemoveKind, Namespace: namespace, Name: r.record.Name})
+		out = append(out, appsv1.WaitReference{Type: appsv1.WaitApproval, Kind: appsv1.KsctlRemoveKind,
+			Namespace: namespace, Name: r.record.Name})
 	}
 	return out
 }
 
-// policy implements engine.Policies.RemovalRequest: an object is deleted if one active request includes it,
-// and kept if one of these requests keeps it.
+// policy implements engine.Policies.RemovalRequest: an object is deleted if one active request
+// includes it, and kept if one of these requests keeps it.
 func (rs removalRequests) policy(guard *appsv1.Guard, holdAll bool) func(*appsv1.InventoryEntry) *plan.RemovalRequest {
 	if len(rs) == 0 {
 		return nil
@@ -248,7 +261,9 @@ func (o *owner) recordKept(componentOf map[string]string, rep *engine.Report) {
 		if !ok {
 			continue
 		}
-		kept := appsv1.RemovalObject{ID: id, Reason: string(plan.ReasonKept), Message: reconcile.Truncate(strings.TrimPrefix(strings.TrimPrefix(c.Message, "released: "), "kept: "), maxComponentMessage)}
+		kept := appsv1.RemovalObject{ID: id, Reason: string(plan.ReasonKept),
+			Message: reconcile.Truncate(strings.TrimPrefix(strings.TrimPrefix(c.Message, "released: "), "kept: "),
+				maxComponentMessage)}
 		for i := range o.removalRequests {
 			r := &o.removalRequests[i]
 			if r.active() && r.covers(component) && len(r.record.Kept) < maxKeptObjects {

@@ -46,7 +46,8 @@ func boundWarnings(all []string) []string {
 
 // render returns the rendered stack of an install. It fetches and renders only if an input has
 // changed.
-func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targetClient *engine.Client, a artifact.Artifact) (*renderedStack, error) {
+func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targetClient *engine.Client,
+	a artifact.Artifact) (*renderedStack, error) {
 	in := o.req.Object
 	values, secrets, keys, err := s.inputs(ctx, o, c)
 	if err != nil {
@@ -90,7 +91,8 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targe
 	}
 	render := s.renderFunc(in, a, secrets, keys)
 	res, err := renderGenerating(ctx, o, targetClient, &req, render)
-	if err = o.renderBackoff.record(err, digest, reconcile.RetryInterval(&in.Spec.Schedule), s.Clock.Now()); err != nil {
+	if err = o.renderBackoff.record(err, digest, reconcile.RetryInterval(&in.Spec.Schedule),
+		s.Clock.Now()); err != nil {
 		return nil, err
 	}
 	// The generated values are an input from now on.
@@ -108,12 +110,15 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targe
 }
 
 // renderFunc returns a function that fetches the inputs of a render, and renders the stack.
-func (s *Steps) renderFunc(in *appsv1.KsctlInstall, a artifact.Artifact, secrets chartSecrets, keys *content.Keys) func(context.Context, stacks.Request) (stacks.Result, error) {
+func (s *Steps) renderFunc(in *appsv1.KsctlInstall, a artifact.Artifact, secrets chartSecrets,
+	keys *content.Keys) func(context.Context, stacks.Request) (stacks.Result, error) {
 	// The function is kept between reconciles, so it captures only the fields that it needs.
 	var kept appsv1.KsctlInstall
 	kept.Spec.Charts, kept.Status.Components = in.Spec.Charts, in.Status.Components
 	return func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
-		return s.Content.Render(ctx, a, req, keys, secrets.access(&kept), func(req *stacks.Request) error { return checkChartDigests(&kept, req) })
+		return s.Content.Render(ctx, a, req, keys, secrets.access(&kept), func(req *stacks.Request) error {
+			return checkChartDigests(&kept, req)
+		})
 	}
 }
 

@@ -88,7 +88,8 @@ func renderOutcome(err error, revision string, now time.Time) reconcile.Outcome 
 	case errors.As(err, &unreachable): // a render needs the capabilities of the cluster
 		return target.Outcome(unreachable, revision)
 	case errors.As(err, &stopped):
-		return reconcile.Retry{Err: err, Reason: appsv1.RenderStoppedReason, Revision: revision, RequeueAfter: max(stopped.retryAt.Sub(now), time.Millisecond)}
+		return reconcile.Retry{Err: err, Reason: appsv1.RenderStoppedReason, Revision: revision,
+			RequeueAfter: max(stopped.retryAt.Sub(now), time.Millisecond)}
 	}
 	return content.RenderOutcome(err, revision)
 }

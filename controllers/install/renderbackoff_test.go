@@ -12,14 +12,17 @@ import (
 )
 
 func TestRenderBackoffDoublesUpToMaximum(t *testing.T) {
-	stop := &stacks.StoppedError{Stack: "app", Bound: stacks.TimeBound, Message: "the render was stopped because it took longer than 1m0s; simplify the stack or increase --render-timeout"}
+	stop := &stacks.StoppedError{Stack: "app", Bound: stacks.TimeBound,
+		Message: "the render was stopped because it took longer than 1m0s; simplify the stack or increase " +
+			"--render-timeout"}
 	now := time.Unix(1000, 0)
 	var s renderBackoff
 	for i, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60, 60} {
 		want := time.Duration(minutes) * time.Minute
 		err := s.record(stop, "d", time.Minute, now)
 		out, ok := renderOutcome(err, "main@sha1:1", now).(reconcile.Retry)
-		if !ok || out.Reason != appsv1.RenderStoppedReason || out.RequeueAfter != want || out.Revision != "main@sha1:1" {
+		if !ok || out.Reason != appsv1.RenderStoppedReason || out.RequeueAfter != want ||
+			out.Revision != "main@sha1:1" {
 			t.Fatalf("attempt %d: %+v, want %s", i+1, out, want)
 		}
 		if !strings.Contains(out.Err.Error(), "--render-timeout") {

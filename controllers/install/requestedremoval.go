@@ -44,12 +44,14 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 		return o.unapprovedOutcome()
 	}
 	in.Status.LastAppliedRevision = ""
-	return reconcile.Done{Reason: appsv1.RemovedByRequestReason, Message: fmt.Sprintf("nothing is installed: removed by %s", o.removalRequests.requesters(""))}
+	return reconcile.Done{Reason: appsv1.RemovedByRequestReason,
+		Message: fmt.Sprintf("nothing is installed: removed by %s", o.removalRequests.requesters(""))}
 }
 
 // unapprovedOutcome is the outcome of an install whose removal requests are not active.
 func (o *owner) unapprovedOutcome() reconcile.Outcome {
-	return reconcile.Waiting{On: reconcile.JoinNames(o.removalRequests.inactiveReasons()), For: o.removalRequests.waits(o.key.Namespace), RequeueAt: o.removalRequests.firstReinstall()}
+	return reconcile.Waiting{On: reconcile.JoinNames(o.removalRequests.inactiveReasons()),
+		For: o.removalRequests.waits(o.key.Namespace), RequeueAt: o.removalRequests.firstReinstall()}
 }
 
 // removeRequested performs the next possible step to remove the requested objects, and no other
@@ -109,7 +111,9 @@ func (o *owner) withoutRequested(rendered []stacks.RenderedComponent) []stacks.R
 	if len(o.removalRequests) == 0 {
 		return rendered
 	}
-	return slices.DeleteFunc(slices.Clone(rendered), func(c stacks.RenderedComponent) bool { return o.removalRequests.cover(c.Name) })
+	return slices.DeleteFunc(slices.Clone(rendered), func(c stacks.RenderedComponent) bool {
+		return o.removalRequests.cover(c.Name)
+	})
 }
 
 // removedComponentStatus returns the status of a component whose removal is requested. It counts
@@ -129,7 +133,9 @@ func (o *owner) removedComponentStatus(c appsv1.ComponentStatus) appsv1.Componen
 func (o *owner) blockedByRemoval(rep *engine.Report) map[string]bool {
 	blockedComponents := map[string]bool{}
 	for _, c := range o.rendered.components {
-		blockedComponents[c.Name] = slices.ContainsFunc(c.DependsOn, func(d string) bool { return o.removalRequests.cover(d) || blockedComponents[d] })
+		blockedComponents[c.Name] = slices.ContainsFunc(c.DependsOn, func(d string) bool {
+			return o.removalRequests.cover(d) || blockedComponents[d]
+		})
 	}
 	for _, c := range rep.Plan.Components {
 		if c.Ready {

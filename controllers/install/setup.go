@@ -64,34 +64,45 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	if s.Steps.Publisher != nil { // remove the published stacks of deleted installs
-		if err := mgr.Add(&storage.Sweeper{Space: s.Steps.Publisher.Storage, Owners: s.publishingInstalls}); err != nil {
+		if err := mgr.Add(&storage.Sweeper{Space: s.Steps.Publisher.Storage, Owners: s.publishingInstalls}); err !=
+			nil {
 			return fmt.Errorf("adding the storage sweeper of %s: %w", appsv1.KsctlInstallKind, err)
 		}
 	}
 	b := s.Reconciler.NewBuilder(mgr).
 		Watches(&appsv1.KsctlInstall{}, s.relatedInstalls()).
-		Watches(&appsv1.KsctlRemove{}, handler.EnqueueRequestsFromMapFunc(installOfRemove), builder.WithPredicates(removalChanged)).
-		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(s.forCluster), builder.WithPredicates(clusterChanged)).
-		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(fleetOfMember), builder.WithPredicates(memberChanged)).
+		Watches(&appsv1.KsctlRemove{}, handler.EnqueueRequestsFromMapFunc(installOfRemove),
+			builder.WithPredicates(removalChanged)).
+		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(s.forCluster),
+			builder.WithPredicates(clusterChanged)).
+		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(fleetOfMember),
+			builder.WithPredicates(memberChanged)).
 		WatchesRawSource(source.Func(s.liveObjects))
-	b = b.WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), s.Reconciler.ByIndex(referencedConfigsIndex, "ConfigMap")).
+	b = b.WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"),
+		s.Reconciler.ByIndex(referencedConfigsIndex, "ConfigMap")).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
-		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"), s.Reconciler.ByIndex(serviceAccountIndex, "ServiceAccount"))
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
+			s.Reconciler.ByIndex(serviceAccountIndex, "ServiceAccount"))
 	rbac := rbacv1.SchemeGroupVersion.Group
-	for _, watched := range []*metav1.PartialObjectMetadata{reconcile.PartialMetadata("", "Namespace"), reconcile.PartialMetadata(rbac, "Role"),
-		reconcile.PartialMetadata(rbac, "RoleBinding"), reconcile.PartialMetadata(rbac, "ClusterRole"), reconcile.PartialMetadata(rbac, "ClusterRoleBinding")} {
+	for _, watched := range []*metav1.PartialObjectMetadata{reconcile.PartialMetadata("", "Namespace"),
+		reconcile.PartialMetadata(rbac, "Role"),
+		reconcile.PartialMetadata(rbac, "RoleBinding"), reconcile.PartialMetadata(rbac, "ClusterRole"),
+		reconcile.PartialMetadata(rbac, "ClusterRoleBinding")} {
 		b = b.WatchesMetadata(watched, s.permissionChanged(watched.Kind))
 	}
 	var c controller.Controller
 	sources := sourceref.NewWatcher(s.Served, func(kind string, object client.Object) error {
 		if kind == sourcev1.ExternalArtifactKind {
-			if err := c.Watch(source.Kind(mgr.GetCache(), object, handler.EnqueueRequestsFromMapFunc(s.forExternalArtifact))); err != nil {
+			if err := c.Watch(source.Kind(mgr.GetCache(), object,
+				handler.EnqueueRequestsFromMapFunc(s.forExternalArtifact))); err != nil {
 				return err
 			}
 		}
-		return c.Watch(source.Kind(mgr.GetCache(), object, s.Reconciler.ByIndex(sourceIndex, kind), predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
+		return c.Watch(source.Kind(mgr.GetCache(), object, s.Reconciler.ByIndex(sourceIndex, kind),
+			predicate.Funcs{UpdateFunc: sourceref.ArtifactChanged}))
 	}, s.enqueueNotReady)
-	b = b.WatchesMetadata(reconcile.PartialMetadata("apiextensions.k8s.io", "CustomResourceDefinition"), s.kindDefinitions(sources)).
+	b = b.WatchesMetadata(reconcile.PartialMetadata("apiextensions.k8s.io", "CustomResourceDefinition"),
+		s.kindDefinitions(sources)).
 		WatchesMetadata(reconcile.PartialMetadata("apiregistration.k8s.io", "APIService"), s.kindDefinitions(sources))
 	var err error
 	if c, err = b.Build(s.Reconciler); err != nil {
@@ -177,7 +188,9 @@ func (s *Setup) enqueueNotReady(ctx context.Context) {
 // of its namespace with a clusterSelector, which may match the KsctlCluster.
 func (s *Setup) forCluster(ctx context.Context, o client.Object) []crreconcile.Request {
 	out := s.find(ctx, clusterRefIndex, target.ClusterID(o.GetNamespace(), o.GetName()))
-	return append(out, s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{clusterSelectorIndex: "true"})...)
+	return append(out,
+		s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()),
+			client.MatchingFields{clusterSelectorIndex: "true"})...)
 }
 
 // clusterChanged passes the changes of a KsctlCluster that affect installs: changes of its
@@ -185,7 +198,8 @@ func (s *Setup) forCluster(ctx context.Context, o client.Object) []crreconcile.R
 var clusterChanged = predicate.Or(target.AccessChanged, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*clusterv1.KsctlCluster), e.ObjectNew.(*clusterv1.KsctlCluster)
 	return !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
-		!apiequality.Semantic.DeepEqual(before.Status.Facts, after.Status.Facts) || before.Status.KubernetesVersion != after.Status.KubernetesVersion
+		!apiequality.Semantic.DeepEqual(before.Status.Facts, after.Status.Facts) ||
+		before.Status.KubernetesVersion != after.Status.KubernetesVersion
 }})
 
 // fleetOfMember returns a request for the fleet install of a member install.
@@ -201,8 +215,10 @@ func fleetOfMember(_ context.Context, o client.Object) []crreconcile.Request {
 var memberChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
 	b, a := handover.ReadyCondition(before), handover.ReadyCondition(after)
-	return before.Annotations[appsv1.ReleaseAnnotation] != after.Annotations[appsv1.ReleaseAnnotation] || b.Status != a.Status || b.Message != a.Message || before.Generation != after.Generation ||
-		before.Status.LastAppliedRevision != after.Status.LastAppliedRevision || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	return before.Annotations[appsv1.ReleaseAnnotation] != after.Annotations[appsv1.ReleaseAnnotation] ||
+		b.Status != a.Status || b.Message != a.Message || before.Generation != after.Generation ||
+		before.Status.LastAppliedRevision != after.Status.LastAppliedRevision ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }}
 
 // forSecret returns requests for the installs that read a Secret, and for the installs on a cluster
@@ -235,7 +251,8 @@ type queue = workqueue.TypedRateLimitingInterface[crreconcile.Request]
 // initial list, so Plans has all installs before the first reconcile.
 func (s *Setup) relatedInstalls() handler.EventHandler {
 	enqueueDependents := func(ctx context.Context, o client.Object, q queue) {
-		for _, r := range s.find(ctx, dependsOnIndex, reconcile.IndexValue(appsv1.KsctlInstallKind, o.GetNamespace(), o.GetName())) {
+		for _, r := range s.find(ctx, dependsOnIndex,
+			reconcile.IndexValue(appsv1.KsctlInstallKind, o.GetNamespace(), o.GetName())) {
 			q.Add(r)
 		}
 	}
@@ -253,11 +270,13 @@ func (s *Setup) relatedInstalls() handler.EventHandler {
 				enqueueDependents(ctx, after, q)
 			}
 			if affectsWaitCycle(before, after) {
-				for _, r := range s.find(ctx, waitsForIndex, reconcile.IndexValue(appsv1.KsctlInstallKind, after.Namespace, after.Name)) {
+				for _, r := range s.find(ctx, waitsForIndex,
+					reconcile.IndexValue(appsv1.KsctlInstallKind, after.Namespace, after.Name)) {
 					q.Add(r)
 				}
 			}
-			if handover.IsFullyRemoved(before) != handover.IsFullyRemoved(after) || !slices.Equal(before.Spec.DependsOn, after.Spec.DependsOn) {
+			if handover.IsFullyRemoved(before) != handover.IsFullyRemoved(after) ||
+				!slices.Equal(before.Spec.DependsOn, after.Spec.DependsOn) {
 				s.enqueueDependencies(before, q)
 			}
 		},
@@ -299,7 +318,8 @@ func installOfRemove(_ context.Context, o client.Object) []crreconcile.Request {
 // status.
 var removalChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*appsv1.KsctlRemove), e.ObjectNew.(*appsv1.KsctlRemove)
-	return before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+	return before.Generation != after.Generation ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		rehearsalID(before) != rehearsalID(after)
 }}
 
@@ -315,6 +335,7 @@ func rehearsalID(rm *appsv1.KsctlRemove) string {
 // affectsDependents reports whether a change of an install affects the installs that depend on it.
 func affectsDependents(before, after *appsv1.KsctlInstall) bool {
 	return handover.IsReady(before) != handover.IsReady(after) || before.Generation != after.Generation ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || handover.NotReadyMessage(before) != handover.NotReadyMessage(after) ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		handover.NotReadyMessage(before) != handover.NotReadyMessage(after) ||
 		handover.IsFullyRemoved(before) != handover.IsFullyRemoved(after)
 }

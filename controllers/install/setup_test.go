@@ -28,14 +28,17 @@ func TestDependencyIsEnqueuedWhenDependentDropsIt(t *testing.T) {
 		before, after *appsv1.KsctlInstall
 		woken         bool
 	}{
-		"the dependency is dropped":    {install("app", "src", nil, dependsOnBase), install("app", "src", nil), true},
-		"the dependent is removed":     {install("app", "src", nil, dependsOnBase), install("app", "src", nil, dependsOnBase, fullyRemoved), true},
-		"something else of it changes": {install("app", "src", nil, dependsOnBase), install("app", "src2", nil, dependsOnBase), false},
+		"the dependency is dropped": {install("app", "src", nil, dependsOnBase), install("app", "src", nil), true},
+		"the dependent is removed": {install("app", "src", nil, dependsOnBase),
+			install("app", "src", nil, dependsOnBase, fullyRemoved), true},
+		"something else of it changes": {install("app", "src", nil, dependsOnBase),
+			install("app", "src2", nil, dependsOnBase), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[crreconcile.Request]())
 			defer q.ShutDown()
-			s := &Setup{Steps: &Steps{Plans: handover.NewPlans(clock.RealClock{})}, Reconciler: &reconcile.Reconciler[*appsv1.KsctlInstall]{
+			s := &Setup{Steps: &Steps{
+				Plans: handover.NewPlans(clock.RealClock{})}, Reconciler: &reconcile.Reconciler[*appsv1.KsctlInstall]{
 				Client: cacheOf(t), NewList: func() client.ObjectList { return &appsv1.KsctlInstallList{} }}}
 			s.relatedInstalls().Update(t.Context(), event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}, q)
 			enqueued := false

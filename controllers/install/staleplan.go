@@ -21,7 +21,8 @@ const stalePlanRetry = 50 * time.Millisecond
 // different watches, in any order. deferOnStalePlan returns nil if Plans is up to date.
 func (s *Steps) deferOnStalePlan(ctx context.Context, in *appsv1.KsctlInstall) reconcile.Outcome {
 	var successors appsv1.KsctlInstallList
-	err := s.Client.List(ctx, &successors, client.InNamespace(in.Namespace), client.MatchingFields{takeOverIndex: in.Name}, client.UnsafeDisableDeepCopy)
+	err := s.Client.List(ctx, &successors, client.InNamespace(in.Namespace),
+		client.MatchingFields{takeOverIndex: in.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}

@@ -28,7 +28,9 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).
 		WithIndex(&appsv1.KsctlRemove{}, removeInstallIndex, func(client.Object) []string { return nil }).
-		WithIndex(&appsv1.KsctlInstall{}, takeOverIndex, func(o client.Object) []string { return takeOverKeys(o.(*appsv1.KsctlInstall)) }).
+		WithIndex(&appsv1.KsctlInstall{}, takeOverIndex, func(o client.Object) []string {
+			return takeOverKeys(o.(*appsv1.KsctlInstall))
+		}).
 		WithIndex(&appsv1.KsctlInstall{}, dependsOnIndex, func(o client.Object) []string {
 			return dependsOnValues(o.(*appsv1.KsctlInstall))
 		})
@@ -43,21 +45,29 @@ func cacheOf(t *testing.T, installs ...*appsv1.KsctlInstall) client.Client {
 func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	dependsOnMe := func(in *appsv1.KsctlInstall) { in.Spec.DependsOn = []appsv1.Dependency{{Name: "me"}} }
-	successor, dependentInstall := install("successor", "src2", nil, takesOverFrom("me")), install("needing", "src", nil, dependsOnMe)
+	successor, dependentInstall := install("successor", "src2", nil, takesOverFrom("me")),
+		install("needing", "src", nil, dependsOnMe)
 	other := install("other", "src2", nil, takesOverFrom("you"))
 	newSteps := func() (*Steps, *reconcile.Request[*appsv1.KsctlInstall]) {
 		c := cacheOf(t, successor.DeepCopy(), dependentInstall.DeepCopy(), other.DeepCopy())
-		s := &Steps{Client: c, Plans: handover.NewPlans(clock.RealClock{}), Chunks: &engine.ChunkStore{Reader: c, APIReader: c},
-			Engine: engine.New(engine.Options{}), Targets: &target.Resolver{Local: &engine.Target{ClusterID: plan.LocalCluster}}, Clock: testclock.NewFakePassiveClock(now)}
+		s := &Steps{Client: c, Plans: handover.NewPlans(clock.RealClock{}),
+			Chunks:  &engine.ChunkStore{Reader: c, APIReader: c},
+			Engine:  engine.New(engine.Options{}),
+			Targets: &target.Resolver{Local: &engine.Target{ClusterID: plan.LocalCluster}},
+			Clock:   testclock.NewFakePassiveClock(now)}
 		return s, &reconcile.Request[*appsv1.KsctlInstall]{Object: install("me", "src", []string{"ns"}, deleting)}
 	}
 	for name, record := range map[string]func(*handover.Plans){
-		"no install":                       func(*handover.Plans) {},
-		"other installs":                   func(p *handover.Plans) { p.Update(other); p.Update(dependentInstall) },
-		"the successor without takeOver":   func(p *handover.Plans) { p.Update(install("successor", "src2", nil)) },
-		"the successor being deleted":      func(p *handover.Plans) { p.Update(install("successor", "src2", nil, takesOverFrom("me"), deleting)) },
-		"the successor and its deletion":   func(p *handover.Plans) { p.Update(successor); p.Remove(key("successor")) },
-		"the successor of another install": func(p *handover.Plans) { p.Update(install("successor", "src2", nil, takesOverFrom("you"))) },
+		"no install":                     func(*handover.Plans) {},
+		"other installs":                 func(p *handover.Plans) { p.Update(other); p.Update(dependentInstall) },
+		"the successor without takeOver": func(p *handover.Plans) { p.Update(install("successor", "src2", nil)) },
+		"the successor being deleted": func(p *handover.Plans) {
+			p.Update(install("successor", "src2", nil, takesOverFrom("me"), deleting))
+		},
+		"the successor and its deletion": func(p *handover.Plans) { p.Update(successor); p.Remove(key("successor")) },
+		"the successor of another install": func(p *handover.Plans) {
+			p.Update(install("successor", "src2", nil, takesOverFrom("you")))
+		},
 	} {
 		t.Run("Plans has "+name, func(t *testing.T) {
 			s, req := newSteps()
@@ -75,7 +85,8 @@ func TestReconcileIsDeferredOnStalePlan(t *testing.T) {
 		s, req := newSteps()
 		s.Plans.Update(successor)
 		// The removal continues, and waits for the dependents next.
-		if out, ok := s.Finalize(t.Context(), req).(reconcile.Waiting); !ok || out.Reason != appsv1.DependentsExistReason {
+		if out, ok := s.Finalize(t.Context(), req).(reconcile.Waiting); !ok ||
+			out.Reason != appsv1.DependentsExistReason {
 			t.Errorf("%+v", out)
 		}
 	})
@@ -88,7 +99,8 @@ func TestPlanWaitsEndWhenNoPlanIsNeeded(t *testing.T) {
 		s.Plans.Subscribe(func(types.NamespacedName) { woken = true })
 		me, other := install("me", "src", []string{"ns"}), install("o", "src", []string{"ns"})
 		s.Plans.Update(other)
-		if d := s.Plans.NewHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster}, "b").Decide(idOf("ns", "x")); d.Wait == "" {
+		if d := s.Plans.NewHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster}, "b").
+			Decide(idOf("ns", "x")); d.Wait == "" {
 			t.Fatal("the install does not wait")
 		}
 		o := &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: me}}

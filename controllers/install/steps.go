@@ -198,18 +198,20 @@ func (s *Steps) renderArtifact(ctx context.Context, o *owner, a artifact.Artifac
 	if err != nil {
 		return nil, renderOutcome(err, revision, s.Clock.Now())
 	}
-	in.Status.StackVersion, in.Status.Warnings = stack.stackVersion, boundWarnings(slices.Concat(stack.warnings, o.expiringCertificates(s.Clock.Now())))
+	in.Status.StackVersion, in.Status.Warnings = stack.stackVersion,
+		boundWarnings(slices.Concat(stack.warnings, o.expiringCertificates(s.Clock.Now())))
 	return &applyInput{stack: stack, client: targetClient, revision: revision, digest: a.Digest}, nil
 }
 
-// apply performs the next possible step to apply the rendered objects to the target cluster. planned
-// is false if no plan was made.
+// apply performs the next possible step to apply the rendered objects to the target cluster.
+// planned is false if no plan was made.
 func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out reconcile.Outcome, planned bool) {
 	req, stack, revision := o.req, input.stack, input.revision
 	if len(stack.components) == 0 && o.inv.Len() > 0 {
 		s.Plans.RecordFailure(req.Object, input.digest, o.inv, true)
 		return reconcile.Stalled{Reason: appsv1.EmptyRenderReason, Revision: revision,
-			Err: fmt.Errorf("stack %q renders no objects, but %d objects are installed: no objects are removed; delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
+			Err: fmt.Errorf("stack %q renders no objects, but %d objects are installed: no objects are removed; "+
+				"delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
 	}
 	req.Object.Status.Components = addRenderedComponents(req.Object.Status.Components, stack.components)
 	components := engine.Prepare(ctx, o.withoutRequested(stack.components), o.Policies(), o.target.Discovery)
@@ -218,7 +220,8 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 		components[i].BlockedOn = messagesOf(o.unmetDependencies)
 	}
 	// The dependencies may provide kinds that change what a chart renders.
-	o.provisional = len(o.unmetDependencies) > 0 && slices.ContainsFunc(stack.components, func(c stacks.RenderedComponent) bool { return c.ReadsCluster })
+	o.provisional = len(o.unmetDependencies) > 0 &&
+		slices.ContainsFunc(stack.components, func(c stacks.RenderedComponent) bool { return c.ReadsCluster })
 	s.Plans.RecordPlan(req.Object, input.digest, components, o.provisional)
 	if len(o.unmetDependencies) > 0 && o.inv.Len() == 0 {
 		return blockedOutcome(o.unmetDependencies, revision), true
@@ -244,7 +247,8 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 // recordPass records the result of a pass of the engine. rep can be nil if err is not. removable
 // are the objects that active requests remove, see removableObjects. It returns the outcome of an
 // error, or nil.
-func (s *Steps) recordPass(ctx context.Context, o *owner, rep *engine.Report, err error, removable map[string]string, revision string) reconcile.Outcome {
+func (s *Steps) recordPass(ctx context.Context, o *owner, rep *engine.Report, err error, removable map[string]string,
+	revision string) reconcile.Outcome {
 	if rep != nil {
 		o.passErrors, o.passed = rep.Errors, true
 		s.reportChanges(o, rep)
@@ -278,8 +282,8 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 	return orLost
 }
 
-// endReconcile records what an install lacked, and drops the state that only a running reconcile needs.
-// It returns the outcome, or that of a cycle of waits.
+// endReconcile records what an install lacked, and drops the state that only a running reconcile
+// needs. It returns the outcome, or that of a cycle of waits.
 func (s *Steps) endReconcile(ctx context.Context, o *owner, out reconcile.Outcome) reconcile.Outcome {
 	out = s.reportWaitCycle(ctx, o, s.recordDenied(o, out))
 	o.req, o.manifests, o.passErrors, o.provisional = nil, nil, nil, false
@@ -301,7 +305,8 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	in := req.Object
 	name := client.ObjectKeyFromObject(in)
 	load := func() (*owner, error) {
-		key := plan.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
+		key := plan.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in),
+			Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, in.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv}, err
 	}
@@ -321,5 +326,6 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 func (s *Steps) pass(o *owner, c *engine.Client) engine.Pass {
 	schedule := &o.req.Object.Spec.Schedule
 	return engine.Pass{Owner: o, Target: o.target, Client: c, MayReceive: s.mayReceive(o),
-		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule), ContestedInterval: reconcile.Interval(schedule)}}
+		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule),
+			ContestedInterval: reconcile.Interval(schedule)}}
 }

@@ -22,19 +22,23 @@ import (
 // is a client of the local cluster that impersonates the install's service account.
 func (s *Steps) resolveTarget(ctx context.Context, o *owner, localClient *engine.Client) (*engine.Client, error) {
 	in := o.req.Object
-	u := target.User{Key: o.key, Spec: &in.Spec.TargetCluster, Account: s.serviceAccountName(in), LocalClient: localClient,
-		Empty: o.inv.Len() == 0, Deleting: in.DeletionTimestamp != nil, UID: in.Status.ClusterUID, Requested: o.req.Requested}
+	u := target.User{Key: o.key, Spec: &in.Spec.TargetCluster, Account: s.serviceAccountName(in),
+		LocalClient: localClient,
+		Empty:       o.inv.Len() == 0, Deleting: in.DeletionTimestamp != nil, UID: in.Status.ClusterUID,
+		Requested: o.req.Requested}
 	resolved, err := s.Targets.Resolve(ctx, u)
 	var mismatch *target.ClusterMismatchError
 	if errors.As(err, &mismatch) && in.Annotations[appsv1.ApproveAnnotation] == mismatch.UID {
-		if err := s.abandonInventory(ctx, o, target.DisplayName(o.key.Cluster)+" now refers to another cluster"); err != nil {
+		if err := s.abandonInventory(ctx, o, target.DisplayName(o.key.Cluster)+" now refers to another cluster"); err !=
+			nil {
 			return nil, err
 		}
 		u.Empty = true
 		resolved, err = s.Targets.Resolve(ctx, u)
 	}
 	if errors.As(err, &mismatch) && in.DeletionTimestamp == nil {
-		return nil, fmt.Errorf("%w; or, if the original cluster is gone for good, abandon its objects and install again with the annotation %s: %s", err, appsv1.ApproveAnnotation, mismatch.UID)
+		return nil, fmt.Errorf("%w; or, if the original cluster is gone for good, abandon its objects and install "+
+			"again with the annotation %s: %s", err, appsv1.ApproveAnnotation, mismatch.UID)
 	}
 	if err != nil {
 		return nil, err
@@ -51,8 +55,10 @@ func (s *Steps) resolveTarget(ctx context.Context, o *owner, localClient *engine
 }
 
 // mayReceive implements engine.Pass.MayReceive: the service account of the install that claims an
-// object must be allowed to patch it. In another cluster the permissions are those of the kubeconfig.
-func (s *Steps) mayReceive(o *owner) func(context.Context, plan.OwnerKey, schema.GroupVersionResource, stacks.Ref) (bool, error) {
+// object must be allowed to patch it. In another cluster the permissions are those of the
+// kubeconfig.
+func (s *Steps) mayReceive(o *owner) func(context.Context, plan.OwnerKey, schema.GroupVersionResource,
+	stacks.Ref) (bool, error) {
 	return func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error) {
 		if o.key.Cluster != plan.LocalCluster {
 			return true, nil
@@ -66,7 +72,8 @@ func (s *Steps) mayReceive(o *owner) func(context.Context, plan.OwnerKey, schema
 	}
 }
 
-func (s *Steps) mayPatch(ctx context.Context, from *appsv1.KsctlInstall, claimant types.NamespacedName, r schema.GroupVersionResource, ref stacks.Ref) (bool, error) {
+func (s *Steps) mayPatch(ctx context.Context, from *appsv1.KsctlInstall, claimant types.NamespacedName,
+	r schema.GroupVersionResource, ref stacks.Ref) (bool, error) {
 	var in appsv1.KsctlInstall
 	if err := s.Client.Get(ctx, claimant, &in, client.UnsafeDisableDeepCopy); err != nil {
 		return false, client.IgnoreNotFound(err)
@@ -88,7 +95,8 @@ func (s *Steps) mayPatch(ctx context.Context, from *appsv1.KsctlInstall, claiman
 // orClusterLost returns out, or another outcome if the target cluster does not respond anymore;
 // lost is true then. Failed operations are retried as soon as the cluster responds, and the time
 // until then does not count against timeouts.
-func (s *Steps) orClusterLost(o *owner, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, lost bool) {
+func (s *Steps) orClusterLost(o *owner, out reconcile.Outcome, revision string,
+	errs ...error) (_ reconcile.Outcome, lost bool) {
 	if out, lost = s.Targets.OrUnreachable(o.target, out, revision, errs...); lost {
 		s.Engine.ResetBackoff(o.key)
 		o.waitingSince, o.unsyncedSince = time.Time{}, time.Time{}
@@ -99,7 +107,8 @@ func (s *Steps) orClusterLost(o *owner, out reconcile.Outcome, revision string, 
 // withAbandonHint adds to an error how to complete a removal if the cluster may never be reachable
 // again.
 func withAbandonHint(in *appsv1.KsctlInstall, err error) error {
-	return fmt.Errorf("%w; or abandon the installed objects with the annotation %s: %s", err, appsv1.AbandonAnnotation, in.UID)
+	return fmt.Errorf("%w; or abandon the installed objects with the annotation %s: %s", err, appsv1.AbandonAnnotation,
+		in.UID)
 }
 
 // forgetOwner drops the in-memory state of an install in the engine and in Targets.

@@ -18,19 +18,21 @@ func (s *Steps) recordAccount(ctx context.Context, o *owner) {
 	in := o.req.Object
 	name := s.serviceAccountName(in)
 	account := reconcile.PartialMetadata("", "ServiceAccount")
-	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: name}, account, client.UnsafeDisableDeepCopy); err == nil {
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: name}, account,
+		client.UnsafeDisableDeepCopy); err == nil {
 		o.account = &appsv1.AccountReference{Name: name, UID: account.UID}
 	}
 }
 
 // withTerminatingHint adds to an outcome how to end a removal in a terminating namespace whose
 // bindings are already deleted.
-func withTerminatingHint(in *appsv1.KsctlInstall, out reconcile.Outcome, denied bool) reconcile.Outcome {
+func withTerminatingHint(in *appsv1.KsctlInstall, out reconcile.Outcome) reconcile.Outcome {
 	waiting, ok := out.(reconcile.Waiting)
-	if !ok || !denied {
+	if !ok {
 		return out
 	}
-	waiting.On += fmt.Sprintf("; the namespace is being deleted, and the permissions with it: delete these objects, or leave them with kubectl annotate ksctlinstall %s --namespace %s %s=%s",
+	waiting.On += fmt.Sprintf("; the namespace is being deleted, and the permissions with it: delete these objects, "+
+		"or leave them with kubectl annotate ksctlinstall %s --namespace %s %s=%s",
 		in.Name, in.Namespace, appsv1.AbandonAnnotation, in.UID)
 	return waiting
 }

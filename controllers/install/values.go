@@ -42,7 +42,8 @@ var valuesResources = map[string]schema.GroupVersionResource{
 // inputs reads the ConfigMaps and Secrets of an install. Existence and version come from a watch of
 // the metadata. The data is read with the install's service account, and only if the version has
 // changed.
-func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]stacks.ValuesInput, chartSecrets, *content.Keys, error) {
+func (s *Steps) inputs(ctx context.Context, o *owner,
+	c dynamic.Interface) ([]stacks.ValuesInput, chartSecrets, *content.Keys, error) {
 	in, seen := o.req.Object, map[valuesKey]cachedValues{}
 	read := func(kind, name string) (cachedValues, error) {
 		key := valuesKey{kind, name}
@@ -72,7 +73,8 @@ func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) ([]st
 }
 
 // valuesFor reads the values of spec.valuesFrom.
-func (s *Steps) valuesFor(ctx context.Context, in *appsv1.KsctlInstall, read configReader) ([]stacks.ValuesInput, error) {
+func (s *Steps) valuesFor(ctx context.Context, in *appsv1.KsctlInstall,
+	read configReader) ([]stacks.ValuesInput, error) {
 	var out []stacks.ValuesInput
 	for _, ref := range in.Spec.ValuesFrom {
 		if ref.Kind == appsv1.ClusterValues {
@@ -80,7 +82,8 @@ func (s *Steps) valuesFor(ctx context.Context, in *appsv1.KsctlInstall, read con
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: true})
+			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data,
+				Public: true})
 			continue
 		}
 		v, err := read(ref.Kind, ref.Name)
@@ -90,13 +93,15 @@ func (s *Steps) valuesFor(ctx context.Context, in *appsv1.KsctlInstall, read con
 		data, ok := v.data[stacks.ValuesKey(ref)]
 		switch {
 		case ok:
-			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: ref.Kind == "ConfigMap"})
+			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data,
+				Public: ref.Kind == "ConfigMap"})
 		case !ref.Optional:
 			missing := "the object"
 			if v.version != "" {
 				missing = fmt.Sprintf("key %q", stacks.ValuesKey(ref))
 			}
-			return nil, reconcile.NewTransientError(appsv1.ValuesNotFoundReason, "valuesFrom %s %q for component %q: %s does not exist", ref.Kind, ref.Name, ref.Component, missing)
+			return nil, reconcile.NewTransientError(appsv1.ValuesNotFoundReason,
+				"valuesFrom %s %q for component %q: %s does not exist", ref.Kind, ref.Name, ref.Component, missing)
 		}
 	}
 	return out, nil
@@ -152,7 +157,8 @@ func decodeData(u *unstructured.Unstructured) (map[string][]byte, error) {
 
 // clientFor returns a client of the local cluster that impersonates the install's service account.
 func (s *Steps) clientFor(ctx context.Context, in *appsv1.KsctlInstall) (*engine.Client, error) {
-	return reconcile.AccountClient(ctx, s.Client, s.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: s.serviceAccountName(in)})
+	return reconcile.AccountClient(ctx, s.Client, s.Targets.Local,
+		types.NamespacedName{Namespace: in.Namespace, Name: s.serviceAccountName(in)})
 }
 
 // serviceAccountName returns the name of the service account that an install acts as. It is empty

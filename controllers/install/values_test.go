@@ -40,11 +40,13 @@ func meta(name, version string) metav1.ObjectMeta {
 }
 
 func configMap(name, version, values string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(name, version), Data: map[string]string{"values.yaml": values}}
+	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: meta(name, version), Data: map[string]string{"values.yaml": values}}
 }
 
 func secret(name, version, values string) *corev1.Secret {
-	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta(name, version), Data: map[string][]byte{"values.yaml": []byte(values)}}
+	return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta(name, version),
+		Data: map[string][]byte{"values.yaml": []byte(values)}}
 }
 
 // newValuesTest returns a valuesTest with objects both on the server and in the cache, in the same
@@ -65,7 +67,8 @@ func newValuesTest(t *testing.T, objects ...client.Object) *valuesTest {
 		return r.denied != nil, nil, r.denied
 	})
 	r.Steps = &Steps{Client: r.cache}
-	r.o = &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: &appsv1.KsctlInstall{ObjectMeta: meta("i", "1")}}}
+	r.o = &owner{req: &reconcile.Request[*appsv1.KsctlInstall]{Object: &appsv1.KsctlInstall{ObjectMeta: meta("i",
+		"1")}}}
 	return r
 }
 
@@ -106,19 +109,34 @@ func TestValues(t *testing.T) {
 		want string
 		err  string
 	}{
-		"no references":       {nil, "", ""},
-		"default key":         {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "")}, "ConfigMap two, key values.yaml=a: 1", ""},
-		"named key":           {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "other.yaml")}, "ConfigMap two, key other.yaml=b: 2", ""},
-		"decoded Secret":      {[]appsv1.ValuesReference{valuesRef("Secret", "s", "")}, "Secret s, key values.yaml=p: 1", ""},
-		"several in order":    {[]appsv1.ValuesReference{valuesRef("Secret", "s", ""), valuesRef("ConfigMap", "two", "")}, "Secret s, key values.yaml=p: 1; ConfigMap two, key values.yaml=a: 1", ""},
-		"missing object":      {[]appsv1.ValuesReference{valuesRef("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
-		"missing key":         {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "x")}, "", `valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
-		"another kind":        {[]appsv1.ValuesReference{valuesRef("Secret", "two", "")}, "", `valuesFrom Secret "two" for component "c": the object does not exist`},
-		"another namespace":   {[]appsv1.ValuesReference{valuesRef("ConfigMap", "elsewhere", "")}, "", `valuesFrom ConfigMap "elsewhere" for component "c": the object does not exist`},
-		"first of two errors": {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "x"), valuesRef("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
-		"optional":            {[]appsv1.ValuesReference{optional(valuesRef("ConfigMap", "three", "")), optional(valuesRef("ConfigMap", "two", "x")), valuesRef("Secret", "s", "")}, "Secret s, key values.yaml=p: 1", ""},
+		"no references": {nil, "", ""},
+		"default key": {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "")},
+			"ConfigMap two, key values.yaml=a: 1", ""},
+		"named key": {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "other.yaml")},
+			"ConfigMap two, key other.yaml=b: 2", ""},
+		"decoded Secret": {[]appsv1.ValuesReference{valuesRef("Secret", "s", "")},
+			"Secret s, key values.yaml=p: 1", ""},
+		"several in order": {[]appsv1.ValuesReference{valuesRef("Secret", "s", ""),
+			valuesRef("ConfigMap", "two", "")}, "Secret s, key values.yaml=p: 1; ConfigMap two, key values.yaml=a: 1",
+			""},
+		"missing object": {[]appsv1.ValuesReference{valuesRef("ConfigMap", "three", "")}, "",
+			`valuesFrom ConfigMap "three" for component "c": the object does not exist`},
+		"missing key": {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "x")}, "",
+			`valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
+		"another kind": {[]appsv1.ValuesReference{valuesRef("Secret", "two", "")}, "",
+			`valuesFrom Secret "two" for component "c": the object does not exist`},
+		"another namespace": {[]appsv1.ValuesReference{valuesRef("ConfigMap", "elsewhere", "")}, "",
+			`valuesFrom ConfigMap "elsewhere" for component "c": the object does not exist`},
+		"first of two errors": {[]appsv1.ValuesReference{valuesRef("ConfigMap", "two", "x"),
+			valuesRef("ConfigMap", "three", "")}, "",
+			`valuesFrom ConfigMap "two" for component "c": key "x" does not exist`},
+		"optional": {[]appsv1.ValuesReference{optional(valuesRef("ConfigMap", "three", "")),
+			optional(valuesRef("ConfigMap", "two", "x")), valuesRef("Secret", "s", "")},
+			"Secret s, key values.yaml=p: 1", ""},
 		// An optional reference does not make another reference to the same object optional.
-		"optional and required": {[]appsv1.ValuesReference{optional(valuesRef("ConfigMap", "three", "")), valuesRef("ConfigMap", "three", "")}, "", `valuesFrom ConfigMap "three" for component "c": the object does not exist`},
+		"optional and required": {[]appsv1.ValuesReference{optional(valuesRef("ConfigMap", "three", "")),
+			valuesRef("ConfigMap", "three", "")}, "",
+			`valuesFrom ConfigMap "three" for component "c": the object does not exist`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newValuesTest(t, two.DeepCopy(), secret("s", "1", "p: 1"), elsewhere.DeepCopy())
@@ -142,7 +160,8 @@ func TestValuesAreReadOncePerVersionAndAccount(t *testing.T) {
 	read := func(n int, why string) {
 		t.Helper()
 		r.reads = 0
-		if _, err := r.values(valuesRef("ConfigMap", "a", ""), valuesRef("ConfigMap", "a", "values.yaml"), optional(valuesRef("ConfigMap", "gone", ""))); err != nil {
+		if _, err := r.values(valuesRef("ConfigMap", "a", ""), valuesRef("ConfigMap", "a", "values.yaml"),
+			optional(valuesRef("ConfigMap", "gone", ""))); err != nil {
 			t.Fatal(err)
 		}
 		if r.reads != n {
@@ -169,7 +188,8 @@ func TestValuesAreReadOncePerVersionAndAccount(t *testing.T) {
 func TestForbiddenValuesAreNotMissing(t *testing.T) {
 	r := newValuesTest(t, configMap("a", "1", "v: 1"))
 	r.denied = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
-	for _, ref := range []appsv1.ValuesReference{valuesRef("ConfigMap", "a", ""), optional(valuesRef("ConfigMap", "a", ""))} {
+	for _, ref := range []appsv1.ValuesReference{valuesRef("ConfigMap", "a", ""),
+		optional(valuesRef("ConfigMap", "a", ""))} {
 		_, err := r.values(ref)
 		if !apierrors.IsForbidden(err) || isValuesNotFound(err) || !strings.Contains(err.Error(), `ConfigMap "a"`) {
 			t.Errorf("optional=%t: got %v, want a Forbidden error with no reason", ref.Optional, err)
@@ -194,7 +214,8 @@ func TestUnwatchedValuesAreReadInEachReconcile(t *testing.T) {
 	}
 	r.ConfigsSelected = true
 	for i := range 2 {
-		if got, err := r.values(valuesRef("ConfigMap", "a", ""), optional(valuesRef("ConfigMap", "gone", ""))); err != nil || got != "ConfigMap a, key values.yaml=v: 1" {
+		if got, err := r.values(valuesRef("ConfigMap", "a", ""), optional(valuesRef("ConfigMap", "gone", ""))); err !=
+			nil || got != "ConfigMap a, key values.yaml=v: 1" {
 			t.Errorf("%q, %v", got, err)
 		}
 		if want := 2 * (i + 1); r.reads != want {
@@ -210,7 +231,9 @@ func TestInvalidBase64ErrorHasNoData(t *testing.T) {
 	if err := u.UnmarshalJSON([]byte(bad)); err != nil {
 		t.Fatal(err)
 	}
-	r.server.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, u, nil })
+	r.server.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, u, nil
+	})
 	_, err := r.values(valuesRef("Secret", "s", ""))
 	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), `Secret "s"`) {
 		t.Errorf("got %v", err)

@@ -13,9 +13,11 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// endlessWaits are the types of waits that last until the other object changes; so does the readiness
-// of an install that an install applied. The others end by themselves, or after a user acts.
-var endlessWaits = []appsv1.WaitType{appsv1.WaitDependsOn, appsv1.WaitPruning, appsv1.WaitDependents, appsv1.WaitRemoval, appsv1.WaitInUse}
+// endlessWaits are the types of waits that last until the other object changes; so does the
+// readiness of an install that an install applied. The others end by themselves, or after a user
+// acts.
+var endlessWaits = []appsv1.WaitType{appsv1.WaitDependsOn, appsv1.WaitPruning, appsv1.WaitDependents,
+	appsv1.WaitRemoval, appsv1.WaitInUse}
 
 // cycleDelay is how long a cycle has to last until it is reported: a status may be out of date for
 // moments.
@@ -66,18 +68,20 @@ func (s *Steps) waitsOf(ctx context.Context, n reconcile.WaitNode) []appsv1.Wait
 	default:
 		return nil
 	}
-	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: n.Namespace, Name: n.Name}, o, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: n.Namespace, Name: n.Name}, o,
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil // it does not exist, or its waits are found later
 	}
 	return endless(o, o.CommonStatus().WaitsFor)
 }
 
-// endless returns the endless waits of an object. An object that is being deleted no longer waits for
-// its dependencies, although its status may not show that yet.
+// endless returns the endless waits of an object. An object that is being deleted no longer waits
+// for its dependencies, although its status may not show that yet.
 func endless(o client.Object, waits []appsv1.WaitReference) []appsv1.WaitReference {
 	return slices.DeleteFunc(slices.Clone(waits), func(w appsv1.WaitReference) bool {
 		child := w.Type == appsv1.WaitReadiness && w.Kind == appsv1.KsctlInstallKind
-		return !child && !slices.Contains(endlessWaits, w.Type) || w.Type == appsv1.WaitDependsOn && o.GetDeletionTimestamp() != nil
+		return !child && !slices.Contains(endlessWaits, w.Type) || w.Type == appsv1.WaitDependsOn &&
+			o.GetDeletionTimestamp() != nil
 	})
 }
 
@@ -86,7 +90,8 @@ func affectsWaitCycle(before, after *appsv1.KsctlInstall) bool {
 	inCycle := func(in *appsv1.KsctlInstall) bool {
 		return handover.ReadyCondition(in).Reason == appsv1.WaitCycleReason
 	}
-	return !slices.Equal(endless(before, before.Status.WaitsFor), endless(after, after.Status.WaitsFor)) || inCycle(before) != inCycle(after)
+	return !slices.Equal(endless(before, before.Status.WaitsFor), endless(after, after.Status.WaitsFor)) ||
+		inCycle(before) != inCycle(after)
 }
 
 // waitsForValues returns the installs that an install waits for.

@@ -75,5 +75,6 @@ func (ix *Index) ObserveReleased(ref stacks.Ref, uid types.UID, resourceVersion 
 	if e.hasUID(uid) {
 		ix.drop(g, n, e)
 	}
-	g.tombstones[n] = tombstone{uid: uid, deletedAt: ix.opts.Clock.Now(), releasedVersion: parseResourceVersion(resourceVersion)}
+	g.tombstones[n] = tombstone{uid: uid, deletedAt: ix.opts.Clock.Now(),
+		releasedVersion: parseResourceVersion(resourceVersion)}
 }

@@ -13,7 +13,8 @@ const tombstoneTTL = 5 * time.Minute
 // runCleanup periodically stops unused watches, removes expired tombstones, and notifies users of
 // watches that became stale and of changed messages of objects that are not ready.
 func (ix *Index) runCleanup(ctx context.Context) {
-	t := ix.opts.Clock.NewTicker(max(min(ix.opts.StaleAfter, ix.opts.IdleGracePeriod, tombstoneTTL)/4, time.Millisecond))
+	t := ix.opts.Clock.NewTicker(max(min(ix.opts.StaleAfter, ix.opts.IdleGracePeriod, tombstoneTTL)/4,
+		time.Millisecond))
 	defer t.Stop()
 	for {
 		select {
@@ -61,7 +62,8 @@ func (ix *Index) restartWatches(g *group) {
 	for key, w := range g.watches {
 		w.stop()
 		next := newWatcher(ix, key)
-		next.users, next.idleSince, next.listRound, next.notifiedReason = w.users, w.idleSince, w.listRound, w.notifiedReason
+		next.users, next.idleSince, next.listRound, next.notifiedReason = w.users, w.idleSince, w.listRound,
+			w.notifiedReason
 		g.watches[key] = next
 		ix.startWatcher(next)
 	}

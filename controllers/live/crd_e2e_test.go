@@ -13,9 +13,12 @@ import (
 )
 
 var (
-	crds     = mapping("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", meta.RESTScopeRoot)
+	crds = mapping("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions",
+		meta.RESTScopeRoot)
 	shops    = mapping("live.example.com/v1", "Shop", "shops", meta.RESTScopeNamespace)
-	shopYAML = "{apiVersion: live.example.com/v1, kind: Shop, metadata: {name: a, annotations: {" + live.ReadyExprAnnotation + ": \"status.phase == 'Open'\"}}, spec: {shelves: [{name: top, size: 1}], notes: [x]}}"
+	shopYAML = "{apiVersion: live.example.com/v1, kind: Shop, metadata: {name: a, annotations: {" +
+		live.ReadyExprAnnotation +
+		": \"status.phase == 'Open'\"}}, spec: {shelves: [{name: top, size: 1}], notes: [x]}}"
 )
 
 const shopCRD = `
@@ -70,13 +73,15 @@ var _ = Describe("An index of a custom resource", func() {
 	applySoon := func(ctx context.Context, u *unstructured.Unstructured) (out *unstructured.Unstructured) {
 		GinkgoHelper()
 		Eventually(func() (err error) {
-			out, err = resource(shops, namespace).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: live.FieldManager})
+			out, err = resource(shops, namespace).
+				Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: live.FieldManager})
 			return err
 		}).Should(Succeed(), "the API server serves the kind")
 		return out
 	}
 
-	It("syncs when the CRD is created, and again after it was deleted and created again", Serial, func(ctx SpecContext) {
+	It("syncs when the CRD is created, and again after it was deleted and "+
+		"created again", Serial, func(ctx SpecContext) {
 		ix, notified := startIndex(plane.Config(), live.Options{OwnerID: installation(namespace)})
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{shops})
 		Eventually(reason(ix, shops)).Should(Equal(live.NotServed), "the CRD does not exist")
@@ -89,7 +94,9 @@ var _ = Describe("An index of a custom resource", func() {
 		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">=", 2), "the owner was notified")
 		u := marked(namespace, parse(shopYAML))
 		made := applySoon(ctx, u)
-		Eventually(getObject(ix, refOf(u))).Should(And(HaveField("Readiness", live.InProgress), HaveField("Message", ContainSubstring("status"))), "the expression is evaluated")
+		Eventually(getObject(ix, refOf(u))).
+			Should(And(HaveField("Readiness", live.InProgress), HaveField("Message", ContainSubstring("status"))),
+				"the expression is evaluated")
 
 		By("making the object ready")
 		patch(ctx, shops, namespace, "a", "status: {phase: Open}", "status")
@@ -99,10 +106,13 @@ var _ = Describe("An index of a custom resource", func() {
 		baseline, err := live.Project(made)
 		Expect(err).NotTo(HaveOccurred())
 		theirs := patch(ctx, shops, namespace, "a", "[{op: add, path: /spec/shelves/0, value: {name: low, size: 2}}]")
-		Eventually(getObject(ix, refOf(u))).Should(HaveField("ResourceVersion", theirs.GetResourceVersion()), "the change is indexed")
-		Expect(live.Drifted(baseline.OwnedHash, getObject(ix, refOf(u))().OwnedHash)).To(BeFalse(), "a list item of another manager is no drift")
+		Eventually(getObject(ix, refOf(u))).Should(HaveField("ResourceVersion", theirs.GetResourceVersion()),
+			"the change is indexed")
+		Expect(live.Drifted(baseline.OwnedHash, getObject(ix, refOf(u))().OwnedHash)).
+			To(BeFalse(), "a list item of another manager is no drift")
 		patch(ctx, shops, namespace, "a", "[{op: replace, path: /spec/shelves/1/size, value: 1.5}]")
-		Eventually(func() bool { return live.Drifted(baseline.OwnedHash, getObject(ix, refOf(u))().OwnedHash) }).Should(BeTrue(), "a changed list item of ours is drift")
+		Eventually(func() bool { return live.Drifted(baseline.OwnedHash, getObject(ix, refOf(u))().OwnedHash) }).
+			Should(BeTrue(), "a changed list item of ours is drift")
 
 		By("deleting the CRD")
 		remove(ctx)

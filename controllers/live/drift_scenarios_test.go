@@ -46,11 +46,14 @@ spec:
 `
 
 const (
-	configMapYAML = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, finalizers: [ours.example.com/a]}, data: {a: '1', b: '2'}}"
-	secretYAML    = "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {password: aHVudGVyMg==, user: bWU=}}"
-	stringsYAML   = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {password: hunter2, user: me}}"
-	serviceYAML   = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {a: b}, ports: [{name: web, port: 80}, {name: tls, port: 443, targetPort: 8443}]}}"
-	roleYAML      = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}"
+	configMapYAML = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, finalizers: [ours.example.com/a]}, data: " +
+		"{a: '1', b: '2'}}"
+	secretYAML  = "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {password: aHVudGVyMg==, user: bWU=}}"
+	stringsYAML = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {password: hunter2, user: me}}"
+	serviceYAML = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {a: b}, ports: [{name: " +
+		"web, port: 80}, {name: tls, port: 443, targetPort: 8443}]}}"
+	roleYAML = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}, rules: [{apiGroups: " +
+		"[''], resources: [pods], verbs: [get]}]}"
 )
 
 // scenario is a change of an object after we applied it. Its name is part of the name of its
@@ -68,7 +71,8 @@ type scenario struct {
 }
 
 // edit returns a change by a user with kubectl edit.
-func edit(m *meta.RESTMapping, text string, subresource ...string) func(context.Context, *unstructured.Unstructured) *unstructured.Unstructured {
+func edit(m *meta.RESTMapping, text string, subresource ...string) func(context.Context,
+	*unstructured.Unstructured) *unstructured.Unstructured {
 	return func(ctx context.Context, u *unstructured.Unstructured) *unstructured.Unstructured {
 		out := patch(ctx, m, u.GetNamespace(), u.GetName(), text, subresource...)
 		if len(subresource) == 0 {
@@ -80,7 +84,8 @@ func edit(m *meta.RESTMapping, text string, subresource ...string) func(context.
 	}
 }
 
-func applied(manager string, m *meta.RESTMapping, text string) func(context.Context, *unstructured.Unstructured) *unstructured.Unstructured {
+func applied(manager string, m *meta.RESTMapping, text string) func(context.Context,
+	*unstructured.Unstructured) *unstructured.Unstructured {
 	return func(ctx context.Context, u *unstructured.Unstructured) *unstructured.Unstructured {
 		v := parse(text)
 		v.SetNamespace(u.GetNamespace())
@@ -106,7 +111,10 @@ var scenarios = []scenario{
 	{name: "an atomic list is appended to", mapping: deployments, yaml: deploymentYAML, drifted: true,
 		change: edit(deployments, "[{op: add, path: "+template0+"/args/-, value: --more}]")},
 	{name: "a map that we left empty is filled", mapping: deployments, yaml: deploymentYAML,
-		change: edit(deployments, "[{op: add, path: "+template0+"/securityContext/runAsUser, value: 7}, {op: add, path: "+template0+"/resources/limits, value: {cpu: 1}}, {op: add, path: /spec/template/spec/volumes/0/emptyDir/sizeLimit, value: 1Gi}]")},
+		change: edit(deployments, "[{op: add, path: "+template0+"/securityContext/runAsUser, value: 7}, {op: "+
+			"add, path: "+template0+
+			"/resources/limits, value: {cpu: 1}}, {op: add, path: /spec/template/spec/volumes/0/emptyDir/sizeLimit, "+
+			"value: 1Gi}]")},
 	{name: "a label is added", mapping: deployments, yaml: deploymentYAML,
 		change: edit(deployments, "metadata: {labels: {team: a}}")},
 	{name: "our label is removed", mapping: deployments, yaml: deploymentYAML, drifted: true,
@@ -116,7 +124,9 @@ var scenarios = []scenario{
 	{name: "another manager applies the same value", mapping: deployments, yaml: unscaledYAML,
 		change: applied("other", deployments, unscaledYAML)},
 	{name: "another manager takes a value over", mapping: deployments, yaml: unscaledYAML, drifted: true,
-		change: applied("other", deployments, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {containers: [{name: web, image: other}]}}}}")},
+		change: applied("other", deployments,
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {containers: "+
+				"[{name: web, image: other}]}}}}")},
 	{name: "it is scaled", mapping: deployments, yaml: deploymentYAML,
 		change: edit(deployments, "spec: {replicas: 5}", "scale"),
 		kept:   []live.KeptField{{Path: "/spec/replicas", Value: []byte("5"), Others: true}}},
@@ -131,24 +141,32 @@ var scenarios = []scenario{
 	{name: "ignored replicas are edited", mapping: deployments, yaml: deploymentYAML, ignore: `["/spec/replicas"]`,
 		change: edit(deployments, "spec: {replicas: 5}"),
 		kept:   []live.KeptField{{Path: "/spec/replicas", Value: []byte("5"), Others: true}}},
-	{name: "an ignored image is changed", mapping: deployments, yaml: deploymentYAML, ignore: `["` + template0 + `/image"]`,
+	{name: "an ignored image is changed", mapping: deployments, yaml: deploymentYAML, ignore: `["` + template0 +
+		`/image"]`,
 		change: edit(deployments, "[{op: replace, path: "+template0+"/image, value: other}]"),
 		kept:   []live.KeptField{{Path: template0 + "/image", Value: []byte(`"other"`), Others: true}}},
-	{name: "beside an ignored image something else is changed", mapping: deployments, yaml: deploymentYAML, ignore: `["` + template0 + `/image"]`, drifted: true,
+	{name: "beside an ignored image something else is changed", mapping: deployments, yaml: deploymentYAML,
+		ignore: `["` + template0 + `/image"]`, drifted: true,
 		change: edit(deployments, "[{op: replace, path: "+template0+"/env/0/value, value: other}]"),
 		kept:   []live.KeptField{{Path: template0 + "/image", Value: []byte(`"example.com/web:1"`), Ours: true}}},
-	{name: "an ignored field of an atomic list is changed", mapping: roles, yaml: roleYAML, ignore: `["/rules/0/verbs"]`,
+	{name: "an ignored field of an atomic list is changed", mapping: roles, yaml: roleYAML,
+		ignore: `["/rules/0/verbs"]`,
 		change: edit(roles, "[{op: add, path: /rules/0/verbs/-, value: list}]"),
 		kept:   []live.KeptField{{Path: "/rules/0/verbs", Value: []byte(`["get","list"]`), Ours: true}}},
-	{name: "beside an ignored field of an atomic list something else is changed", mapping: roles, yaml: roleYAML, ignore: `["/rules/0/verbs"]`, drifted: true,
+	{name: "beside an ignored field of an atomic list something else is changed", mapping: roles, yaml: roleYAML,
+		ignore: `["/rules/0/verbs"]`, drifted: true,
 		change: edit(roles, "[{op: add, path: /rules/0/resources/-, value: secrets}]"),
 		kept:   []live.KeptField{{Path: "/rules/0/verbs", Value: []byte(`["get"]`), Ours: true}}},
-	{name: "an ignored argument is changed", mapping: deployments, yaml: deploymentYAML, ignore: `["` + template0 + `/args/0"]`,
+	{name: "an ignored argument is changed", mapping: deployments, yaml: deploymentYAML, ignore: `["` + template0 +
+		`/args/0"]`,
 		change: edit(deployments, "[{op: replace, path: "+template0+"/args/0, value: --quiet}]"),
 		kept:   []live.KeptField{{Path: template0 + "/args/0", Value: []byte(`"--quiet"`), Ours: true}}},
-	{name: "an ignored part of a map that we left empty is filled", mapping: deployments, yaml: deploymentYAML, ignore: `["` + template0 + `/securityContext/runAsUser"]`,
-		change: edit(deployments, "[{op: add, path: "+template0+"/securityContext/runAsUser, value: 7}, {op: add, path: "+template0+"/securityContext/runAsGroup, value: 7}]"),
-		kept:   []live.KeptField{{Path: template0 + "/securityContext/runAsUser", Value: []byte("7"), Others: true}}},
+	{name: "an ignored part of a map that we left empty is filled", mapping: deployments, yaml: deploymentYAML,
+		ignore: `["` + template0 + `/securityContext/runAsUser"]`,
+		change: edit(deployments, "[{op: add, path: "+template0+
+			"/securityContext/runAsUser, value: 7}, {op: add, path: "+template0+
+			"/securityContext/runAsGroup, value: 7}]"),
+		kept: []live.KeptField{{Path: template0 + "/securityContext/runAsUser", Value: []byte("7"), Others: true}}},
 	{name: "a key is changed", mapping: configMaps, yaml: configMapYAML, drifted: true,
 		change: edit(configMaps, "data: {a: x}")},
 	{name: "a key is added", mapping: configMaps, yaml: configMapYAML,
@@ -175,7 +193,8 @@ var scenarios = []scenario{
 	{name: "a port is added", mapping: services, yaml: serviceYAML,
 		change: edit(services, "[{op: add, path: /spec/ports/0, value: {name: extra, port: 81}}]")},
 	{name: "a rule is added", mapping: roles, yaml: roleYAML, drifted: true,
-		change: edit(roles, "[{op: add, path: /rules/-, value: {apiGroups: [''], resources: [secrets], verbs: [get]}}]")},
+		change: edit(roles,
+			"[{op: add, path: /rules/-, value: {apiGroups: [''], resources: [secrets], verbs: [get]}}]")},
 	{name: "we apply it again", mapping: deployments, yaml: deploymentYAML,
 		change: func(ctx context.Context, u *unstructured.Unstructured) *unstructured.Unstructured {
 			return apply(ctx, deployments, marked(u.GetNamespace(), parse(deploymentYAML)))

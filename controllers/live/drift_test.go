@@ -58,7 +58,8 @@ var _ = Describe("Drift detection on objects of a real API server", func() {
 			expectDrift(NewGomega(Fail), s, before, after)
 			if s.drifted {
 				g := NewGomega(Fail)
-				Expect(live.Drifted(keyed(g, before), keyed(g, apply(ctx, s.mapping, u)))).To(BeFalse(), "another apply corrects the drift")
+				Expect(live.Drifted(keyed(g, before), keyed(g, apply(ctx, s.mapping, u)))).
+					To(BeFalse(), "another apply corrects the drift")
 			}
 		})
 	}
@@ -88,7 +89,8 @@ func expectDrift(g Gomega, s scenario, before, after *unstructured.Unstructured)
 	g.Expect(err).NotTo(HaveOccurred())
 	now, err := live.Project(after)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(live.Drifted(baseline.OwnedHash, now.OwnedHash)).To(Equal(s.drifted), "drifted from %s to %s", baseline.OwnedHash, now.OwnedHash)
+	g.Expect(live.Drifted(baseline.OwnedHash, now.OwnedHash)).
+		To(Equal(s.drifted), "drifted from %s to %s", baseline.OwnedHash, now.OwnedHash)
 	g.Expect(live.Drifted(keyed(g, before), keyed(g, after))).To(Equal(s.drifted), "drifted, with a key for Secrets")
 	g.Expect(now.KeptFields).To(Equal(s.kept), "kept fields")
 	again, err := live.Project(after)

@@ -95,7 +95,8 @@ func (e *entry) hasUID(uid types.UID) bool { return e != nil && e.UID() == uid }
 
 // pack converts an Object into an entry. The caller sets owner.
 func pack(o *Object, in *interner) *entry {
-	e := &entry{readiness: o.Readiness, version: in.intern(o.Version), otherManager: in.intern(o.OtherManager), message: in.intern(o.Message)}
+	e := &entry{readiness: o.Readiness, version: in.intern(o.Version), otherManager: in.intern(o.OtherManager),
+		message: in.intern(o.Message)}
 	e.set(flagFinished, o.Finished)
 	e.set(flagDeleting, o.Deleting)
 	e.set(flagSucceeded, o.Succeeded)
@@ -109,7 +110,8 @@ func pack(o *Object, in *interner) *entry {
 	if e.uid, ok = parseUUID(string(o.UID)); !ok {
 		r.uid = strings.Clone(string(o.UID))
 	}
-	if e.resourceVersion = parseResourceVersion(o.ResourceVersion); e.resourceVersion == 0 || strconv.FormatUint(e.resourceVersion, 10) != o.ResourceVersion {
+	if e.resourceVersion = parseResourceVersion(o.ResourceVersion); e.resourceVersion == 0 ||
+		strconv.FormatUint(e.resourceVersion, 10) != o.ResourceVersion {
 		r.resourceVersion = strings.Clone(o.ResourceVersion)
 	}
 	hash := o.OwnedHash
@@ -120,7 +122,8 @@ func pack(o *Object, in *interner) *entry {
 	if b, err := base64.RawURLEncoding.DecodeString(hash); err == nil {
 		copy(e.ownedHash[:], b)
 	}
-	r.deletionTimestamp, r.finalizerManager, r.deletionMessage = o.DeletionTimestamp, in.intern(o.FinalizerManager), in.intern(o.DeletionMessage)
+	r.deletionTimestamp, r.finalizerManager, r.deletionMessage = o.DeletionTimestamp, in.intern(o.FinalizerManager),
+		in.intern(o.DeletionMessage)
 	for _, f := range o.Finalizers {
 		r.finalizers = append(r.finalizers, in.intern(f))
 	}
@@ -129,7 +132,8 @@ func pack(o *Object, in *interner) *entry {
 		k.Value = slices.Clone(k.Value)
 		r.keptFields = append(r.keptFields, k)
 	}
-	if r.uid != "" || r.resourceVersion != "" || !r.deletionTimestamp.IsZero() || r.deletionMessage != "" || r.finalizers != nil || r.keptFields != nil {
+	if r.uid != "" || r.resourceVersion != "" || !r.deletionTimestamp.IsZero() || r.deletionMessage != "" ||
+		r.finalizers != nil || r.keptFields != nil {
 		e.rare = &r
 	}
 	return e
@@ -167,7 +171,8 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 		if r.resourceVersion != "" {
 			o.ResourceVersion = r.resourceVersion
 		}
-		o.DeletionTimestamp, o.FinalizerManager, o.DeletionMessage = r.deletionTimestamp, r.finalizerManager, r.deletionMessage
+		o.DeletionTimestamp, o.FinalizerManager, o.DeletionMessage = r.deletionTimestamp, r.finalizerManager,
+			r.deletionMessage
 		o.Finalizers = slices.Clone(r.finalizers)
 		o.KeptFields = slices.Clone(r.keptFields)
 	}
@@ -178,16 +183,20 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 // reports during a removal. Other messages do not count, and neither does the resource version,
 // which every heartbeat changes.
 func (e *entry) differsForOwner(b *entry) bool {
-	const acted = flagFinished | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected | flagSuspended | flagTrackedByTool | flagKeptByHelm
-	if e.UID() != b.UID() || e.ownedHash != b.ownedHash || e.readiness != b.readiness || e.flags&acted != b.flags&acted || e.owner != b.owner {
+	const acted = flagFinished | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected |
+		flagSuspended | flagTrackedByTool | flagKeptByHelm
+	if e.UID() != b.UID() || e.ownedHash != b.ownedHash || e.readiness != b.readiness ||
+		e.flags&acted != b.flags&acted || e.owner != b.owner {
 		return true
 	}
 	er, br := cmp.Or(e.rare, &noRareFields), cmp.Or(b.rare, &noRareFields)
-	return er.deletionMessage != br.deletionMessage || !slices.Equal(er.finalizers, br.finalizers) || !slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
+	return er.deletionMessage != br.deletionMessage || !slices.Equal(er.finalizers, br.finalizers) ||
+		!slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
 }
 
 func (k KeptField) equal(b KeptField) bool {
-	return k.Path == b.Path && k.Ours == b.Ours && k.Others == b.Others && k.Withheld == b.Withheld && string(k.Value) == string(b.Value)
+	return k.Path == b.Path && k.Ours == b.Ours && k.Others == b.Others && k.Withheld == b.Withheld &&
+		string(k.Value) == string(b.Value)
 }
 
 // estimatedBytes estimates the memory of an entry, including its slot in the map.

@@ -62,7 +62,8 @@ func FuzzProject(f *testing.F) {
 		if again, err := Project(u); err != nil || !reflect.DeepEqual(o, again) {
 			t.Errorf("projected twice: %+v, then %+v (%v)", o, again, err)
 		}
-		if len(o.Message) > maxMessageBytes || len(o.OwnedHash) < ownedHashLen || len(o.OwnedHash) > ownedHashLen+1 || len(o.Finalizers) > maxFinalizers || len(o.KeptFields) > maxIgnoredPaths+1 {
+		if len(o.Message) > maxMessageBytes || len(o.OwnedHash) < ownedHashLen || len(o.OwnedHash) > ownedHashLen+1 ||
+			len(o.Finalizers) > maxFinalizers || len(o.KeptFields) > maxIgnoredPaths+1 {
 			t.Errorf("out of bounds: %+v", o)
 		}
 		e := pack(&o, &interner{})
@@ -88,9 +89,11 @@ func FuzzAnnotations(f *testing.F) {
 		}
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "x.io/v1", "kind": "Thing",
-			"metadata": map[string]any{"name": "x", "namespace": "n", "generation": int64(1), "annotations": map[string]any{
+			"metadata": map[string]any{"name": "x", "namespace": "n", "generation": int64(
+				1), "annotations": map[string]any{
 				MarkAnnotation: mark, IgnoreAnnotation: ignore, ReadyExprAnnotation: expr}},
-			"spec":   map[string]any{"list": []any{map[string]any{"a": int64(1), "b": "x"}, map[string]any{"a": 2.5}}, "replicas": int64(1)},
+			"spec": map[string]any{"list": []any{map[string]any{"a": int64(1), "b": "x"}, map[string]any{"a": 2.5}},
+				"replicas": int64(1)},
 			"status": map[string]any{"phase": "Up"},
 		}}
 		o, err := Project(u)

@@ -52,7 +52,9 @@ func idleIndexAt(t *testing.T, url string) (*Index, *testclock.FakeClock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ix.SetOwnerKinds(testOwner, []*meta.RESTMapping{{GroupVersionKind: configMapKind, Resource: configMapKind.GroupVersion().WithResource("configmaps"), Scope: meta.RESTScopeNamespace}})
+	ix.SetOwnerKinds(testOwner,
+		[]*meta.RESTMapping{{GroupVersionKind: configMapKind, Resource: configMapKind.GroupVersion().
+			WithResource("configmaps"), Scope: meta.RESTScopeNamespace}})
 	return ix, c
 }
 
@@ -68,11 +70,12 @@ func (ix *Index) onlyWatcher() (*group, *watcher) {
 type change func(u *unstructured.Unstructured)
 
 func markedObject(uid string, rv int, changes ...change) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
-		"namespace": "n", "name": "x", "uid": uid, "resourceVersion": strconv.Itoa(rv),
-		"labels":      map[string]any{OwnerLabel: "inst"},
-		"annotations": map[string]any{MarkAnnotation: Mark{Owner: testOwner, ID: testRef.ID()}.String()},
-	}}}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{
+			"namespace": "n", "name": "x", "uid": uid, "resourceVersion": strconv.Itoa(rv),
+			"labels":      map[string]any{OwnerLabel: "inst"},
+			"annotations": map[string]any{MarkAnnotation: Mark{Owner: testOwner, ID: testRef.ID()}.String()},
+		}}}
 	for _, c := range changes {
 		c(u)
 	}
@@ -125,27 +128,42 @@ func TestPutKeepsNewestVersion(t *testing.T) {
 		// want is uid@rv and the flags; empty if there must be no entry.
 		want string
 	}{
-		{"a response, then the older event", []step{observed(markedObject(uid1, 9)), watched(markedObject(uid1, 8))}, uid1 + "@9"},
-		{"an event, then the older response", []step{watched(markedObject(uid1, 9)), observed(markedObject(uid1, 8))}, uid1 + "@9"},
-		{"versions compare as numbers", []step{watched(markedObject(uid1, 9)), watched(markedObject(uid1, 10))}, uid1 + "@10"},
+		{"a response, then the older event", []step{observed(markedObject(uid1, 9)), watched(markedObject(uid1, 8))},
+			uid1 + "@9"},
+		{"an event, then the older response", []step{watched(markedObject(uid1, 9)), observed(markedObject(uid1, 8))},
+			uid1 + "@9"},
+		{"versions compare as numbers", []step{watched(markedObject(uid1, 9)), watched(markedObject(uid1, 10))},
+			uid1 + "@10"},
 		{"a response without the label", []step{observed(markedObject(uid1, 9, unlabeled))}, uid1 + "@9 label lost"},
-		{"a restored label", []step{observed(markedObject(uid1, 9, unlabeled)), watched(markedObject(uid1, 10))}, uid1 + "@10"},
+		{"a restored label", []step{observed(markedObject(uid1, 9, unlabeled)), watched(markedObject(uid1, 10))},
+			uid1 + "@10"},
 		{"an object without a mark", []step{watched(markedObject(uid1, 9, unmarked))}, ""},
-		{"an object that lost its mark", []step{watched(markedObject(uid1, 9)), watched(markedObject(uid1, 10, unmarked))}, uid1 + "@10 mark lost"},
-		{"another object with the same name, unmarked", []step{watched(markedObject(uid1, 9)), watched(markedObject(uid2, 10, unmarked))}, ""},
-		{"another object with the same name, marked", []step{watched(markedObject(uid1, 9)), watched(markedObject(uid2, 10))}, uid2 + "@10"},
+		{"an object that lost its mark",
+			[]step{watched(markedObject(uid1, 9)), watched(markedObject(uid1, 10, unmarked))}, uid1 + "@10 mark lost"},
+		{"another object with the same name, unmarked",
+			[]step{watched(markedObject(uid1, 9)), watched(markedObject(uid2, 10, unmarked))}, ""},
+		{"another object with the same name, marked",
+			[]step{watched(markedObject(uid1, 9)), watched(markedObject(uid2, 10))}, uid2 + "@10"},
 		{"a deletion is a hint", []step{watched(markedObject(uid1, 9)), deleted(uid1, 10)}, uid1 + "@10 hinted"},
 		{"a deletion of another object", []step{watched(markedObject(uid1, 9)), deleted(uid2, 10)}, uid1 + "@9"},
-		{"a deletion older than the response", []step{observed(markedObject(uid1, 11)), deleted(uid1, 10)}, uid1 + "@11"},
-		{"a response older than the deletion", []step{watched(markedObject(uid1, 9)), deleted(uid1, 10), observed(markedObject(uid1, 9))}, uid1 + "@10 hinted"},
-		{"a response newer than the deletion", []step{watched(markedObject(uid1, 9)), deleted(uid1, 10), observed(markedObject(uid1, 11))}, uid1 + "@11"},
+		{"a deletion older than the response", []step{observed(markedObject(uid1, 11)), deleted(uid1, 10)},
+			uid1 + "@11"},
+		{"a response older than the deletion",
+			[]step{watched(markedObject(uid1, 9)), deleted(uid1, 10), observed(markedObject(uid1, 9))},
+			uid1 + "@10 hinted"},
+		{"a response newer than the deletion",
+			[]step{watched(markedObject(uid1, 9)), deleted(uid1, 10), observed(markedObject(uid1, 11))}, uid1 + "@11"},
 		{"gone", []step{watched(markedObject(uid1, 9)), gone(uid1)}, ""},
 		{"another object gone", []step{watched(markedObject(uid1, 9)), gone(uid2)}, uid1 + "@9"},
-		{"gone, then a late event", []step{watched(markedObject(uid1, 9)), gone(uid1), watched(markedObject(uid1, 10))}, ""},
+		{"gone, then a late event", []step{watched(markedObject(uid1, 9)), gone(uid1), watched(markedObject(uid1, 10))},
+			""},
 		{"gone before the first event", []step{gone(uid1), watched(markedObject(uid1, 10))}, ""},
-		{"released, then a late event", []step{watched(markedObject(uid1, 9)), released(uid1, 11), watched(markedObject(uid1, 10))}, ""},
-		{"released, then marked again", []step{watched(markedObject(uid1, 9)), released(uid1, 11), watched(markedObject(uid1, 12))}, uid1 + "@12"},
-		{"gone, then created again", []step{watched(markedObject(uid1, 9)), gone(uid1), watched(markedObject(uid2, 12))}, uid2 + "@12"},
+		{"released, then a late event",
+			[]step{watched(markedObject(uid1, 9)), released(uid1, 11), watched(markedObject(uid1, 10))}, ""},
+		{"released, then marked again",
+			[]step{watched(markedObject(uid1, 9)), released(uid1, 11), watched(markedObject(uid1, 12))}, uid1 + "@12"},
+		{"gone, then created again",
+			[]step{watched(markedObject(uid1, 9)), gone(uid1), watched(markedObject(uid2, 12))}, uid2 + "@12"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ix, _ := idleIndex(t)
@@ -160,7 +178,8 @@ func TestPutKeepsNewestVersion(t *testing.T) {
 }
 
 func TestDiffersForOwnerPerFlag(t *testing.T) {
-	for flag, want := range map[flags]bool{flagFinished: true, flagDeleting: true, flagLabelLost: true, flagMarkLost: true, flagReplicas: true,
+	for flag, want := range map[flags]bool{flagFinished: true, flagDeleting: true, flagLabelLost: true,
+		flagMarkLost: true, flagReplicas: true,
 		flagProtected: true, flagSuspended: true, flagTrackedByTool: true, flagKeptByHelm: true, flagHinted: false} {
 		var before, after entry
 		after.set(flag, true)
@@ -195,7 +214,8 @@ func TestHintUnlistedSkipsNewerAndListed(t *testing.T) {
 	for i, n := range []string{"listed", "missing", "newer"} {
 		u := markedObject(fmt.Sprintf("%d%s", i, uid1[1:]), 10*(i+1))
 		u.SetName(n)
-		u.SetAnnotations(map[string]string{MarkAnnotation: Mark{Owner: testOwner, ID: "n_" + n + "__ConfigMap"}.String()})
+		u.SetAnnotations(
+			map[string]string{MarkAnnotation: Mark{Owner: testOwner, ID: "n_" + n + "__ConfigMap"}.String()})
 		observed(u)(t, ix)
 	}
 	w.listRound++
@@ -279,15 +299,18 @@ func TestSyncReasonTransitions(t *testing.T) {
 func TestPackUnpack(t *testing.T) {
 	full := Object{
 		Ref: testRef, Version: "v1", UID: uid1, ResourceVersion: "42", Mark: Mark{Owner: testOwner, ID: testRef.ID()},
-		OwnedHash: strings.Repeat("A", ownedHashLen) + replicasSuffix, Readiness: Terminating, Message: "m", Finished: true, Deleting: true, LabelLost: true,
+		OwnedHash: strings.Repeat("A", ownedHashLen) + replicasSuffix, Readiness: Terminating, Message: "m",
+		Finished: true, Deleting: true, LabelLost: true,
 		Finalizers: []string{"a", "b"}, DeletionTimestamp: time.Unix(1, 0).UTC(), OtherManager: "kubectl",
-		KeptFields: []KeptField{{Path: "/a", Value: []byte("1"), Ours: true}, {Path: "/b", Withheld: true, Others: true}},
+		KeptFields: []KeptField{{Path: "/a", Value: []byte("1"), Ours: true},
+			{Path: "/b", Withheld: true, Others: true}},
 	}
 	odd := full
 	odd.UID, odd.ResourceVersion, odd.OwnedHash = "not-a-uuid", "v2-7", strings.Repeat("_", ownedHashLen)
 	upper := full
 	upper.UID, upper.ResourceVersion = "AAAAAAAA-2222-3333-4444-555555555555", "007"
-	plain := Object{Ref: testRef, Version: "v1", UID: uid2, ResourceVersion: "1", OwnedHash: strings.Repeat("A", ownedHashLen), Mark: full.Mark}
+	plain := Object{Ref: testRef, Version: "v1", UID: uid2, ResourceVersion: "1",
+		OwnedHash: strings.Repeat("A", ownedHashLen), Mark: full.Mark}
 	for _, o := range []Object{full, odd, upper, plain} {
 		e := pack(&o, &interner{})
 		e.owner = o.Mark.Owner

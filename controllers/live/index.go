@@ -71,9 +71,10 @@ func New(cfg *rest.Config, o Options) (*Index, error) {
 		client:    client,
 		listSlots: make(chan struct{}, o.ConcurrentLists),
 		groups:    map[schema.GroupKind]*group{},
-		awaited:   awaitedObjects{ownersByRef: map[stacks.Ref]map[string]struct{}{}, refsByOwner: map[string][]stacks.Ref{}},
-		strays:    map[string][]objectLocation{},
-		deleting:  map[stacks.Ref]types.UID{},
+		awaited: awaitedObjects{ownersByRef: map[stacks.Ref]map[string]struct{}{},
+			refsByOwner: map[string][]stacks.Ref{}},
+		strays:   map[string][]objectLocation{},
+		deleting: map[stacks.Ref]types.UID{},
 	}
 	ix.notify = newNotifier(ix.mu.RLocker())
 	return ix, nil
@@ -207,7 +208,8 @@ func (ix *Index) ObserveGone(ref stacks.Ref, uid types.UID) {
 		return
 	}
 	previous := g.tombstones[n]
-	g.tombstones[n] = tombstone{uid: uid, deletedAt: ix.opts.Clock.Now(), succeeded: previous.succeeded && previous.uid == uid}
+	g.tombstones[n] = tombstone{uid: uid, deletedAt: ix.opts.Clock.Now(), succeeded: previous.succeeded &&
+		previous.uid == uid}
 }
 
 // Succeeded reports whether a Job or a Pod completed successfully, also for a few minutes after the

@@ -38,7 +38,8 @@ func TestStartTwiceFails(t *testing.T) {
 		t.Errorf("after its end the index has %q, want %q", got, want)
 	}
 	ix.Wake(configMapKind.GroupKind())
-	ix.SetOwnerKinds("late", []*meta.RESTMapping{{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}}})
+	ix.SetOwnerKinds("late",
+		[]*meta.RESTMapping{{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}}})
 }
 
 // The client of the index drops settings that would end or slow a watch. The configuration of the
@@ -75,8 +76,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestValueAt(t *testing.T) {
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"list": []any{"a", map[string]any{"b": int64(1)}}}}}
-	for pointer, want := range map[string]string{"/spec/list/1": `{"b":1}`, "/spec/list/0": `"a"`, "/spec/list/2": "", "/other": ""} {
+	u := &unstructured.Unstructured{
+		Object: map[string]any{"spec": map[string]any{"list": []any{"a", map[string]any{"b": int64(1)}}}}}
+	for pointer, want := range map[string]string{"/spec/list/1": `{"b":1}`, "/spec/list/0": `"a"`, "/spec/list/2": "",
+		"/other": ""} {
 		if got, err := ValueAt(u, pointer); err != nil || string(got) != want {
 			t.Errorf("%s: %s, %v; want %s", pointer, got, err, want)
 		}

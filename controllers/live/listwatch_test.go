@@ -23,7 +23,8 @@ func TestReadPage(t *testing.T) {
 			t.Errorf("%s: %q, %q, %q, %v", text, items, rv, next, err)
 		}
 	}
-	for _, text := range []string{`{"metadata":{"resourceVersion":"7"},"items":null}`, `{"metadata":{"resourceVersion":"7"},"items":[]}`, `{"metadata":{"resourceVersion":"7"}}`} {
+	for _, text := range []string{`{"metadata":{"resourceVersion":"7"},"items":null}`,
+		`{"metadata":{"resourceVersion":"7"},"items":[]}`, `{"metadata":{"resourceVersion":"7"}}`} {
 		if items, rv, _, err := readAll(text); err != nil || len(items) != 0 || rv != "7" {
 			t.Errorf("%s: %q, %q, %v", text, items, rv, err)
 		}

@@ -10,7 +10,8 @@ import (
 func TestMarkRoundTrip(t *testing.T) {
 	for _, m := range []Mark{
 		{Owner: "prod/local/KsctlInstall/apps/monitoring", ID: "apps_web_apps_Deployment"},
-		{Owner: "prod/local/KsctlInstall/apps/x", ID: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "a|b:c"}.ID()},
+		{Owner: "prod/local/KsctlInstall/apps/x",
+			ID: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "a|b:c"}.ID()},
 	} {
 		got, err := ParseMark(m.String())
 		if err != nil || got != m {

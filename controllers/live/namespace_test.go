@@ -12,10 +12,13 @@ import (
 func TestNamespaceDeletionMessage(t *testing.T) {
 	terminating := func(apiVersion, message string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": "Namespace",
-			"metadata": map[string]any{"name": "x", "uid": uid1, "resourceVersion": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+			"metadata": map[string]any{"name": "x", "uid": uid1, "resourceVersion": "1",
+				"deletionTimestamp": "2026-01-01T00:00:00Z"},
 			"status": map[string]any{"conditions": []any{
-				map[string]any{"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "All resources successfully discovered"},
-				map[string]any{"type": "NamespaceContentRemaining", "status": "True", "message": "Some resources are remaining: x"},
+				map[string]any{"type": "NamespaceDeletionDiscoveryFailure", "status": "False",
+					"message": "All resources successfully discovered"},
+				map[string]any{"type": "NamespaceContentRemaining", "status": "True",
+					"message": "Some resources are remaining: x"},
 				map[string]any{"type": "NamespaceFinalizersRemaining", "status": "True", "message": message},
 			}}}}
 	}
@@ -31,7 +34,8 @@ func TestNamespaceDeletionMessage(t *testing.T) {
 	if o.DeletionMessage != "example.com/a in 2 resource instances" {
 		t.Errorf("deletion message %q", o.DeletionMessage)
 	}
-	if b, _ := packed(terminating("v1", "example.com/a in 1 resource instances")); !a.differsForOwner(b) || a.differsForOwner(a) {
+	if b, _ := packed(terminating("v1", "example.com/a in 1 resource instances")); !a.differsForOwner(b) ||
+		a.differsForOwner(a) {
 		t.Error("differsForOwner is false for a changed message, or true for an unchanged one")
 	}
 	if _, o := packed(terminating("v1", strings.Repeat("x", 10_000))); len(o.DeletionMessage) > maxMessageBytes {

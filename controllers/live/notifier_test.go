@@ -110,7 +110,8 @@ func TestMessageChangesAreNotifiedWithDelay(t *testing.T) {
 	rv := 0
 	observe := func(ready Readiness, message string) {
 		rv++
-		ix.put(Object{Ref: testRef, UID: uid1, Version: "v1", ResourceVersion: strconv.Itoa(rv), Mark: Mark{Owner: testOwner, ID: testRef.ID()}, Readiness: ready, Message: message}, "v1", nil)
+		ix.put(Object{Ref: testRef, UID: uid1, Version: "v1", ResourceVersion: strconv.Itoa(rv),
+			Mark: Mark{Owner: testOwner, ID: testRef.ID()}, Readiness: ready, Message: message}, "v1", nil)
 	}
 	for _, s := range []struct {
 		name string

@@ -73,7 +73,8 @@ type Object struct {
 	Suspended bool
 	// Protected is true when PreventDeletionAnnotation is "true".
 	Protected bool
-	// KeptByHelm is true when HelmPolicyAnnotation is "keep": the object is released instead of deleted.
+	// KeptByHelm is true when HelmPolicyAnnotation is "keep": the object is released instead of
+	// deleted.
 	KeptByHelm bool
 	// OtherManager is the field manager, other than FieldManager, of the latest write;
 	// writes of the status do not count. It is for messages.

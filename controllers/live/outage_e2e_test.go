@@ -20,7 +20,8 @@ import (
 // watchError returns the error with which a watch of ConfigMaps from a resource version starts; nil
 // if it starts without one.
 func watchError(ctx context.Context, namespace, rv string) *metav1.Status {
-	w, err := resource(configMaps, namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: rv, TimeoutSeconds: ptr.To(int64(10))})
+	w, err := resource(configMaps, namespace).
+		Watch(ctx, metav1.ListOptions{ResourceVersion: rv, TimeoutSeconds: ptr.To(int64(10))})
 	if err != nil {
 		s := apierrors.APIStatus(nil)
 		if errors.As(err, &s) {
@@ -72,8 +73,10 @@ var _ = Describe("An index whose watch breaks", func() {
 		c := patch(ctx, configMaps, namespace, "c", "metadata: {labels: {"+live.OwnerLabel+": null}}")
 		d := apply(ctx, configMaps, marked(namespace, configMap("d", "1")))
 		w.setFailure(nil)
-		Eventually(getObject(ix, refOf(a))).Should(HaveField("ResourceVersion", a.GetResourceVersion()), "the change is indexed")
-		Eventually(has(ix, refOf(marked(namespace, configMap("b", ""))))).Should(BeFalse(), "the deleted object is removed")
+		Eventually(getObject(ix, refOf(a))).Should(HaveField("ResourceVersion", a.GetResourceVersion()),
+			"the change is indexed")
+		Eventually(has(ix, refOf(marked(namespace, configMap("b", ""))))).
+			Should(BeFalse(), "the deleted object is removed")
 		Eventually(getObject(ix, refOf(c))).Should(HaveField("LabelLost", true), "the lost label is indexed")
 		Eventually(has(ix, refOf(d))).Should(BeTrue(), "the new object is indexed")
 	}
@@ -81,7 +84,8 @@ var _ = Describe("An index whose watch breaks", func() {
 	isList := func(r *http.Request) bool { return !isWatch(r) && !isGet(r) }
 
 	for _, half := range []bool{false, true} {
-		It(fmt.Sprintf("resumes from its resource version after a cut connection, in mid-event: %v", half), func(ctx SpecContext) {
+		It(fmt.Sprintf("resumes from its resource version after a cut connection, in mid-event: %v",
+			half), func(ctx SpecContext) {
 			ix, _, w := begin(ctx, live.Options{})
 			whileBroken(ctx, ix, w, func() { w.cutWatches(half) })
 			Expect(w.count(isList)).To(Equal(1), "the resumed watch delivers the missed events, without a list")
@@ -97,7 +101,8 @@ var _ = Describe("An index whose watch breaks", func() {
 			patch(ctx, configMaps, namespace, "c", "data: {key: another}")
 			Expect(plane.KillAPIServer()).To(Succeed())
 			Expect(plane.StartAPIServer(ctx)).To(Succeed())
-			Eventually(watchError).WithArguments(ctx, namespace, old).Should(HaveField("Code", BeEquivalentTo(http.StatusGone)), "etcd compacts its history")
+			Eventually(watchError).WithArguments(ctx, namespace, old).
+				Should(HaveField("Code", BeEquivalentTo(http.StatusGone)), "etcd compacts its history")
 		})
 		Expect(w.count(isList)).To(BeNumerically(">=", 2))
 		stats := ix.Stats()
@@ -105,7 +110,8 @@ var _ = Describe("An index whose watch breaks", func() {
 		// More than one list may be necessary while the watch cache of the API server fills.
 		// After each list, the index gets the object without the label again, and any object
 		// whose GET failed.
-		Expect(stats.Confirms).To(And(BeNumerically(">=", 2), BeNumerically("<=", 2*stats.Lists)), "a GET for each object that a list did not contain")
+		Expect(stats.Confirms).To(And(BeNumerically(">=", 2), BeNumerically("<=", 2*stats.Lists)),
+			"a GET for each object that a list did not contain")
 	})
 
 	It("relists after an Expired error in a watch", func(ctx SpecContext) {
@@ -139,7 +145,9 @@ var _ = Describe("An index whose watch breaks", func() {
 		w.setFailure(anyRequest)
 		w.cutWatches(false)
 		Eventually(reason(ix, configMaps)).Should(Equal(live.Stale), "the watch is broken for longer than StaleAfter")
-		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).Should(MatchError(errInjected), "with the cause")
+		Eventually(func() error {
+			return ix.Synced(configMaps.GroupVersionKind.GroupKind())
+		}).Should(MatchError(errInjected), "with the cause")
 		Eventually(notified.count).WithArguments(owner).Should(BeNumerically(">", n), "the owner was notified")
 		Expect(has(ix, refOf(marked(namespace, configMap("a", ""))))()).To(BeTrue(), "stored objects stay")
 		n = notified.count(owner)
@@ -151,9 +159,12 @@ var _ = Describe("An index whose watch breaks", func() {
 	It("retries immediately after Wake", func(ctx SpecContext) {
 		cfg, w := withFaultProxy(plane.Config())
 		w.setFailure(anyRequest)
-		ix, _ := startIndex(cfg, live.Options{OwnerID: installation(namespace), MinBackoff: time.Hour, MaxBackoff: time.Hour})
+		ix, _ := startIndex(cfg,
+			live.Options{OwnerID: installation(namespace), MinBackoff: time.Hour, MaxBackoff: time.Hour})
 		ix.SetOwnerKinds(owner, []*meta.RESTMapping{configMaps})
-		Eventually(func() error { return ix.Synced(configMaps.GroupVersionKind.GroupKind()) }).Should(MatchError(errInjected), "the list failed")
+		Eventually(func() error {
+			return ix.Synced(configMaps.GroupVersionKind.GroupKind())
+		}).Should(MatchError(errInjected), "the list failed")
 		Expect(reason(ix, configMaps)()).To(Equal(live.Syncing))
 		w.setFailure(nil)
 		ix.Wake(configMaps.GroupVersionKind.GroupKind())

@@ -54,7 +54,8 @@ type hasher struct {
 }
 
 // hashOwned hashes the fields of an object that m.ours names.
-func hashOwned(object map[string]any, m *managedFields, ignored []ignoredPath, skip *pointers, secret *secretData) string {
+func hashOwned(object map[string]any, m *managedFields, ignored []ignoredPath, skip *pointers,
+	secret *secretData) string {
 	h := hasher{buf: make([]byte, 0, 2048), others: m.others, secret: secret}
 	h.writeFields(m.ours, object, true, skip)
 	h.writeShared(object, m, ignored, skip)
@@ -138,7 +139,8 @@ func (h *hasher) writeShared(object map[string]any, m *managedFields, ignored []
 }
 
 // descend returns the part of a value that a managedFields key identifies.
-func (h *hasher) descend(key string, v any, items *itemFinder, ign *pointers) (part any, present bool, token string, below *pointers) {
+func (h *hasher) descend(key string, v any, items *itemFinder,
+	ign *pointers) (part any, present bool, token string, below *pointers) {
 	if name, ok := strings.CutPrefix(key, "f:"); ok {
 		m, _ := v.(map[string]any)
 		part, present = m[name]

@@ -11,11 +11,13 @@ import (
 // objectWithManagedFields returns an object with a field set of ours and field sets of others.
 func objectWithManagedFields(t *testing.T, kind, body, ours string, others ...string) *unstructured.Unstructured {
 	t.Helper()
-	entries := []string{fmt.Sprintf(`{"manager": %q, "operation": "Apply", "apiVersion": "x.io/v1", "fieldsV1": %s}`, FieldManager, ours)}
+	entries := []string{fmt.Sprintf(`{"manager": %q, "operation": "Apply", "apiVersion": "x.io/v1", "fieldsV1": %s}`,
+		FieldManager, ours)}
 	for _, o := range others {
 		entries = append(entries, fmt.Sprintf(`{"manager": "other", "operation": "Update", "fieldsV1": %s}`, o))
 	}
-	return object(t, "x.io/v1", kind, fmt.Sprintf(`"metadata": {"name": "x", "managedFields": [%s]}, %s`, strings.Join(entries, ","), body))
+	return object(t, "x.io/v1", kind,
+		fmt.Sprintf(`"metadata": {"name": "x", "managedFields": [%s]}, %s`, strings.Join(entries, ","), body))
 }
 
 func ownedHashOf(t *testing.T, u *unstructured.Unstructured) string {
@@ -44,18 +46,24 @@ func TestOwnedHashDetectsChanges(t *testing.T) {
 		{"the order of an atomic list", `{"f:a": {}}`, `"a": [1, 2]`, `"a": [2, 1]`, false},
 		{"the boundary of a nested list", `{"f:a": {}}`, `"a": [[1], 2]`, `"a": [[1, 2]]`, false},
 		{"the boundary of a string", `{"f:a": {}, "f:b": {}}`, `"a": "x", "b": "yz"`, `"a": "xy", "b": "z"`, false},
-		{"the order of items with a key", `{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}}}`, `"a": [{"n": 1, "v": 1}, {"n": 2, "v": 2}]`, `"a": [{"n": 2, "v": 3}, {"n": 1, "v": 1}]`, true},
-		{"an item with a key", `{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}}}`, `"a": [{"n": 1, "v": 1}]`, `"a": [{"n": 1, "v": 2}]`, false},
-		{"an item with a key of two fields", `{"f:a": {"k:{\"n\":1,\"p\":\"TCP\"}": {".": {}, "f:v": {}}}}`, `"a": [{"n": 1, "p": "UDP", "v": 2}, {"n": 1, "p": "TCP", "v": 1}]`, `"a": [{"n": 1, "p": "UDP", "v": 3}, {"n": 1, "p": "TCP", "v": 1}]`, true},
+		{"the order of items with a key", `{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}}}`,
+			`"a": [{"n": 1, "v": 1}, {"n": 2, "v": 2}]`, `"a": [{"n": 2, "v": 3}, {"n": 1, "v": 1}]`, true},
+		{"an item with a key", `{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}}}`, `"a": [{"n": 1, "v": 1}]`,
+			`"a": [{"n": 1, "v": 2}]`, false},
+		{"an item with a key of two fields", `{"f:a": {"k:{\"n\":1,\"p\":\"TCP\"}": {".": {}, "f:v": {}}}}`,
+			`"a": [{"n": 1, "p": "UDP", "v": 2}, {"n": 1, "p": "TCP", "v": 1}]`,
+			`"a": [{"n": 1, "p": "UDP", "v": 3}, {"n": 1, "p": "TCP", "v": 1}]`, true},
 		{"a removed item", `{"f:a": {"k:{\"n\":1}": {".": {}}}}`, `"a": [{"n": 1}]`, `"a": [{"n": 2}]`, false},
 		{"a value of a set", `{"f:a": {"v:\"x\"": {}}}`, `"a": ["x", "y"]`, `"a": ["z", "x"]`, true},
 		{"a value removed from a set", `{"f:a": {"v:\"x\"": {}}}`, `"a": ["x"]`, `"a": ["y"]`, false},
 		{"a number of a set", `{"f:a": {"v:1": {}}}`, `"a": [1]`, `"a": [2]`, false},
 		{"an index of a list", `{"f:a": {"i:1": {}}}`, `"a": [1, 2]`, `"a": [5, 2]`, true},
-		{"the value of replicas", `{"f:spec": {"f:replicas": {}}}`, `"spec": {"replicas": 1}`, `"spec": {"replicas": 2}`, true},
+		{"the value of replicas", `{"f:spec": {"f:replicas": {}}}`, `"spec": {"replicas": 1}`,
+			`"spec": {"replicas": 2}`, true},
 		{"no owned field", `{}`, `"a": 1`, `"a": 2`, true},
 	} {
-		a, b := ownedHashOf(t, objectWithManagedFields(t, "Thing", tc.a, tc.ours)), ownedHashOf(t, objectWithManagedFields(t, "Thing", tc.b, tc.ours))
+		a, b := ownedHashOf(t, objectWithManagedFields(t, "Thing", tc.a, tc.ours)),
+			ownedHashOf(t, objectWithManagedFields(t, "Thing", tc.b, tc.ours))
 		if (a == b) != tc.same {
 			t.Errorf("%s: hashes of %s and %s are equal: %v, want %v", tc.name, tc.a, tc.b, a == b, tc.same)
 		}
@@ -77,12 +85,14 @@ func TestOwnedHashExcludesFieldsOfOthers(t *testing.T) {
 		{"a field without an owner", `"a": {"x": 1}`, `{"f:b": {}}`, false},
 		{"a field inside a value that others own as a whole", `"a": {"x": 1}`, `{"f:a": {}}`, false},
 	} {
-		if got := ownedHashOf(t, objectWithManagedFields(t, "Thing", tc.body, `{"f:a": {}}`, tc.others)); (got == alone) != tc.same {
+		if got := ownedHashOf(t,
+			objectWithManagedFields(t, "Thing", tc.body, `{"f:a": {}}`, tc.others)); (got == alone) != tc.same {
 			t.Errorf("%s: the hash equals the hash without it: %v, want %v", tc.name, got == alone, tc.same)
 		}
 	}
 	list := ownedHashOf(t, objectWithManagedFields(t, "Thing", `"a": []`, `{"f:a": {}}`))
-	theirs := ownedHashOf(t, objectWithManagedFields(t, "Thing", `"a": [{"n": 1, "v": 2}, "s"]`, `{"f:a": {}}`, `{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}, "v:\"s\"": {}}}`))
+	theirs := ownedHashOf(t, objectWithManagedFields(t, "Thing", `"a": [{"n": 1, "v": 2}, "s"]`, `{"f:a": {}}`,
+		`{"f:a": {"k:{\"n\":1}": {".": {}, "f:v": {}}, "v:\"s\"": {}}}`))
 	if list != theirs {
 		t.Error("items of others in an empty list of ours change the hash")
 	}
@@ -107,7 +117,8 @@ func TestItemFinderFind(t *testing.T) {
 				t.Errorf("%d items: value %d: got %d", n, i, got)
 			}
 		}
-		for _, key := range []string{`k:{"name":"x"}`, `k:{"name":"i0","port":7}`, `k:{"other":1}`, `k:{}`, `k:`, `v:"x"`, `v:`, "i:-1", "i:9999", "i:x", "z:1", ""} {
+		for _, key := range []string{`k:{"name":"x"}`, `k:{"name":"i0","port":7}`, `k:{"other":1}`, `k:{}`, `k:`,
+			`v:"x"`, `v:`, "i:-1", "i:9999", "i:x", "z:1", ""} {
 			if got := byKey.find(key); got != -1 {
 				t.Errorf("%d items: key %q: got %d, want -1", n, key, got)
 			}
@@ -134,7 +145,8 @@ func TestDrifted(t *testing.T) {
 // The hash of a Secret is published: it must not allow anybody to guess values.
 func TestSecretDataIsHashedWithKey(t *testing.T) {
 	secret := func(value string) *unstructured.Unstructured {
-		u := objectWithManagedFields(t, "Secret", fmt.Sprintf(`"data": {"password": %q}`, value), `{"f:data": {"f:password": {}}}`)
+		u := objectWithManagedFields(t, "Secret", fmt.Sprintf(`"data": {"password": %q}`, value),
+			`{"f:data": {"f:password": {}}}`)
 		u.SetAPIVersion("v1")
 		return u
 	}
@@ -159,7 +171,8 @@ func TestSecretDataIsHashedWithKey(t *testing.T) {
 
 func TestOtherManager(t *testing.T) {
 	entry := func(manager, operation, subresource, at string) string {
-		return fmt.Sprintf(`{"manager": %q, "operation": %q, "subresource": %q, "time": %q, "fieldsV1": {"f:a": {}}}`, manager, operation, subresource, at)
+		return fmt.Sprintf(`{"manager": %q, "operation": %q, "subresource": %q, "time": %q, "fieldsV1": {"f:a": {}}}`,
+			manager, operation, subresource, at)
 	}
 	u := object(t, "x.io/v1", "Thing", `"metadata": {"name": "x", "managedFields": [`+strings.Join([]string{
 		entry("late", "Update", "", "2026-01-02T00:00:00Z"),
@@ -177,9 +190,11 @@ func TestOtherManager(t *testing.T) {
 // Fields that FieldManager wrote with a patch do not belong to its apply.
 func TestParseManagedFieldsSeparatesApplyFromUpdate(t *testing.T) {
 	entry := func(operation, field string) any {
-		return map[string]any{"manager": FieldManager, "operation": operation, "apiVersion": "v1", "fieldsV1": map[string]any{field: map[string]any{}}}
+		return map[string]any{"manager": FieldManager, "operation": operation, "apiVersion": "v1",
+			"fieldsV1": map[string]any{field: map[string]any{}}}
 	}
-	m := parseManagedFields(map[string]any{"managedFields": []any{entry("Apply", "f:applied"), entry("Update", "f:patched")}})
+	m := parseManagedFields(map[string]any{"managedFields": []any{entry("Apply", "f:applied"),
+		entry("Update", "f:patched")}})
 	if _, ok := m.ours["f:applied"]; !ok || len(m.ours) != 1 {
 		t.Errorf("ours %v", m.ours)
 	}

@@ -19,7 +19,8 @@ func TestParseIgnoreAnnotation(t *testing.T) {
 }
 
 func TestParseIgnoreAnnotationRejectsInvalid(t *testing.T) {
-	for _, s := range []string{"{", `{"a":1}`, `[1]`, `[""]`, `["spec"]`, `["` + strings.Repeat(`/a","`, maxIgnoredPaths+1) + `/b"]`} {
+	for _, s := range []string{"{", `{"a":1}`, `[1]`, `[""]`, `["spec"]`,
+		`["` + strings.Repeat(`/a","`, maxIgnoredPaths+1) + `/b"]`} {
 		if got, err := parseIgnoreAnnotation(s); err == nil {
 			t.Errorf("ParseIgnored(%.30q) = %q, want an error", s, got)
 		}

@@ -42,7 +42,8 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 		return Object{}, "", fmt.Errorf("projecting an object: %w", err)
 	}
 	o := Object{
-		Ref:             stacks.Ref{Group: gv.Group, Kind: u.GetKind(), Namespace: stringField(meta, "namespace"), Name: stringField(meta, "name")},
+		Ref: stacks.Ref{Group: gv.Group, Kind: u.GetKind(), Namespace: stringField(meta, "namespace"),
+			Name: stringField(meta, "name")},
 		Version:         gv.Version,
 		UID:             types.UID(stringField(meta, "uid")),
 		ResourceVersion: stringField(meta, "resourceVersion"),

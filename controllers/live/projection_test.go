@@ -20,9 +20,11 @@ func TestProjectBoundsSize(t *testing.T) {
 	}{{strings.Repeat("x", maxKeptValueBytes-2), false}, {strings.Repeat("x", maxKeptValueBytes-1), true}} {
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "example.com/v1", "kind": "Thing",
-			"metadata": map[string]any{"name": "x", "finalizers": finalizers, "annotations": map[string]any{IgnoreAnnotation: `["/spec/text"]`}},
-			"spec":     map[string]any{"text": c.value},
-			"status":   map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "False", "reason": "No", "message": strings.Repeat("é", 1<<20)}}},
+			"metadata": map[string]any{"name": "x", "finalizers": finalizers,
+				"annotations": map[string]any{IgnoreAnnotation: `["/spec/text"]`}},
+			"spec": map[string]any{"text": c.value},
+			"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "False",
+				"reason": "No", "message": strings.Repeat("é", 1<<20)}}},
 		}}
 		o, err := Project(u)
 		if err != nil {
@@ -31,7 +33,8 @@ func TestProjectBoundsSize(t *testing.T) {
 		if len(o.Finalizers) != maxFinalizers {
 			t.Errorf("%d finalizers, want %d", len(o.Finalizers), maxFinalizers)
 		}
-		if len(o.KeptFields) != 1 || o.KeptFields[0].Withheld != c.withheld || (len(o.KeptFields[0].Value) == 0) != c.withheld {
+		if len(o.KeptFields) != 1 || o.KeptFields[0].Withheld != c.withheld ||
+			(len(o.KeptFields[0].Value) == 0) != c.withheld {
 			t.Errorf("a value of %d bytes: withheld %v, want %v", len(c.value), o.KeptFields[0].Withheld, c.withheld)
 		}
 		if len(o.Message) > maxMessageBytes || o.Message == "" {

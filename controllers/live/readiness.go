@@ -86,7 +86,8 @@ func AssessReadiness(u *unstructured.Unstructured, expr string) (Readiness, stri
 	return ready, message
 }
 
-// outcome reports whether a Job or a Pod completed or failed, and whether it completed successfully.
+// outcome reports whether a Job or a Pod completed or failed, and whether it completed
+// successfully.
 func outcome(object map[string]any, gk schema.GroupKind) (finished, succeeded bool) {
 	switch gk {
 	case jobKind:
@@ -202,7 +203,8 @@ func NamespaceDeletionMessage(u *unstructured.Unstructured) string {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Namespace" {
 		return ""
 	}
-	for _, kind := range []corev1.NamespaceConditionType{corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
+	for _, kind := range []corev1.NamespaceConditionType{corev1.NamespaceFinalizersRemaining,
+		corev1.NamespaceContentRemaining,
 		corev1.NamespaceDeletionContentFailure, corev1.NamespaceDeletionDiscoveryFailure} {
 		c := condition(u.Object, string(kind))
 		if m := stringField(c, "message"); m != "" && c["status"] == "True" {

@@ -42,19 +42,25 @@ var _ = Describe("An index of 10,000 objects", func() {
 		stats := ix.Stats()
 		AddReportEntry("10,000 ConfigMaps of 2 KiB", fmt.Sprintf(
 			"%d bytes per object in the heap (estimated %d); listed in %s; the heap in use rose by at most %.1f MiB",
-			perObject, stats.Bytes/objectCount, took.Round(time.Millisecond), float64(most)/(1<<20)), ReportEntryVisibilityAlways)
+			perObject, stats.Bytes/objectCount, took.Round(time.Millisecond), float64(most)/(1<<20)),
+			ReportEntryVisibilityAlways)
 
 		Expect(stats.Objects).To(Equal(objectCount))
 		Expect(perObject).To(BeNumerically("<", 2048), "bytes per object")
-		Expect(stats.Bytes/objectCount).To(BeNumerically("~", perObject, perObject), "the estimate has the right order of magnitude")
+		Expect(stats.Bytes/objectCount).
+			To(BeNumerically("~", perObject, perObject), "the estimate has the right order of magnitude")
 		// The objects take more than 30 MiB as JSON, and more than 100 MiB decoded.
 		Expect(most).To(BeNumerically("<", 64<<20), "growth of the heap in bytes")
 		Eventually(notified.count).WithArguments(owner).Should(Equal(1), "the owner is notified once, not per object")
 
 		By("deleting a tenth of the objects in one request")
-		Expect(resource(configMaps, namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "tenth=0"})).To(Succeed())
-		Eventually(func() int { return ix.Stats().Objects }).WithTimeout(2*time.Minute).Should(Equal(objectCount-objectCount/10), "the deleted objects are removed from the index")
-		Expect(ix.Stats().Confirms).To(And(BeNumerically(">=", objectCount/10), BeNumerically("<=", objectCount/10+objectCount/100)), "one GET per deleted object, and retries of failed ones")
+		Expect(resource(configMaps, namespace).
+			DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "tenth=0"})).To(Succeed())
+		Eventually(func() int { return ix.Stats().Objects }).WithTimeout(2*time.Minute).
+			Should(Equal(objectCount-objectCount/10), "the deleted objects are removed from the index")
+		Expect(ix.Stats().Confirms).
+			To(And(BeNumerically(">=", objectCount/10), BeNumerically("<=", objectCount/10+objectCount/100)),
+				"one GET per deleted object, and retries of failed ones")
 	})
 })
 
@@ -68,7 +74,8 @@ func createObjects(ctx context.Context, namespace string) {
 			u := configMap(fmt.Sprintf("object-%05d", i), filler)
 			u.SetLabels(map[string]string{"tenth": fmt.Sprint(i % 10)})
 			u = marked(namespace, u)
-			_, err := resource(configMaps, namespace).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: live.FieldManager})
+			_, err := resource(configMaps, namespace).
+				Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: live.FieldManager})
 			return err
 		})
 	}

@@ -12,9 +12,9 @@ type objectLocation struct {
 	n objectKey
 }
 
-// addStray records that a watch delivered an object of an owner for the first time, or that the object
-// was handed over to the owner. The owner decides in Strays whether it knows the object. The caller
-// holds the lock.
+// addStray records that a watch delivered an object of an owner for the first time, or that the
+// object was handed over to the owner. The owner decides in Strays whether it knows the object. The
+// caller holds the lock.
 func (ix *Index) addStray(g *group, n objectKey, owner string) {
 	ix.strays[owner] = append(ix.strays[owner], objectLocation{g, n})
 }
@@ -38,8 +38,8 @@ func (ix *Index) setStrays(owner string, list []objectLocation) {
 }
 
 // Strays returns the objects that have the mark of an owner and for which known is false. An object
-// that the owner knows is checked once; a stray is returned by each call until DropStray. known must
-// not call the index.
+// that the owner knows is checked once; a stray is returned by each call until DropStray. known
+// must not call the index.
 func (ix *Index) Strays(owner string, known func(stacks.Ref) bool) []stacks.Ref {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

@@ -118,15 +118,18 @@ func apply(ctx context.Context, m *meta.RESTMapping, u *unstructured.Unstructure
 	return applyAs(ctx, live.FieldManager, m, u)
 }
 
-func applyAs(ctx context.Context, manager string, m *meta.RESTMapping, u *unstructured.Unstructured) *unstructured.Unstructured {
+func applyAs(ctx context.Context, manager string, m *meta.RESTMapping,
+	u *unstructured.Unstructured) *unstructured.Unstructured {
 	GinkgoHelper()
-	out, err := resource(m, u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	out, err := resource(m, u.GetNamespace()).
+		Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	Expect(err).NotTo(HaveOccurred())
 	return out
 }
 
 // patch patches an object as a user with kubectl does: a list is a JSON patch, a map a merge patch.
-func patch(ctx context.Context, m *meta.RESTMapping, namespace, name, text string, subresource ...string) *unstructured.Unstructured {
+func patch(ctx context.Context, m *meta.RESTMapping, namespace, name, text string,
+	subresource ...string) *unstructured.Unstructured {
 	GinkgoHelper()
 	var content any
 	Expect(yaml.Unmarshal([]byte(text), &content)).To(Succeed(), text)
@@ -136,7 +139,8 @@ func patch(ctx context.Context, m *meta.RESTMapping, namespace, name, text strin
 	}
 	b, err := json.Marshal(content)
 	Expect(err).NotTo(HaveOccurred())
-	out, err := resource(m, namespace).Patch(ctx, name, kind, b, metav1.PatchOptions{FieldManager: "kubectl-edit"}, subresource...)
+	out, err := resource(m, namespace).Patch(ctx, name, kind, b, metav1.PatchOptions{FieldManager: "kubectl-edit"},
+		subresource...)
 	Expect(err).NotTo(HaveOccurred())
 	return out
 }
@@ -200,7 +204,9 @@ func startIndex(cfg *rest.Config, o live.Options) (*live.Index, *recorder) {
 func expectSynced(ix *live.Index, kinds ...*meta.RESTMapping) {
 	GinkgoHelper()
 	for _, m := range kinds {
-		Eventually(func() error { return ix.Synced(m.GroupVersionKind.GroupKind()) }).Should(Succeed(), "%s is synced", m.Resource)
+		Eventually(func() error {
+			return ix.Synced(m.GroupVersionKind.GroupKind())
+		}).Should(Succeed(), "%s is synced", m.Resource)
 	}
 }
 

@@ -19,7 +19,8 @@ const (
 // carries its label or annotation once the object is no longer part of its application or release.
 func TrackingFields() [][]string {
 	return [][]string{
-		{"metadata", "labels", FluxKustomizationLabel}, {"metadata", "labels", FluxHelmReleaseLabel}, {"metadata", "labels", ArgoCDInstanceLabel},
+		{"metadata", "labels", FluxKustomizationLabel}, {"metadata", "labels", FluxHelmReleaseLabel},
+		{"metadata", "labels", ArgoCDInstanceLabel},
 		{"metadata", "annotations", ArgoCDTrackingAnnotation}, {"metadata", "annotations", HelmReleaseNameAnnotation},
 	}
 }

@@ -6,7 +6,8 @@ import (
 )
 
 func TestTrackedByTool(t *testing.T) {
-	const mine, flux, helm = `{"f:metadata": {"f:labels": {"f:app": {}}}}`, `{"f:metadata": {"f:labels": {"f:kustomize.toolkit.fluxcd.io/name": {}}}}`,
+	const mine, flux, helm = `{"f:metadata": {"f:labels": {"f:app": {}}}}`,
+		`{"f:metadata": {"f:labels": {"f:kustomize.toolkit.fluxcd.io/name": {}}}}`,
 		`{"f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}}`
 	entry := func(manager, operation, fields string) any {
 		var set map[string]any
@@ -15,17 +16,22 @@ func TestTrackedByTool(t *testing.T) {
 		}
 		return map[string]any{"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": set}
 	}
-	marked := map[string]any{"labels": map[string]any{"app": "x", FluxKustomizationLabel: "shop"}, "annotations": map[string]any{HelmReleaseNameAnnotation: "shop"}}
+	marked := map[string]any{"labels": map[string]any{"app": "x", FluxKustomizationLabel: "shop"},
+		"annotations": map[string]any{HelmReleaseNameAnnotation: "shop"}}
 	for name, tc := range map[string]struct {
 		managed []any
 		want    bool
 	}{
-		"no manager":                     {nil, false},
-		"Flux":                           {[]any{entry(FieldManager, "Apply", mine), entry("kustomize-controller", "Apply", flux)}, true},
-		"Helm":                           {[]any{entry(FieldManager, "Apply", mine), entry("helm", "Update", helm)}, true},
-		"the stack itself":               {[]any{entry(FieldManager, "Apply", flux)}, false},
-		"a manager of another label":     {[]any{entry("kubectl-label", "Update", mine)}, false},
-		"Flux, and the stack renders it": {[]any{entry(FieldManager, "Apply", flux), entry("kustomize-controller", "Apply", flux)}, true},
+		"no manager": {nil, false},
+		"Flux": {[]any{entry(FieldManager, "Apply", mine),
+			entry("kustomize-controller", "Apply", flux)}, true},
+		"Helm": {[]any{entry(FieldManager, "Apply", mine), entry("helm", "Update", helm)},
+			true},
+		"the stack itself":           {[]any{entry(FieldManager, "Apply", flux)}, false},
+		"a manager of another label": {[]any{entry("kubectl-label", "Update", mine)}, false},
+		"Flux, and the stack " +
+			"renders it": {[]any{entry(FieldManager, "Apply", flux), entry("kustomize-controller", "Apply", flux)},
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := parseManagedFields(map[string]any{"managedFields": tc.managed})
@@ -41,8 +47,10 @@ func TestTrackedByTool(t *testing.T) {
 }
 
 func TestIgnoredTrackingFieldDoesNotCount(t *testing.T) {
-	theirs := map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{"f:" + FluxKustomizationLabel: map[string]any{}}}}
-	m := parseManagedFields(map[string]any{"managedFields": []any{map[string]any{"manager": "kustomize-controller", "operation": "Apply", "apiVersion": "v1", "fieldsV1": theirs}}})
+	theirs := map[string]any{"f:metadata": map[string]any{"f:labels": map[string]any{"f:" +
+		FluxKustomizationLabel: map[string]any{}}}}
+	m := parseManagedFields(map[string]any{"managedFields": []any{map[string]any{"manager": "kustomize-controller",
+		"operation": "Apply", "apiVersion": "v1", "fieldsV1": theirs}}})
 	object := map[string]any{"metadata": map[string]any{"labels": map[string]any{FluxKustomizationLabel: "shop"}}}
 	for ignored, want := range map[string]bool{
 		"/metadata": false, "/metadata/labels": false, "/metadata/labels/kustomize.toolkit.fluxcd.io~1name": false,

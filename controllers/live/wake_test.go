@@ -27,7 +27,9 @@ func TestWakeRetriesAndResetsBackoff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ix.SetOwnerKinds(testOwner, []*meta.RESTMapping{{GroupVersionKind: configMapKind, Resource: configMapKind.GroupVersion().WithResource("configmaps"), Scope: meta.RESTScopeNamespace}})
+	ix.SetOwnerKinds(testOwner,
+		[]*meta.RESTMapping{{GroupVersionKind: configMapKind, Resource: configMapKind.GroupVersion().
+			WithResource("configmaps"), Scope: meta.RESTScopeNamespace}})
 	_, w := ix.onlyWatcher()
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
@@ -36,7 +38,8 @@ func TestWakeRetriesAndResetsBackoff(t *testing.T) {
 		t.Helper()
 		before := asked.Load()
 		happens()
-		for deadline := time.Now().Add(time.Minute); asked.Load() == before || !c.HasWaiters(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); asked.Load() == before ||
+			!c.HasWaiters(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: no retry within a minute", what)
 			}

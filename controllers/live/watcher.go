@@ -46,7 +46,8 @@ type watcher struct {
 }
 
 func newWatcher(ix *Index, key watchKey) *watcher {
-	return &watcher{ix: ix, key: key, wake: make(chan struct{}, 1), users: map[string]struct{}{}, notifiedReason: Syncing}
+	return &watcher{ix: ix, key: key, wake: make(chan struct{}, 1), users: map[string]struct{}{},
+		notifiedReason: Syncing}
 }
 
 // stop ends the watch. The caller holds the lock.
@@ -86,7 +87,8 @@ func (w *watcher) notifyUsers() {
 	}
 	w.notifiedReason = current
 	if current != "" && w.err != nil {
-		w.ix.opts.Log.Info("kind is not synced", "kind", w.key.gvk.String(), "reason", string(current), "error", w.err.Error())
+		w.ix.opts.Log.Info("kind is not synced", "kind", w.key.gvk.String(), "reason", string(current), "error",
+			w.err.Error())
 	}
 	for u := range w.users {
 		w.ix.notify.mark(u)
@@ -182,7 +184,8 @@ func isExpired(err error) bool {
 
 // isNotServed reports whether a 404 is about the path of the kind, not about an object.
 func isNotServed(err error) bool {
-	return apierrors.IsNotFound(err) && (apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || detailName(err) == "")
+	return apierrors.IsNotFound(err) &&
+		(apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || detailName(err) == "")
 }
 
 func detailName(err error) string {

@@ -12,19 +12,22 @@ import (
 )
 
 // AccountClient returns a client of a target with the permissions of a service account: the
-// controller uses its own permissions only for its own kinds. It returns a StepError for an empty name
-// and for a missing account, before it sends any request as that account.
-func AccountClient(ctx context.Context, cache client.Reader, t *engine.Target, account types.NamespacedName) (*engine.Client, error) {
+// controller uses its own permissions only for its own kinds. It returns a StepError for an empty
+// name and for a missing account, before it sends any request as that account.
+func AccountClient(ctx context.Context, cache client.Reader, t *engine.Target,
+	account types.NamespacedName) (*engine.Client, error) {
 	if _, err := findAccount(ctx, cache, account); err != nil {
 		return nil, err
 	}
 	return t.ClientFor(&account)
 }
 
-// RecordedAccountClient returns AccountClient for the account of an object, and records the account in
-// the status of the object. While the object and its namespace are being deleted, the recorded account
-// counts as there: it is deleted before the object, and nobody can create another one with its name.
-func RecordedAccountClient(ctx context.Context, cache client.Reader, t *engine.Target, o Object, name string) (*engine.Client, error) {
+// RecordedAccountClient returns AccountClient for the account of an object, and records the account
+// in the status of the object. While the object and its namespace are being deleted, the recorded
+// account counts as there: it is deleted before the object, and nobody can create another one with
+// its name.
+func RecordedAccountClient(ctx context.Context, cache client.Reader, t *engine.Target, o Object,
+	name string) (*engine.Client, error) {
 	account := types.NamespacedName{Namespace: o.GetNamespace(), Name: name}
 	uid, err := findAccount(ctx, cache, account)
 	status := o.CommonStatus()
@@ -42,15 +45,17 @@ func RecordedAccountClient(ctx context.Context, cache client.Reader, t *engine.T
 	return t.ClientFor(&account)
 }
 
-// findAccount returns the UID of a service account, or a StepError if its name is empty or it does not
-// exist.
+// findAccount returns the UID of a service account, or a StepError if its name is empty or it does
+// not exist.
 func findAccount(ctx context.Context, cache client.Reader, account types.NamespacedName) (types.UID, error) {
 	if account.Name == "" {
-		return "", NewTerminalError(appsv1.ServiceAccountNotFoundReason, "no service account: set spec.serviceAccountName, or run the controller with --default-service-account")
+		return "", NewTerminalError(appsv1.ServiceAccountNotFoundReason,
+			"no service account: set spec.serviceAccountName, or run the controller with --default-service-account")
 	}
 	found := PartialMetadata("", "ServiceAccount")
 	if err := cache.Get(ctx, account, found, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return "", NewTransientError(appsv1.ServiceAccountNotFoundReason, "ServiceAccount %s does not exist: create it, or change spec.serviceAccountName", account)
+		return "", NewTransientError(appsv1.ServiceAccountNotFoundReason,
+			"ServiceAccount %s does not exist: create it, or change spec.serviceAccountName", account)
 	} else if err != nil {
 		return "", err
 	}

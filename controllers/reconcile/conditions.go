@@ -25,7 +25,8 @@ func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, 
 			changed = apimeta.RemoveStatusCondition(&st.Conditions, kind) || changed
 			return
 		}
-		changed = apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status),
+		changed = apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind,
+			Status: metav1.ConditionStatus(status),
 			Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: now}) || changed
 	}
 	set(appsv1.ReadyCondition, v.ready, v.reason)

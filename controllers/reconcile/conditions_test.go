@@ -110,7 +110,8 @@ func TestTruncateMessage(t *testing.T) {
 		}
 	}
 	var st appsv1.CommonStatus
-	setConditions(&st, effectsOf(Stalled{Err: errors.New(strings.Repeat("€", 1<<20)), Reason: "X"}), 1, metav1.NewTime(noon))
+	setConditions(&st, effectsOf(Stalled{Err: errors.New(strings.Repeat("€", 1<<20)), Reason: "X"}), 1,
+		metav1.NewTime(noon))
 	if b := mustJSON(t, &st); len(b) > 16<<10 {
 		t.Errorf("a status of %d bytes", len(b))
 	}
@@ -131,7 +132,8 @@ func TestKstatusOfEveryOutcome(t *testing.T) {
 	}
 	for name, tc := range outcomes {
 		t.Run(name, func(t *testing.T) {
-			in := &appsv1.KsctlInstall{TypeMeta: metav1.TypeMeta{APIVersion: appsv1.GroupVersion.String(), Kind: "KsctlInstall"}}
+			in := &appsv1.KsctlInstall{TypeMeta: metav1.TypeMeta{APIVersion: appsv1.GroupVersion.String(),
+				Kind: "KsctlInstall"}}
 			in.Name, in.Generation = "i", 3
 			setConditions(in.CommonStatus(), effectsOf(tc.outcome), 3, metav1.NewTime(noon))
 			if got := kstatus(t, in); got != want[name] {
@@ -174,7 +176,8 @@ func TestArgoCDHealthOfEveryOutcome(t *testing.T) {
 			in := &appsv1.KsctlInstall{}
 			in.Generation = 3
 			setConditions(in.CommonStatus(), v, 3, metav1.NewTime(noon))
-			want := lua.Health{Status: map[string]string{"True": "Healthy", "Unknown": "Progressing", "False": "Degraded"}[v.ready], Message: v.message}
+			want := lua.Health{Status: map[string]string{"True": "Healthy", "Unknown": "Progressing",
+				"False": "Degraded"}[v.ready], Message: v.message}
 			if got := health(t, in); got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}
@@ -196,7 +199,8 @@ func TestArgoCDHealthOfEveryOutcome(t *testing.T) {
 }
 
 func TestKstatusBeforeTheFirstReconcile(t *testing.T) {
-	in := &appsv1.KsctlInstall{TypeMeta: metav1.TypeMeta{APIVersion: appsv1.GroupVersion.String(), Kind: "KsctlInstall"}}
+	in := &appsv1.KsctlInstall{TypeMeta: metav1.TypeMeta{APIVersion: appsv1.GroupVersion.String(),
+		Kind: "KsctlInstall"}}
 	in.Name, in.Generation = "i", 1
 	in.Status.ObservedGeneration = -1 // the default in the CRD
 	if got := kstatus(t, in); got != status.InProgressStatus {
@@ -231,7 +235,8 @@ func TestReadyConditionWithoutReady(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	var st appsv1.CommonStatus
-	apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: appsv1.StalledCondition, Status: metav1.ConditionTrue, Reason: "X"})
+	apimeta.SetStatusCondition(&st.Conditions,
+		metav1.Condition{Type: appsv1.StalledCondition, Status: metav1.ConditionTrue, Reason: "X"})
 	if c := readyCondition(&st); c.Status != "" {
 		t.Errorf("another condition is returned as Ready: %+v", c)
 	}

@@ -34,7 +34,8 @@ var _ = Describe("A concurrent write", func() {
 			Expect(writes).To(Equal([]string{"status", "status"}))
 			in := r.stored(ctx)
 			Expect(in.Status.Inventory).To(Equal(intendedInventory("a")))
-			Expect(in.Status.ObservedGeneration).To(Equal(generation), "the generation of the reconciled spec, not of the concurrent change")
+			Expect(in.Status.ObservedGeneration).
+				To(Equal(generation), "the generation of the reconciled spec, not of the concurrent change")
 			between(in)
 			Expect(in.Spec).To(Equal(r.stored(ctx).Spec), "the concurrent change is kept")
 			Expect(in.Labels).To(Equal(r.stored(ctx).Labels))

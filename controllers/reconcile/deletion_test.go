@@ -102,7 +102,8 @@ var _ = Describe("Deletion", func() {
 		r.beforeWrite = func() { r.change(ctx, func(in *fullInstall) { in.Finalizers = in.Finalizers[1:] }) }
 		res, _ := r.run(ctx, done)
 		Expect(res.RequeueAfter).To(Equal(conflictRequeue))
-		Expect(r.stored(ctx).Finalizers).To(Equal([]string{appsv1.Finalizer}), "the removed finalizer of the other writer is not restored")
+		Expect(r.stored(ctx).Finalizers).
+			To(Equal([]string{appsv1.Finalizer}), "the removed finalizer of the other writer is not restored")
 		r.run(ctx, done)
 		Expect(direct.Get(ctx, r.key, &fullInstall{})).NotTo(Succeed())
 	})

@@ -37,7 +37,9 @@ func (removeSteps) Forget(types.NamespacedName) {}
 func ExampleReconciler() {
 	add := func(mgr ctrl.Manager, events record.EventRecorder, metrics reconcile.Metrics) error {
 		r := &reconcile.Reconciler[*appsv1.KsctlRemove]{
-			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), New: func() *appsv1.KsctlRemove { return &appsv1.KsctlRemove{} },
+			Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), New: func() *appsv1.KsctlRemove {
+				return &appsv1.KsctlRemove{}
+			},
 			Kind: "KsctlRemove", Steps: removeSteps{}, Events: events, Metrics: metrics,
 			Clock: clock.RealClock{}, FieldOwner: "example",
 			Jitter: func(d time.Duration) time.Duration { return d },

@@ -25,7 +25,8 @@ func (r *Reconciler[T]) setFinalizers(ctx context.Context, o T, finalizers []str
 	stored := r.New()
 	stored.SetNamespace(o.GetNamespace())
 	stored.SetName(o.GetName())
-	if err := r.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(r.FieldOwner)); err != nil {
+	if err := r.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(r.FieldOwner)); err != nil {
 		return o, fmt.Errorf("writing the finalizers: %w", err)
 	}
 	return stored, nil
@@ -48,14 +49,14 @@ func (r *Reconciler[T]) removeFinalizer(ctx context.Context, key types.Namespace
 	return ctrl.Result{}, nil
 }
 
-// Abandoned is true for an object whose user gives up what it manages: its abandon annotation has its
-// uid. Its teardown then removes nothing that it cannot reach.
+// Abandoned is true for an object whose user gives up what it manages: its abandon annotation has
+// its uid. Its teardown then removes nothing that it cannot reach.
 func Abandoned(o client.Object) bool {
 	return o.GetUID() != "" && o.GetAnnotations()[appsv1.AbandonAnnotation] == string(o.GetUID())
 }
 
-// WithAbandonHint adds to the error of a teardown how to end the teardown and keep something, such as
-// "the Secret".
+// WithAbandonHint adds to the error of a teardown how to end the teardown and keep something, such
+// as "the Secret".
 func WithAbandonHint(err error, keep string, o client.Object) error {
 	return fmt.Errorf("%w; to keep %s, set the annotation %s: %s", err, keep, appsv1.AbandonAnnotation, o.GetUID())
 }

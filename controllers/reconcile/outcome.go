@@ -132,21 +132,25 @@ type outcomeEffects struct {
 func effectsOf(o Outcome) outcomeEffects {
 	switch o := o.(type) {
 	case Done:
-		return outcomeEffects{ready: "True", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationSucceededReason), message: o.Message,
+		return outcomeEffects{ready: "True", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationSucceededReason),
+			message:  o.Message,
 			revision: o.Revision, removeFinalizer: true, revisionOnly: o.RevisionOnly, requeueAt: o.RequeueAt}
 	case Waiting:
-		v := outcomeEffects{ready: "Unknown", waitsFor: o.For, reason: cmp.Or(o.Reason, fluxmeta.ProgressingReason), message: o.On,
+		v := outcomeEffects{ready: "Unknown", waitsFor: o.For, reason: cmp.Or(o.Reason, fluxmeta.ProgressingReason),
+			message:     o.On,
 			reconciling: fluxmeta.ProgressingReason, revision: o.Revision, requeueAt: o.RequeueAt}
 		if o.TimedOut {
 			v.ready, v.reason, v.warning = "False", cmp.Or(o.Reason, appsv1.TimeoutReason), true
 		}
 		return v
 	case Retry:
-		return outcomeEffects{ready: "False", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationFailedReason), message: o.Err.Error(),
+		return outcomeEffects{ready: "False", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationFailedReason),
+			message:     o.Err.Error(),
 			reconciling: fluxmeta.ProgressingWithRetryReason, revision: o.Revision, warning: true,
 			requeueAfter: o.RequeueAfter, useRetryInterval: o.RequeueAfter == 0, requeueAt: o.RequeueAt}
 	case Stalled:
-		return outcomeEffects{ready: "False", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationFailedReason), message: o.Err.Error(),
+		return outcomeEffects{ready: "False", reason: cmp.Or(o.Reason, fluxmeta.ReconciliationFailedReason),
+			message: o.Err.Error(),
 			stalled: true, revision: o.Revision, warning: true, requeueAt: o.RequeueAt}
 	default:
 		panic("reconcile: unknown type of outcome")

@@ -24,38 +24,62 @@ var outcomes = map[string]struct {
 	wait time.Duration
 }{
 	"done": {Done{Message: "all well", Revision: "r1"},
-		outcomeEffects{ready: "True", reason: fluxmeta.ReconciliationSucceededReason, message: "all well", revision: "r1", removeFinalizer: true}, 10 * time.Minute},
+		outcomeEffects{ready: "True", reason: fluxmeta.ReconciliationSucceededReason, message: "all well",
+			revision: "r1", removeFinalizer: true}, 10 * time.Minute},
 	"done with a reason": {Done{Message: "all well", Reason: "RemovedByRequest"},
-		outcomeEffects{ready: "True", reason: "RemovedByRequest", message: "all well", removeFinalizer: true}, 10 * time.Minute},
-	"waiting for an event": {Waiting{On: "a pod", For: []appsv1.WaitReference{{Kind: "Pod", Name: "a"}}, Revision: "r1"},
-		outcomeEffects{ready: "Unknown", waitsFor: []appsv1.WaitReference{{Kind: "Pod", Name: "a"}}, reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, revision: "r1"}, 10 * time.Minute},
+		outcomeEffects{ready: "True", reason: "RemovedByRequest", message: "all well", removeFinalizer: true},
+		10 * time.Minute},
+	"waiting for an event": {Waiting{On: "a pod", For: []appsv1.WaitReference{{Kind: "Pod", Name: "a"}},
+		Revision: "r1"},
+		outcomeEffects{ready: "Unknown", waitsFor: []appsv1.WaitReference{{Kind: "Pod", Name: "a"}},
+			reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason,
+			revision: "r1"}, 10 * time.Minute},
 	"waiting with a requeue time": {Waiting{On: "a pod", RequeueAt: noon.Add(3 * time.Second)},
-		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(3 * time.Second)}, 3 * time.Second},
+		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod",
+			reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(3 * time.Second)}, 3 * time.Second},
 	"waiting with a requeue time in the past": {Waiting{On: "a pod", RequeueAt: noon.Add(-time.Hour)},
-		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(-time.Hour)}, time.Millisecond},
+		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod",
+			reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(-time.Hour)}, time.Millisecond},
 	"waiting with a requeue time after the interval": {Waiting{On: "a pod", RequeueAt: noon.Add(time.Hour)},
-		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(time.Hour)}, 10 * time.Minute},
+		outcomeEffects{ready: "Unknown", reason: fluxmeta.ProgressingReason, message: "a pod",
+			reconciling: fluxmeta.ProgressingReason, requeueAt: noon.Add(time.Hour)}, 10 * time.Minute},
 	"timed out": {Waiting{On: "a pod", TimedOut: true},
-		outcomeEffects{ready: "False", reason: appsv1.TimeoutReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
+		outcomeEffects{ready: "False", reason: appsv1.TimeoutReason, message: "a pod",
+			reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
 	"timed out with a reason": {Waiting{On: "a pod", TimedOut: true, Reason: fluxmeta.HealthCheckFailedReason},
-		outcomeEffects{ready: "False", reason: fluxmeta.HealthCheckFailedReason, message: "a pod", reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
+		outcomeEffects{ready: "False", reason: fluxmeta.HealthCheckFailedReason, message: "a pod",
+			reconciling: fluxmeta.ProgressingReason, warning: true}, 10 * time.Minute},
 	"failed": {Retry{Err: errors.New("boom"), Revision: "r1"},
-		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, revision: "r1", warning: true, useRetryInterval: true}, time.Minute},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom",
+			reconciling: fluxmeta.ProgressingWithRetryReason, revision: "r1", warning: true, useRetryInterval: true},
+		time.Minute},
 	"failed with a wait": {Retry{Err: errors.New("boom"), RequeueAfter: 7 * time.Second, Reason: "X"},
-		outcomeEffects{ready: "False", reason: "X", message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, requeueAfter: 7 * time.Second}, 7 * time.Second},
+		outcomeEffects{ready: "False", reason: "X", message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason,
+			warning: true, requeueAfter: 7 * time.Second}, 7 * time.Second},
 	"failed with a wait longer than the interval": {Retry{Err: errors.New("boom"), RequeueAfter: time.Hour},
-		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, requeueAfter: time.Hour}, 10 * time.Minute},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom",
+			reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, requeueAfter: time.Hour},
+		10 * time.Minute},
 	"stalled": {Stalled{Err: errors.New("a typo"), Reason: "InvalidStack", Revision: "r1"},
-		outcomeEffects{ready: "False", reason: "InvalidStack", message: "a typo", stalled: true, revision: "r1", warning: true}, 10 * time.Minute},
+		outcomeEffects{ready: "False", reason: "InvalidStack", message: "a typo", stalled: true, revision: "r1",
+			warning: true}, 10 * time.Minute},
 	"stalled with a requeue time": {Stalled{Err: errors.New("a typo"), RequeueAt: noon.Add(time.Second)},
-		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true, warning: true, requeueAt: noon.Add(time.Second)}, time.Second},
-	"failed with a requeue time before the retryInterval": {Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Second)},
-		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, useRetryInterval: true, requeueAt: noon.Add(time.Second)}, time.Second},
-	"failed with a requeue time after the retryInterval": {Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Hour)},
-		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom", reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, useRetryInterval: true, requeueAt: noon.Add(time.Hour)}, time.Minute},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true,
+			warning: true, requeueAt: noon.Add(time.Second)}, time.Second},
+	"failed with a requeue time before the " +
+		"retryInterval": {Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Second)},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom",
+			reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, useRetryInterval: true,
+			requeueAt: noon.Add(time.Second)}, time.Second},
+	"failed with a requeue time after the " +
+		"retryInterval": {Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Hour)},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom",
+			reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, useRetryInterval: true,
+			requeueAt: noon.Add(time.Hour)}, time.Minute},
 	// The API server rejects a condition without a reason.
 	"stalled without a reason": {Stalled{Err: errors.New("a typo")},
-		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true, warning: true}, 10 * time.Minute},
+		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true,
+			warning: true}, 10 * time.Minute},
 }
 
 func TestEffectsOf(t *testing.T) {
@@ -84,11 +108,13 @@ func TestRequeueBy(t *testing.T) {
 		"waiting":            {Waiting{On: "a pod"}, sooner, Waiting{On: "a pod", RequeueAt: sooner}},
 		"waiting for longer": {Waiting{RequeueAt: later}, sooner, Waiting{RequeueAt: sooner}},
 		"waiting for less":   {Waiting{RequeueAt: sooner}, later, Waiting{RequeueAt: sooner}},
-		"failed":             {Retry{Err: wrong, RequeueAfter: time.Minute}, sooner, Retry{Err: wrong, RequeueAfter: time.Minute, RequeueAt: sooner}},
-		"stalled":            {Stalled{Err: wrong}, later, Stalled{Err: wrong, RequeueAt: later}},
-		"deferred":           {Deferred{RequeueAt: later}, sooner, Deferred{RequeueAt: sooner}},
-		"done":               {Done{Message: "x"}, sooner, Done{Message: "x"}},
-		"zero time":          {Stalled{Err: wrong, RequeueAt: later}, time.Time{}, Stalled{Err: wrong, RequeueAt: later}},
+		"failed": {Retry{Err: wrong, RequeueAfter: time.Minute}, sooner,
+			Retry{Err: wrong, RequeueAfter: time.Minute, RequeueAt: sooner}},
+		"stalled":  {Stalled{Err: wrong}, later, Stalled{Err: wrong, RequeueAt: later}},
+		"deferred": {Deferred{RequeueAt: later}, sooner, Deferred{RequeueAt: sooner}},
+		"done":     {Done{Message: "x"}, sooner, Done{Message: "x"}},
+		"zero time": {Stalled{Err: wrong, RequeueAt: later}, time.Time{},
+			Stalled{Err: wrong, RequeueAt: later}},
 	} {
 		if got := RequeueBy(tc.of, tc.at); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
@@ -114,10 +140,13 @@ func TestScheduleDefaults(t *testing.T) {
 		interval, retry, timeout time.Duration
 	}{
 		"unset": {appsv1.Schedule{}, DefaultInterval, DefaultRetryInterval, DefaultTimeout},
-		"set":   {appsv1.Schedule{Interval: d(time.Hour), RetryInterval: d(time.Second), Timeout: d(time.Minute)}, time.Hour, time.Second, time.Minute},
+		"set": {appsv1.Schedule{Interval: d(time.Hour), RetryInterval: d(time.Second), Timeout: d(time.Minute)},
+			time.Hour, time.Second, time.Minute},
 		// The CRD rejects these; an older CRD may have accepted them.
-		"zero":     {appsv1.Schedule{Interval: d(0), RetryInterval: d(0), Timeout: d(0)}, DefaultInterval, DefaultRetryInterval, DefaultTimeout},
-		"negative": {appsv1.Schedule{Interval: d(-1), RetryInterval: d(-1), Timeout: d(-1)}, DefaultInterval, DefaultRetryInterval, DefaultTimeout},
+		"zero": {appsv1.Schedule{Interval: d(0), RetryInterval: d(0), Timeout: d(0)}, DefaultInterval,
+			DefaultRetryInterval, DefaultTimeout},
+		"negative": {appsv1.Schedule{Interval: d(-1), RetryInterval: d(-1), Timeout: d(-1)}, DefaultInterval,
+			DefaultRetryInterval, DefaultTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Interval(&tc.schedule); got != tc.interval {
@@ -145,7 +174,8 @@ func TestRetryIntervalIsBoundedByInterval(t *testing.T) {
 
 // Jitter applies to both intervals, so that objects which were created together spread over time.
 func TestJitterAppliesToIntervals(t *testing.T) {
-	r := &Reconciler[*appsv1.KsctlInstall]{Clock: clocktesting.NewFakePassiveClock(noon), Jitter: func(d time.Duration) time.Duration { return d + d/10 }}
+	r := &Reconciler[*appsv1.KsctlInstall]{Clock: clocktesting.NewFakePassiveClock(noon),
+		Jitter: func(d time.Duration) time.Duration { return d + d/10 }}
 	in := &appsv1.KsctlInstall{}
 	in.Spec.Interval = &metav1.Duration{Duration: 10 * time.Minute}
 	in.Spec.RetryInterval = &metav1.Duration{Duration: time.Minute}

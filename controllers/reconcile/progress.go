@@ -17,7 +17,8 @@ const minStatusInterval = time.Second
 // if it is due or reports more than progress.
 func (r *Reconciler[T]) progressDelay(key types.NamespacedName, before, after T, requested bool) time.Duration {
 	b, a := before.CommonStatus(), after.CommonStatus()
-	if requested || readyCondition(a).Status != metav1.ConditionUnknown || !sameConditions(b, a) || b.ObservedGeneration != a.ObservedGeneration {
+	if requested || readyCondition(a).Status != metav1.ConditionUnknown || !sameConditions(b, a) ||
+		b.ObservedGeneration != a.ObservedGeneration {
 		return 0
 	}
 	since := r.Clock.Since(r.recent.lastWrite(key))

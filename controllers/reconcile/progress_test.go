@@ -61,7 +61,8 @@ var _ = Describe("Progress", func() {
 		Expect(res.RequeueAfter).To(Equal(200 * time.Millisecond))
 	})
 
-	DescribeTable("is not delayed with another change:", func(ctx SpecContext, change func(SpecContext, *fixture), out reconcile.Outcome) {
+	DescribeTable("is not delayed with another change:", func(ctx SpecContext, change func(SpecContext, *fixture),
+		out reconcile.Outcome) {
 		r := newFixture(ctx)
 		r.run(ctx, reconcile.Waiting{On: "1 of 9"})
 		change(ctx, r)
@@ -69,17 +70,24 @@ var _ = Describe("Progress", func() {
 		Expect(writes).To(Equal([]string{"status"}))
 	},
 		Entry("another outcome", func(SpecContext, *fixture) {}, done),
-		Entry("another reason", func(SpecContext, *fixture) {}, reconcile.Waiting{On: "2 of 9", Reason: appsv1.IndexStaleReason}),
+		Entry("another reason", func(SpecContext, *fixture) {},
+			reconcile.Waiting{On: "2 of 9", Reason: appsv1.IndexStaleReason}),
 		Entry("a timeout", func(SpecContext, *fixture) {}, reconcile.Waiting{On: "2 of 9", TimedOut: true}),
-		Entry("a reconcile request", func(ctx SpecContext, r *fixture) { r.annotate(ctx, appsv1.RequestedAtAnnotation, "now") }, reconcile.Waiting{On: "2 of 9"}),
-		Entry("another spec", func(ctx SpecContext, r *fixture) { r.change(ctx, func(in *fullInstall) { in.Spec.Stack = "t" }) }, reconcile.Waiting{On: "2 of 9"}),
+		Entry("a reconcile request", func(ctx SpecContext, r *fixture) {
+			r.annotate(ctx, appsv1.RequestedAtAnnotation, "now")
+		}, reconcile.Waiting{On: "2 of 9"}),
+		Entry("another spec", func(ctx SpecContext, r *fixture) {
+			r.change(ctx, func(in *fullInstall) { in.Spec.Stack = "t" })
+		}, reconcile.Waiting{On: "2 of 9"}),
 	)
 
 	It("is not delayed with another condition", func(ctx SpecContext) {
 		r := newFixture(ctx)
 		r.run(ctx, reconcile.Waiting{On: "1 of 9"})
 		_, writes := r.runWith(ctx, func(_ context.Context, req *request) reconcile.Outcome {
-			apimeta.SetStatusCondition(&req.Object.Status.Conditions, metav1.Condition{Type: appsv1.PublishedCondition, Status: metav1.ConditionUnknown, Reason: "Progressing"})
+			apimeta.SetStatusCondition(&req.Object.Status.Conditions,
+				metav1.Condition{Type: appsv1.PublishedCondition, Status: metav1.ConditionUnknown,
+					Reason: "Progressing"})
 			return reconcile.Waiting{On: "2 of 9"}
 		})
 		Expect(writes).To(Equal([]string{"status"}))
@@ -95,7 +103,8 @@ var _ = Describe("Progress", func() {
 			req.Object.Status.Inventory = intendedInventory("a")
 			Expect(req.Persist(ctx, "doing it")).To(Succeed())
 			Expect(r.stored(ctx).Status.Inventory).To(Equal(intendedInventory("a")))
-			Expect(ready(r.stored(ctx))).To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Message", "doing it")))
+			Expect(ready(r.stored(ctx))).
+				To(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Message", "doing it")))
 			Expect(r.stored(ctx).Status.Conditions).To(HaveLen(2), "Ready and Reconciling")
 			r.annotate(ctx, "somebody", "again") // a concurrent write
 			req.Object.Status.Inventory.Entries[0].State = appsv1.EntryApplied
@@ -103,7 +112,8 @@ var _ = Describe("Progress", func() {
 			req.Object.Status.LastAppliedRevision = "r1"
 			return done
 		})
-		Expect(writes).To(Equal([]string{"status", "status", "status", "status"}), "the second Persist writes twice, because of a new resourceVersion")
+		Expect(writes).To(Equal([]string{"status", "status", "status", "status"}),
+			"the second Persist writes twice, because of a new resourceVersion")
 		in := r.stored(ctx)
 		Expect(in.Status.Inventory.Entries[0].State).To(Equal(appsv1.EntryApplied))
 		Expect(in.Status.LastAppliedRevision).To(Equal("r1"))
@@ -149,7 +159,8 @@ var _ = Describe("A status write with only a new revision", func() {
 		_, writes = r.run(ctx, minor("r3"))
 		Expect(writes).To(BeEmpty(), "each new revision yields again")
 		_, writes = r.run(ctx, minor("r4"))
-		Expect(writes).To(Equal([]string{"status"}), "but a revision that follows immediately does not yield a second time")
+		Expect(writes).
+			To(Equal([]string{"status"}), "but a revision that follows immediately does not yield a second time")
 	})
 
 	It("does not yield with a reconcile request or with another outcome", func(ctx SpecContext) {

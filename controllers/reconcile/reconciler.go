@@ -117,8 +117,8 @@ func RetryInterval(s *appsv1.Schedule) time.Duration {
 // Timeout returns the maximum duration of a wave, or of a reconcile of a kind without waves.
 func Timeout(s *appsv1.Schedule) time.Duration { return durationOr(s.Timeout, DefaultTimeout) }
 
-// WithTimeout returns a context that ends after the timeout of an object, for kinds without waves: the
-// timeout bounds each of their reconciles.
+// WithTimeout returns a context that ends after the timeout of an object, for kinds without waves:
+// the timeout bounds each of their reconciles.
 func WithTimeout(ctx context.Context, s *appsv1.Schedule) (context.Context, context.CancelFunc) {
 	timeout := Timeout(s)
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not finished within the timeout of %s", timeout))
@@ -174,7 +174,8 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, ctrlReq ctrl.Request) (ct
 		return ctrl.Result{}, nil
 	case !deleting && !controllerutil.ContainsFinalizer(obj, appsv1.Finalizer):
 		var err error
-		if obj, err = r.setFinalizers(ctx, obj, slices.Concat(obj.GetFinalizers(), []string{appsv1.Finalizer})); err != nil {
+		if obj, err = r.setFinalizers(ctx, obj, slices.Concat(obj.GetFinalizers(), []string{appsv1.Finalizer})); err !=
+			nil {
 			return resultForError(err)
 		}
 		r.recent.keep(key, obj)
@@ -183,7 +184,8 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, ctrlReq ctrl.Request) (ct
 }
 
 // runSteps calls the steps of the kind and writes their outcome.
-func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, before T, deleting bool) (ctrl.Result, error) {
+func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, before T,
+	deleting bool) (ctrl.Result, error) {
 	after := before.DeepCopyObject().(T)
 	requestedAt, hasRequest := after.GetAnnotations()[appsv1.RequestedAtAnnotation]
 	requested := hasRequest && requestedAt != "" && requestedAt != after.CommonStatus().LastHandledReconcileAt
@@ -217,7 +219,8 @@ func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, 
 	if wait := r.progressDelay(key, before, after, requested); wait > 0 {
 		next := r.requeueResult(after, effects) // the requeue of the outcome may be due before the status write
 		if wait < next.RequeueAfter {
-			next = ctrl.Result{RequeueAfter: wait, Priority: ptr.To(handler.LowPriority)} // progress is less urgent than other objects
+			// progress is less urgent than other objects
+			next = ctrl.Result{RequeueAfter: wait, Priority: ptr.To(handler.LowPriority)}
 		}
 		return next, nil
 	}

@@ -116,14 +116,16 @@ func (r *Reconciler[T]) writeStatus(ctx context.Context, before, after T) (store
 
 // persist implements Request.Persist. It returns the object from the response; it writes nothing if
 // the status did not change.
-func (r *Reconciler[T]) persist(ctx context.Context, key types.NamespacedName, before, after T, doing string) (T, error) {
+func (r *Reconciler[T]) persist(ctx context.Context, key types.NamespacedName, before, after T,
+	doing string) (T, error) {
 	if patch, err := statusPatch(before, after, ""); err != nil || patch == nil {
 		return before, err
 	}
 	// With the message in this write, a step that becomes ready soon needs no other write for
 	// it.
 	if doing != "" {
-		setConditions(after.CommonStatus(), effectsOf(Waiting{On: doing}), after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
+		setConditions(after.CommonStatus(), effectsOf(Waiting{On: doing}), after.GetGeneration(),
+			metav1.NewTime(r.Clock.Now()))
 	}
 	stored, wrote, err := r.writeStatus(ctx, before, after)
 	if err != nil || !wrote {
@@ -142,7 +144,8 @@ func (r *Reconciler[T]) patchStatus(ctx context.Context, o T, patch []byte) (T, 
 	stored := r.New()
 	stored.SetNamespace(o.GetNamespace())
 	stored.SetName(o.GetName())
-	err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(r.FieldOwner))
+	err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(r.FieldOwner))
 	if err != nil {
 		return o, err
 	}

@@ -27,7 +27,8 @@ func fullInstall() *appsv1.KsctlInstall {
 	in.Status.LastAppliedRevision = "r1"
 	in.Status.Inventory = &appsv1.Inventory{Chunks: []string{"a"}, Removed: []string{"x"}}
 	for i := range 1000 {
-		in.Status.Inventory.Entries = append(in.Status.Inventory.Entries, appsv1.InventoryEntry{ID: fmt.Sprintf("ns_%d__ConfigMap", i), Version: "v1", State: appsv1.EntryApplied})
+		in.Status.Inventory.Entries = append(in.Status.Inventory.Entries,
+			appsv1.InventoryEntry{ID: fmt.Sprintf("ns_%d__ConfigMap", i), Version: "v1", State: appsv1.EntryApplied})
 	}
 	setConditions(in.CommonStatus(), effectsOf(Done{Message: "m"}), 1, metav1.NewTime(noon))
 	return in
@@ -39,14 +40,27 @@ func TestStatusPatch(t *testing.T) {
 		// want is the patch of the status; empty: no patch.
 		want string
 	}{
-		"nothing":                {func(*appsv1.KsctlInstall) {}, ""},
-		"metadata and the spec":  {func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{"a": "b"}; in.Spec.Stack = "other" }, ""},
-		"one field":              {func(in *appsv1.KsctlInstall) { in.Status.LastAppliedRevision = "r2" }, `{"lastAppliedRevision":"r2"}`},
-		"a removed field":        {func(in *appsv1.KsctlInstall) { in.Status.LastAppliedRevision = "" }, `{"lastAppliedRevision":null}`},
-		"an added field":         {func(in *appsv1.KsctlInstall) { in.Status.StackVersion = "1.0.0" }, `{"stackVersion":"1.0.0"}`},
-		"a removed nested field": {func(in *appsv1.KsctlInstall) { in.Status.Inventory.Removed = nil }, `{"inventory":{"removed":null}}`},
-		"all of a nested field":  {func(in *appsv1.KsctlInstall) { in.Status.Inventory = nil }, `{"inventory":null}`},
-		"content of a nested field": {func(in *appsv1.KsctlInstall) { in.Status.Inventory = &appsv1.Inventory{Chunks: []string{"b"}} },
+		"nothing": {func(*appsv1.KsctlInstall) {}, ""},
+		"metadata and the spec": {func(in *appsv1.KsctlInstall) {
+			in.Labels = map[string]string{"a": "b"}
+			in.Spec.Stack = "other"
+		}, ""},
+		"one field": {func(in *appsv1.KsctlInstall) {
+			in.Status.LastAppliedRevision = "r2"
+		}, `{"lastAppliedRevision":"r2"}`},
+		"a removed field": {func(in *appsv1.KsctlInstall) {
+			in.Status.LastAppliedRevision = ""
+		}, `{"lastAppliedRevision":null}`},
+		"an added field": {func(in *appsv1.KsctlInstall) {
+			in.Status.StackVersion = "1.0.0"
+		}, `{"stackVersion":"1.0.0"}`},
+		"a removed nested field": {func(in *appsv1.KsctlInstall) {
+			in.Status.Inventory.Removed = nil
+		}, `{"inventory":{"removed":null}}`},
+		"all of a nested field": {func(in *appsv1.KsctlInstall) { in.Status.Inventory = nil }, `{"inventory":null}`},
+		"content of a nested field": {func(in *appsv1.KsctlInstall) {
+			in.Status.Inventory = &appsv1.Inventory{Chunks: []string{"b"}}
+		},
 			`{"inventory":{"chunks":["b"],"entries":null,"removed":null}}`},
 		"a long message": {func(in *appsv1.KsctlInstall) { in.Status.Warnings = []string{"<&>\u2028\"\\"} },
 			`{"warnings":["\u003c\u0026\u003e\u2028\"\\"]}`},
@@ -120,7 +134,8 @@ func TestStatusPatchKeepsNumbers(t *testing.T) {
 	size := int64(1)<<53 + 1
 	before, after := &appsv1.KsctlSource{}, &appsv1.KsctlSource{}
 	after.Status.Artifact = &fluxmeta.Artifact{Revision: "r", LastUpdateTime: metav1.NewTime(noon), Size: &size}
-	for name, b := range map[string]*appsv1.KsctlSource{"new": before, "changed": {Status: appsv1.KsctlSourceStatus{Artifact: &fluxmeta.Artifact{Revision: "q"}}}} {
+	for name, b := range map[string]*appsv1.KsctlSource{"new": before,
+		"changed": {Status: appsv1.KsctlSourceStatus{Artifact: &fluxmeta.Artifact{Revision: "q"}}}} {
 		patch, err := statusPatch(b, after, "1")
 		if err != nil {
 			t.Fatal(err)

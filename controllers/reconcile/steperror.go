@@ -7,7 +7,8 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// StepError is an error of a step. Its class determines the outcome of the reconcile; see OutcomeOf.
+// StepError is an error of a step. Its class determines the outcome of the reconcile; see
+// OutcomeOf.
 type StepError struct {
 	// Reason is the reason of the conditions.
 	Reason string
@@ -52,7 +53,8 @@ func (e *StepError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// FailureOutcome returns Stalled for a terminal error, which a user must fix, and Retry for another.
+// FailureOutcome returns Stalled for a terminal error, which a user must fix, and Retry for
+// another.
 func FailureOutcome(err error, reason string, terminal bool, revision string) Outcome {
 	if terminal {
 		return Stalled{Err: err, Reason: reason, Revision: revision}
@@ -60,8 +62,8 @@ func FailureOutcome(err error, reason string, terminal bool, revision string) Ou
 	return Retry{Err: err, Reason: reason, Revision: revision}
 }
 
-// OutcomeOf returns the outcome of an error at a revision of the source: Stalled, Retry or Waiting by
-// the class of a StepError, and Retry for any other error.
+// OutcomeOf returns the outcome of an error at a revision of the source: Stalled, Retry or Waiting
+// by the class of a StepError, and Retry for any other error.
 func OutcomeOf(err error, revision string) Outcome {
 	var step *StepError
 	if !errors.As(err, &step) {

@@ -78,7 +78,8 @@ func newFixture(ctx context.Context, change ...func(*fullInstall)) *fixture {
 	GinkgoHelper()
 	ns, err := plane.Namespace(ctx, "reconcile")
 	Expect(err).NotTo(HaveOccurred())
-	r := &fixture{key: types.NamespacedName{Namespace: ns, Name: "i"}, clock: clocktesting.NewFakePassiveClock(noon), events: &recorder{}, gauges: &gauges{}}
+	r := &fixture{key: types.NamespacedName{Namespace: ns, Name: "i"}, clock: clocktesting.NewFakePassiveClock(noon),
+		events: &recorder{}, gauges: &gauges{}}
 	r.start()
 	in := r.newObject()
 	for _, f := range change {
@@ -91,23 +92,28 @@ func newFixture(ctx context.Context, change ...func(*fullInstall)) *fixture {
 // start simulates a new process: the in-memory state is empty.
 func (r *fixture) start() {
 	c := interceptor.NewClient(direct, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			if r.cachedObject != nil {
 				r.cachedObject.DeepCopyInto(o.(*fullInstall))
 				return nil
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			r.recordWrite("object")
 			return c.Patch(ctx, o, p, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			r.recordWrite(sub)
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	})
-	r.Reconciler = &reconcile.Reconciler[*fullInstall]{Client: c, Reader: direct, New: func() *fullInstall { return &fullInstall{} }, Kind: "KsctlInstall",
+	r.Reconciler = &reconcile.Reconciler[*fullInstall]{Client: c, Reader: direct, New: func() *fullInstall {
+		return &fullInstall{}
+	}, Kind: "KsctlInstall",
 		Steps: (*steps)(r), Events: r.events, Metrics: r.gauges, Clock: r.clock, FieldOwner: fieldOwner,
 		Jitter: func(d time.Duration) time.Duration { return d }}
 }

@@ -21,8 +21,8 @@ func (e WaitEdge) To() WaitNode {
 	return WaitNode{Kind: e.Kind, Namespace: e.Namespace, Name: e.Name}
 }
 
-// FindWaitCycle returns the edges of a shortest cycle of waits through an object, from the object on;
-// nil if there is none. edgesOf returns the waits of an object. It is a pure function.
+// FindWaitCycle returns the edges of a shortest cycle of waits through an object, from the object
+// on; nil if there is none. edgesOf returns the waits of an object. It is a pure function.
 func FindWaitCycle(start WaitNode, edgesOf func(WaitNode) []appsv1.WaitReference) []WaitEdge {
 	reachedBy := map[WaitNode]WaitEdge{} // the edge by which a node was reached first
 	for queue := []WaitNode{start}; len(queue) > 0; queue = queue[1:] {
@@ -48,8 +48,9 @@ func FindWaitCycle(start WaitNode, edgesOf func(WaitNode) []appsv1.WaitReference
 	return nil
 }
 
-// DescribeWaitCycle describes a cycle in one line, such as "KsctlInstall ns/a waits for KsctlInstall
-// ns/b (DependsOn), KsctlInstall ns/b waits for KsctlInstall ns/a (Pruning)". It is the same for each object of the cycle.
+// DescribeWaitCycle describes a cycle in one line, such as "KsctlInstall ns/a waits for
+// KsctlInstall ns/b (DependsOn), KsctlInstall ns/b waits for KsctlInstall ns/a (Pruning)". It is
+// the same for each object of the cycle.
 func DescribeWaitCycle(cycle []WaitEdge) string {
 	first := 0
 	for i := range cycle {

@@ -26,13 +26,14 @@ func (g waitGraph) edgesOf(n WaitNode) (out []appsv1.WaitReference) {
 	var i int
 	_, _ = fmt.Sscan(n.Name, &i)
 	for _, to := range g[i] {
-		out = append(out, appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: n.Kind, Namespace: n.Namespace, Name: fmt.Sprint(to)})
+		out = append(out, appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: n.Kind, Namespace: n.Namespace,
+			Name: fmt.Sprint(to)})
 	}
 	return out
 }
 
-// distances returns the number of edges of the shortest way from each node to each other; from a node
-// to itself, of the shortest cycle.
+// distances returns the number of edges of the shortest way from each node to each other; from a
+// node to itself, of the shortest cycle.
 func (g waitGraph) distances() [][]int {
 	const none = 1 << 20
 	d := make([][]int, len(g))
@@ -52,8 +53,8 @@ func (g waitGraph) distances() [][]int {
 	return d
 }
 
-// In random graphs, a cycle is found for exactly the nodes on one; it is a shortest one, and consists
-// of edges of the graph.
+// In random graphs, a cycle is found for exactly the nodes on one; it is a shortest one, and
+// consists of edges of the graph.
 func TestFindWaitCycleInRandomGraphs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	cycles := 0
@@ -91,7 +92,8 @@ func TestFindWaitCycleInRandomGraphs(t *testing.T) {
 
 func TestDescribeWaitCycleIsEqualForAllMembers(t *testing.T) {
 	g := waitGraph{{1}, {2}, {0}}
-	want := "KsctlInstall ns/0 waits for KsctlInstall ns/1 (DependsOn), KsctlInstall ns/1 waits for KsctlInstall ns/2 (DependsOn), KsctlInstall ns/2 waits for KsctlInstall ns/0 (DependsOn)"
+	want := "KsctlInstall ns/0 waits for KsctlInstall ns/1 (DependsOn), KsctlInstall ns/1 waits for KsctlInstall " +
+		"ns/2 (DependsOn), KsctlInstall ns/2 waits for KsctlInstall ns/0 (DependsOn)"
 	for i := range g {
 		if got := DescribeWaitCycle(FindWaitCycle(node(i), g.edgesOf)); got != want {
 			t.Errorf("from %d: %s", i, got)
@@ -123,7 +125,8 @@ func TestWaitingHasReferences(t *testing.T) {
 					kv, ok := e.(*ast.KeyValueExpr)
 					return ok && kv.Key.(*ast.Ident).Name == "For"
 				})
-				if !hasFor && at.Filename != "../reconcile/status.go" && at.Filename != "../importstate/clusters.go" { // the latter sets it in a loop
+				// the latter sets it in a loop
+				if !hasFor && at.Filename != "../reconcile/status.go" && at.Filename != "../importstate/clusters.go" {
 					t.Errorf("%s: a Waiting without For", at)
 				}
 				return true

@@ -31,7 +31,8 @@ func (r *Reconciler[T]) SpecChanged() predicate.Predicate {
 		r.recent.dropIfCached(client.ObjectKeyFromObject(e.ObjectNew), e.ObjectNew)
 		return true
 	}}
-	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+		predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	selected := predicate.NewPredicateFuncs(r.selects)
 	selected.UpdateFunc = func(e event.UpdateEvent) bool { return r.selects(e.ObjectOld) || r.selects(e.ObjectNew) }
 	return predicate.And[client.Object](dropCached, changed, selected)
@@ -69,11 +70,14 @@ func PartialMetadata(group, kind string) *metav1.PartialObjectMetadata {
 	return m
 }
 
-// AddIndexes adds field indexes of the kind of empty to a cache. An indexer returns the values of an
-// object in the index.
-func AddIndexes[T client.Object](ctx context.Context, cache client.FieldIndexer, empty T, indexers map[string]func(T) []string) error {
+// AddIndexes adds field indexes of the kind of empty to a cache. An indexer returns the values of
+// an object in the index.
+func AddIndexes[T client.Object](ctx context.Context, cache client.FieldIndexer, empty T,
+	indexers map[string]func(T) []string) error {
 	for field, values := range indexers {
-		if err := cache.IndexField(ctx, empty, field, func(o client.Object) []string { return values(o.(T)) }); err != nil {
+		if err := cache.IndexField(ctx, empty, field, func(o client.Object) []string {
+			return values(o.(T))
+		}); err != nil {
 			return fmt.Errorf("indexing %T by %q: %w", empty, field, err)
 		}
 	}
@@ -109,7 +113,8 @@ func (q *Queue) Add(requests ...crreconcile.Request) {
 // RequestsFor lists objects and returns a request for each one that the selector matches; a nil
 // selector matches all. The reader is a cache with the field index that the options use. It logs an
 // error of the list and returns nothing.
-func RequestsFor(ctx context.Context, reader client.Reader, list client.ObjectList, selector predicate.Predicate, opts ...client.ListOption) []crreconcile.Request {
+func RequestsFor(ctx context.Context, reader client.Reader, list client.ObjectList, selector predicate.Predicate,
+	opts ...client.ListOption) []crreconcile.Request {
 	var out []crreconcile.Request
 	err := reader.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...)
 	if err == nil {

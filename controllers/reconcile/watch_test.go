@@ -60,14 +60,18 @@ func TestObjectThatLeavesShardIsForgotten(t *testing.T) {
 			}
 			steps := &forgetSteps{}
 			r := &Reconciler[*appsv1.KsctlInstall]{Metrics: &got, Steps: steps, Clock: clock.RealClock{},
-				Client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(in).Build(),
-				New:      func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} },
-				Selector: predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()["shard"] == "a" })}
-			if passes := r.SpecChanged().Update(event.UpdateEvent{ObjectOld: shard(tc.from), ObjectNew: shard(tc.to)}); passes != tc.wakes {
+				Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(in).Build(),
+				New:    func() *appsv1.KsctlInstall { return &appsv1.KsctlInstall{} },
+				Selector: predicate.NewPredicateFuncs(func(o client.Object) bool {
+					return o.GetLabels()["shard"] == "a"
+				})}
+			if passes := r.SpecChanged().
+				Update(event.UpdateEvent{ObjectOld: shard(tc.from), ObjectNew: shard(tc.to)}); passes != tc.wakes {
 				t.Errorf("SpecChanged is %t, want %t", passes, tc.wakes)
 			}
 			// A reconcile may also come from an earlier requeue.
-			if _, err := r.Reconcile(t.Context(), crreconcile.Request{NamespacedName: client.ObjectKeyFromObject(in)}); err != nil {
+			if _, err := r.Reconcile(t.Context(),
+				crreconcile.Request{NamespacedName: client.ObjectKeyFromObject(in)}); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got, tc.forgets) || steps.forgotten != (tc.forgets != nil) {

@@ -35,10 +35,14 @@ func ready(in *fullInstall) metav1.Condition {
 var _ = Describe("The reconciler", func() {
 	It("writes the finalizer and the status, and no part of the spec", func(ctx SpecContext) {
 		r := newFixture(ctx)
-		spec := map[string]any{"stack": "s", "interval": "90s", "timeout": "0.5m", "sourceRef": map[string]any{"kind": "KsctlSource", "name": "x"}}
-		applied := &unstructured.Unstructured{Object: map[string]any{"apiVersion": appsv1.GroupVersion.String(), "kind": "KsctlInstall",
-			"metadata": map[string]any{"namespace": r.key.Namespace, "name": r.key.Name, "finalizers": []any{"example.com/other"}}, "spec": spec}}
-		Expect(direct.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("git"), client.ForceOwnership)).To(Succeed())
+		spec := map[string]any{"stack": "s", "interval": "90s", "timeout": "0.5m",
+			"sourceRef": map[string]any{"kind": "KsctlSource", "name": "x"}}
+		applied := &unstructured.Unstructured{Object: map[string]any{"apiVersion": appsv1.GroupVersion.String(),
+			"kind": "KsctlInstall",
+			"metadata": map[string]any{"namespace": r.key.Namespace, "name": r.key.Name,
+				"finalizers": []any{"example.com/other"}}, "spec": spec}}
+		Expect(direct.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("git"),
+			client.ForceOwnership)).To(Succeed())
 		generation := r.stored(ctx).Generation
 
 		_, writes := r.run(ctx, done)
@@ -131,7 +135,8 @@ var _ = Describe("The reconciler", func() {
 		r.run(ctx, done)
 		r.annotate(ctx, appsv1.RequestedAtAnnotation, "now")
 		before := r.stored(ctx)
-		for until, wait := range map[time.Time]time.Duration{noon.Add(3 * time.Second): 3 * time.Second, {}: reconcile.DefaultInterval, noon.Add(-1): time.Millisecond} {
+		for until, wait := range map[time.Time]time.Duration{noon.Add(3 * time.Second): 3 * time.Second,
+			{}: reconcile.DefaultInterval, noon.Add(-1): time.Millisecond} {
 			res, writes := r.runWith(ctx, func(_ context.Context, req *request) reconcile.Outcome {
 				req.Object.Status.LastAppliedRevision = "r9"
 				return reconcile.Deferred{RequeueAt: until}
@@ -142,7 +147,8 @@ var _ = Describe("The reconciler", func() {
 		Expect(r.stored(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
 		_, writes := r.run(ctx, done)
 		Expect(writes).To(Equal([]string{"status"}))
-		Expect(r.stored(ctx).Status.LastHandledReconcileAt).To(Equal("now"), "the request is handled with the next outcome")
+		Expect(r.stored(ctx).Status.LastHandledReconcileAt).
+			To(Equal("now"), "the request is handled with the next outcome")
 	})
 
 	It("writes nothing when the process shuts down during the steps", func(ctx SpecContext) {
@@ -174,7 +180,9 @@ var _ = Describe("The reconciler", func() {
 
 	It("records one event per change of outcome, with the revision", func(ctx SpecContext) {
 		r := newFixture(ctx)
-		for _, out := range []reconcile.Outcome{done, done, reconcile.Retry{Err: errors.New("boom"), Revision: "main@sha1:2"}, reconcile.Retry{Err: errors.New("boom"), Revision: "main@sha1:2"}, reconcile.Waiting{On: "a pod"}, done} {
+		for _, out := range []reconcile.Outcome{done, done, reconcile.Retry{Err: errors.New("boom"),
+			Revision: "main@sha1:2"}, reconcile.Retry{Err: errors.New("boom"), Revision: "main@sha1:2"},
+			reconcile.Waiting{On: "a pod"}, done} {
 			r.run(ctx, out)
 		}
 		revision := func(r string) map[string]string { return map[string]string{"apps.ksctl.com/revision": r} }
@@ -191,7 +199,8 @@ var _ = Describe("The reconciler", func() {
 func unstructuredOf(ctx context.Context, r *fixture) *unstructured.Unstructured {
 	GinkgoHelper()
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: appsv1.GroupVersion.Group, Version: "v1", Kind: "KsctlInstall"})
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: appsv1.GroupVersion.Group, Version: "v1",
+		Kind: "KsctlInstall"})
 	Expect(direct.Get(ctx, r.key, u)).To(Succeed())
 	return u
 }

@@ -57,7 +57,8 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 	}
 	if in.Spec.ClusterSelector != nil {
 		return reconcile.Stalled{Reason: FormNotSupportedReason, Err: fmt.Errorf(
-			"KsctlInstall %s is for many clusters: name the install of one of them, which its status.clusters has; or change its clusterSelector, or delete it", in.Name)}
+			"KsctlInstall %s is for many clusters: name the install of one of them, which its status.clusters has; "+
+				"or change its clusterSelector, or delete it", in.Name)}
 	}
 	accepted := acceptedRemoval(in, rm)
 	v, err := b.view(ctx, rm, in, accepted == nil)
@@ -74,7 +75,8 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 		if a, err = b.findTarget(ctx, rm, in, req.Requested); err != nil {
 			return target.Outcome(err, "")
 		}
-		b.Engine.WatchKinds(ctx, a.target, &engine.ReadOnlyOwner{OwnerKey: a.key, Entries: v.Entries}) // changes wake this KsctlRemove
+		// changes wake this KsctlRemove
+		b.Engine.WatchKinds(ctx, a.target, &engine.ReadOnlyOwner{OwnerKey: a.key, Entries: v.Entries})
 	}
 	if accepted == nil {
 		return b.orUnreachable(a, b.rehearse(ctx, rm, in, a, v))
@@ -103,10 +105,12 @@ func (b *ByInstall) orUnreachable(a *installTarget, out reconcile.Outcome) recon
 // checkComponents returns an outcome if spec.components has components that the install does not
 // have. It reads the source from the API server: the cache may be older than the revision of the
 // install, and no event would correct the result.
-func (b *ByInstall) checkComponents(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry) reconcile.Outcome {
+func (b *ByInstall) checkComponents(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall,
+	entries []appsv1.InventoryEntry) reconcile.Outcome {
 	var retryAt time.Time
 	newestRevision := func() (string, error) {
-		from, err := b.Content.UncachedArtifact(ctx, b.Direct, in.Spec.SourceRef, in.Namespace, in.Spec.Stack, in.Spec.StackVersion)
+		from, err := b.Content.UncachedArtifact(ctx, b.Direct, in.Spec.SourceRef, in.Namespace, in.Spec.Stack,
+			in.Spec.StackVersion)
 		if err != nil { // no event follows when the source becomes readable
 			retryAt = b.Clock.Now().Add(reconcile.RetryInterval(&rm.Spec.Schedule))
 		}
@@ -118,7 +122,8 @@ func (b *ByInstall) checkComponents(ctx context.Context, rm *appsv1.KsctlRemove,
 // componentsOutcome returns the outcome if the install does not have all of spec.components, or has
 // not reported its components yet; nil if it has all. newestRevision returns the revision of its
 // source.
-func componentsOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry, newestRevision func() (string, error)) reconcile.Outcome {
+func componentsOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries []appsv1.InventoryEntry,
+	newestRevision func() (string, error)) reconcile.Outcome {
 	if len(rm.Spec.Components) == 0 {
 		return nil
 	}
@@ -140,7 +145,8 @@ func componentsOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, entries 
 	newest, sourceErr := newestRevision()
 	switch {
 	case sourceErr != nil:
-		return waitForInstall(in, fmt.Sprintf("%v; reading the newest revision of its source failed: %v", err, sourceErr))
+		return waitForInstall(in,
+			fmt.Sprintf("%v; reading the newest revision of its source failed: %v", err, sourceErr))
 	case newest != in.Status.LastAttemptedRevision || !reportsCurrentComponents(in):
 		return waitForInstall(in, fmt.Sprintf("%v; revision %s is not rendered yet", err, newest))
 	}
@@ -204,7 +210,8 @@ func (b *ByInstall) install(ctx context.Context, rm *appsv1.KsctlRemove) (*appsv
 	if err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("KsctlInstall %s exists, but is not in the cache of this controller: if it runs with --watch-label-selector, both objects need matching labels", key)
+	return nil, fmt.Errorf("KsctlInstall %s exists, but is not in the cache of this controller: if it runs with "+
+		"--watch-label-selector, both objects need matching labels", key)
 }
 
 // acceptedRemoval returns the record of the KsctlRemove in the status of an install that has
@@ -222,12 +229,14 @@ func acceptedRemoval(in *appsv1.KsctlInstall, rm *appsv1.KsctlRemove) *appsv1.In
 
 // view returns the inventory of the install, with the policies of the removal. If exact is true, it
 // reads chunks of the inventory from the API server instead of the cache.
-func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, exact bool) (*engine.ReadOnlyOwner, error) {
+func (b *ByInstall) view(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall,
+	exact bool) (*engine.ReadOnlyOwner, error) {
 	chunks := &engine.ChunkStore{Reader: b.Client, APIReader: b.Client}
 	if exact {
 		chunks.APIReader = b.Direct
 	}
-	key := plan.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
+	key := plan.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in),
+		Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
 	entries, err := chunks.LoadInventory(ctx, key, in.Status.Inventory)
 	if err != nil {
 		return nil, err
@@ -243,9 +252,11 @@ func (b *ByInstall) installNotFound(rm *appsv1.KsctlRemove) reconcile.Outcome {
 	b.Forget(client.ObjectKeyFromObject(rm))
 	name := rm.Namespace + "/" + rm.Spec.InstallRef.Name
 	if rehearsal := rm.Status.Removal; rehearsal == nil || rehearsal.Generation != rm.Generation {
-		rm.Status.Removal = &appsv1.Removal{Generation: rm.Generation, Digest: plan.Digest(nil), MadeAt: metav1.NewTime(b.Clock.Now())}
+		rm.Status.Removal = &appsv1.Removal{Generation: rm.Generation, Digest: plan.Digest(nil),
+			MadeAt: metav1.NewTime(b.Clock.Now())}
 		rm.Status.Removed, rm.Status.Left, rm.Status.Remaining = ptr.To[int32](0), ptr.To[int32](0), nil
-		return reconcile.Done{Message: fmt.Sprintf("KsctlInstall %s does not exist: there is nothing to remove; if the install is created, it does not create the named objects", name)}
+		return reconcile.Done{Message: fmt.Sprintf("KsctlInstall %s does not exist: there is nothing to remove; if "+
+			"the install is created, it does not create the named objects", name)}
 	}
 	kept := rm.Status.Removal.Kept
 	if rm.Status.Removed != nil && *rm.Status.Removed < rm.Status.Removal.Count-int32(len(kept)) {
@@ -272,5 +283,6 @@ func (b *ByInstall) waitingOutcome(rm *appsv1.KsctlRemove, in *appsv1.KsctlInsta
 
 // waitForRemoval returns the wait for an install that removes its objects.
 func waitForRemoval(in *appsv1.KsctlInstall) []appsv1.WaitReference {
-	return []appsv1.WaitReference{{Type: appsv1.WaitRemoval, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}}
+	return []appsv1.WaitReference{{Type: appsv1.WaitRemoval, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace,
+		Name: in.Name}}
 }

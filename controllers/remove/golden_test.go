@@ -30,7 +30,8 @@ func TestGoldenRehearsal(t *testing.T) {
 	kept := []engine.RemovalItem{goldenRemark("d", "it was there before", plan.ReasonAdopted),
 		goldenRemark("e", "spec.keep has it", plan.ReasonKept)}
 	steps := [][]engine.RemovalItem{{goldenRemark("a", "", plan.ReasonPending)}, append(blocked, kept...)}
-	whole.Removal = removalStatus(&engine.RemovalPreview{Steps: steps, Kept: kept, Blockers: blocked}, 7, "0123456789abcdef", 5)
+	whole.Removal = removalStatus(&engine.RemovalPreview{Steps: steps, Kept: kept, Blockers: blocked}, 7,
+		"0123456789abcdef", 5)
 	whole.Removal.MadeAt = metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 	whole.Removal.Dependents = []string{"KsctlInstall team/shop has to go first"}
 	golden.Complete(t, whole.Removal)

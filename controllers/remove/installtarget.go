@@ -24,8 +24,10 @@ type installTarget struct {
 }
 
 // findTarget returns the cluster of an install.
-func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, requested bool) (*installTarget, error) {
-	key := plan.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlRemoveKind, Namespace: rm.Namespace, Name: rm.Name}
+func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall,
+	requested bool) (*installTarget, error) {
+	key := plan.OwnerKey{Installation: b.Installation, Cluster: target.InstallCluster(in), Kind: appsv1.KsctlRemoveKind,
+		Namespace: rm.Namespace, Name: rm.Name}
 	name := client.ObjectKeyFromObject(rm)
 	load := func() (*installTarget, error) { return &installTarget{key: key}, nil }
 	a, err := b.installTargets.Get(name, rm.UID, load)
@@ -37,12 +39,14 @@ func (b *ByInstall) findTarget(ctx context.Context, rm *appsv1.KsctlRemove, in *
 		return nil, err
 	}
 	account := cmp.Or(in.Spec.ServiceAccountName, b.DefaultServiceAccount)
-	localClient, err := reconcile.AccountClient(ctx, b.Client, b.Targets.Local, types.NamespacedName{Namespace: in.Namespace, Name: account})
+	localClient, err := reconcile.AccountClient(ctx, b.Client, b.Targets.Local,
+		types.NamespacedName{Namespace: in.Namespace, Name: account})
 	if err != nil && key.Cluster != plan.LocalCluster {
 		return nil, err // the account is needed to read the kubeconfig
 	}
-	located, err := b.Targets.Resolve(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account, LocalClient: localClient,
-		UID: in.Status.ClusterUID, Requested: requested})
+	located, err := b.Targets.Resolve(ctx, target.User{Key: key, Spec: &in.Spec.TargetCluster, Account: account,
+		LocalClient: localClient,
+		UID:         in.Status.ClusterUID, Requested: requested})
 	if err != nil {
 		return nil, err
 	}

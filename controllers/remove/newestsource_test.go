@@ -47,7 +47,8 @@ func TestUnknownComponentsUseNewestSource(t *testing.T) {
 	in.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Name: "src"}
 	in.Status.Components = []appsv1.ComponentStatus{{Name: "base"}}
 	in.Status.LastAttemptedRevision = "r2"
-	in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
+	in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue,
+		ObservedGeneration: 1}}
 	rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rm"},
 		Spec: appsv1.KsctlRemoveSpec{InstallRef: &appsv1.InstallRef{Name: "web"}, Components: []string{"new"}}}
 	for name, tc := range map[string]struct {
@@ -61,19 +62,24 @@ func TestUnknownComponentsUseNewestSource(t *testing.T) {
 		"cache older than the install": {cached: "r1", stored: "r2", stalls: true},
 		"not in the cache":             {stored: "r2", stalls: true},
 		"deleted, but in the cache":    {cached: "r2", until: now.Add(reconcile.DefaultRetryInterval)},
-		"API server unavailable":       {cached: "r2", stored: "r2", down: true, until: now.Add(reconcile.DefaultRetryInterval)},
+		"API server unavailable": {cached: "r2", stored: "r2", down: true,
+			until: now.Add(reconcile.DefaultRetryInterval)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cached, direct := sourceClient(t, tc.cached, in.DeepCopy()), sourceClient(t, tc.stored)
 			if tc.down {
 				direct = interceptor.NewClient(direct.(client.WithWatch), interceptor.Funcs{
-					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object,
+						...client.GetOption) error {
 						return apierrors.NewServiceUnavailable("no")
 					}})
 			}
-			b := &ByInstall{Client: cached, Direct: direct, Targets: &target.Resolver{Cache: cached, Local: &engine.Target{ClusterID: plan.LocalCluster}},
-				Content: &content.Loader{Sources: &sourceref.Resolver{Client: cached}}, Clock: testclock.NewFakePassiveClock(now)}
-			switch out := b.Reconcile(t.Context(), &reconcile.Request[*appsv1.KsctlRemove]{Object: rm.DeepCopy()}).(type) {
+			b := &ByInstall{Client: cached, Direct: direct,
+				Targets: &target.Resolver{Cache: cached, Local: &engine.Target{ClusterID: plan.LocalCluster}},
+				Content: &content.Loader{Sources: &sourceref.Resolver{Client: cached}},
+				Clock:   testclock.NewFakePassiveClock(now)}
+			switch out := b.Reconcile(t.Context(),
+				&reconcile.Request[*appsv1.KsctlRemove]{Object: rm.DeepCopy()}).(type) {
 			case reconcile.Stalled:
 				if !tc.stalls || out.Reason != appsv1.NoSuchComponentReason {
 					t.Errorf("%+v", out)

@@ -25,7 +25,8 @@ func reportProgress(st *appsv1.KsctlRemoveStatus, left []engine.RemovalItem, kep
 // rehearsalMessage returns a summary of a rehearsal.
 func rehearsalMessage(rm *appsv1.KsctlRemove) string {
 	rehearsal := rm.Status.Removal
-	out := fmt.Sprintf("%s to be removed in %s", plural(int(rehearsal.Count)-len(rehearsal.Kept), "object"), plural(len(rehearsal.Order), "step"))
+	out := fmt.Sprintf("%s to be removed in %s", plural(int(rehearsal.Count)-len(rehearsal.Kept), "object"),
+		plural(len(rehearsal.Order), "step"))
 	if n := len(rehearsal.Kept); n > 0 {
 		out += fmt.Sprintf(", %d kept", n)
 	}
@@ -47,7 +48,8 @@ const maxNamed = 5
 
 // progressMessage returns the progress of a started removal, and what it waits for.
 func progressMessage(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, left []engine.RemovalItem) string {
-	out := fmt.Sprintf("%d of %s removed, %d remaining", *rm.Status.Removed, plural(int(rm.Status.Removal.Count), "object"), len(left))
+	out := fmt.Sprintf("%d of %s removed, %d remaining", *rm.Status.Removed,
+		plural(int(rm.Status.Removal.Count), "object"), len(left))
 	var messages []string
 	for _, r := range left {
 		if r.Message != "" && r.Reason != plan.ReasonKept && r.Reason != plan.ReasonAdopted {
@@ -68,7 +70,8 @@ func progressMessage(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, left []eng
 // progress.
 func installMessage(in *appsv1.KsctlInstall) string {
 	c := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
-	if c == nil || c.Status == metav1.ConditionTrue || (c.Status == metav1.ConditionUnknown && c.Reason != "DependentsExist") {
+	if c == nil || c.Status == metav1.ConditionTrue ||
+		(c.Status == metav1.ConditionUnknown && c.Reason != "DependentsExist") {
 		return ""
 	}
 	return fmt.Sprintf("KsctlInstall %s reports: %s", in.Name, reconcile.Truncate(c.Message, maxMessageBytes))
@@ -91,7 +94,8 @@ func doneMessage(rm *appsv1.KsctlRemove, kept []appsv1.RemovalObject) string {
 		}
 		names = append(names, fmt.Sprintf("%s (%s)", name, k.Message))
 	}
-	return fmt.Sprintf("%s removed, %d kept: %s", plural(int(*rm.Status.Removed), "object"), len(kept), strings.Join(firstOf(names, maxNamed), ", "))
+	return fmt.Sprintf("%s removed, %d kept: %s", plural(int(*rm.Status.Removed), "object"), len(kept),
+		strings.Join(firstOf(names, maxNamed), ", "))
 }
 
 // firstOf returns the first items of a list for a message, followed by the number of the others.

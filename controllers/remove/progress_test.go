@@ -17,7 +17,8 @@ import (
 
 func testRemark(name, message string, wave int32) engine.RemovalItem {
 	ref := stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: name}
-	return engine.RemovalItem{Ref: ref, Reason: plan.ReasonPending, Message: message, Entry: appsv1.InventoryEntry{ID: ref.ID(), Wave: wave}}
+	return engine.RemovalItem{Ref: ref, Reason: plan.ReasonPending, Message: message,
+		Entry: appsv1.InventoryEntry{ID: ref.ID(), Wave: wave}}
 }
 
 func many(n int) (out []engine.RemovalItem) {
@@ -40,10 +41,13 @@ func TestRehearsalIsBounded(t *testing.T) {
 			t.Errorf("a step names %d objects", len(s.Objects))
 		}
 	}
-	if len(r.Order) != maxSteps || total != 10000 || len(r.Kept) != maxRemarks || len(r.Blockers) != maxRemarks || r.Count != 10200 {
-		t.Errorf("%d steps of %d objects, %d kept, %d blockers of %d", len(r.Order), total, len(r.Kept), len(r.Blockers), r.Count)
+	if len(r.Order) != maxSteps || total != 10000 || len(r.Kept) != maxRemarks || len(r.Blockers) != maxRemarks ||
+		r.Count != 10200 {
+		t.Errorf("%d steps of %d objects, %d kept, %d blockers of %d", len(r.Order), total, len(r.Kept),
+			len(r.Blockers), r.Count)
 	}
-	if m := removalObjects([]engine.RemovalItem{testRemark("a", strings.Repeat("ä", maxMessageBytes), 0)})[0].Message; len(m) > maxMessageBytes+3 {
+	if m := removalObjects([]engine.RemovalItem{testRemark("a", strings.Repeat("ä", maxMessageBytes),
+		0)})[0].Message; len(m) > maxMessageBytes+3 {
 		t.Errorf("a message of %d bytes", len(m))
 	}
 }
@@ -52,7 +56,8 @@ func TestMessages(t *testing.T) {
 	rm := &appsv1.KsctlRemove{Status: appsv1.KsctlRemoveStatus{Removal: &appsv1.Removal{Count: 4}}}
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	setReady := func(status metav1.ConditionStatus, reason string) {
-		in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: status, Reason: reason, Message: "why"}}
+		in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: status, Reason: reason,
+			Message: "why"}}
 	}
 	left := []engine.RemovalItem{testRemark("a", "", 0), testRemark("b", "b is held", 0)}
 	kept := []appsv1.RemovalObject{{ID: "ns_data__PersistentVolumeClaim", Message: "spec.keep"}}
@@ -80,7 +85,8 @@ func TestMessages(t *testing.T) {
 	want(doneMessage(rm, nil), "1 object removed, nothing is left")
 	rm.Status.Removal.Count = 0
 	want(doneMessage(rm, nil), "there was nothing to remove")
-	rm.Status.Removal = &appsv1.Removal{Count: 3, Order: []appsv1.RemovalStep{{Count: 2}}, Kept: kept, Blockers: []appsv1.RemovalObject{{Message: "it is held"}}}
+	rm.Status.Removal = &appsv1.Removal{Count: 3, Order: []appsv1.RemovalStep{{Count: 2}}, Kept: kept,
+		Blockers: []appsv1.RemovalObject{{Message: "it is held"}}}
 	want(rehearsalMessage(rm), "2 objects to be removed in 1 step, 1 kept; 1 blocked: it is held")
 }
 
@@ -93,7 +99,8 @@ func TestDependents(t *testing.T) {
 		return x
 	}
 	self := install("me", "me")
-	self.Status.Components = []appsv1.ComponentStatus{{Name: "a"}, {Name: "b", DependsOn: []string{"a"}}, {Name: "c", DependsOn: []string{"b"}}}
+	self.Status.Components = []appsv1.ComponentStatus{{Name: "a"}, {Name: "b", DependsOn: []string{"a"}},
+		{Name: "c", DependsOn: []string{"b"}}}
 	elsewhere := install("other", "me")
 	elsewhere.Namespace = "elsewhere"
 	going := install("going", "me")
@@ -109,9 +116,14 @@ func TestDependents(t *testing.T) {
 		components []string
 		want       []string
 	}{
-		"whole install":  {nil, []string{"KsctlInstall ns/going depends on the install and is being removed", "KsctlInstall ns/object depends on Deployment ns/db and must be removed first", "KsctlInstall ns/x depends on the install and must be removed first"}},
-		"one component":  {[]string{"a"}, []string{"KsctlInstall ns/going depends on the install and is not waited", "KsctlInstall ns/object depends on Deployment ns/db and is not waited", "KsctlInstall ns/x depends on the install and is not waited", "component b stays and depends on a"}},
-		"last component": {[]string{"c"}, []string{"KsctlInstall ns/going", "KsctlInstall ns/object", "KsctlInstall ns/x"}},
+		"whole install": {nil, []string{"KsctlInstall ns/going depends on the install and is being removed",
+			"KsctlInstall ns/object depends on Deployment ns/db and must be removed first",
+			"KsctlInstall ns/x depends on the install and must be removed first"}},
+		"one component": {[]string{"a"}, []string{"KsctlInstall ns/going depends on the install and is not waited",
+			"KsctlInstall ns/object depends on Deployment ns/db and is not waited",
+			"KsctlInstall ns/x depends on the install and is not waited", "component b stays and depends on a"}},
+		"last component": {[]string{"c"},
+			[]string{"KsctlInstall ns/going", "KsctlInstall ns/object", "KsctlInstall ns/x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := dependentMessages(&appsv1.KsctlRemoveSpec{Components: tc.components}, &self, all, goes)

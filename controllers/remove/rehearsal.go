@@ -19,7 +19,8 @@ import (
 
 // removalRequests returns a function that returns the removal request for an inventory entry; nil
 // for entries that the KsctlRemove does not name.
-func removalRequests(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*appsv1.InventoryEntry) *plan.RemovalRequest {
+func removalRequests(rm *appsv1.KsctlRemove,
+	in *appsv1.KsctlInstall) func(*appsv1.InventoryEntry) *plan.RemovalRequest {
 	spec := &rm.Spec
 	request := &plan.RemovalRequest{
 		DeleteCustomResources: spec.CustomResources == appsv1.CustomResourcesDelete,
@@ -43,16 +44,22 @@ func removalRequests(rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall) func(*apps
 
 // rehearse writes the objects to remove into the status, unless they are already there, and waits
 // until the install accepts them.
-func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, a *installTarget, v *engine.ReadOnlyOwner) reconcile.Outcome {
-	entries := slices.DeleteFunc(v.Entries.Entries(), func(e appsv1.InventoryEntry) bool { return !rm.Spec.Names(e.Component) })
+func (b *ByInstall) rehearse(ctx context.Context, rm *appsv1.KsctlRemove, in *appsv1.KsctlInstall, a *installTarget,
+	v *engine.ReadOnlyOwner) reconcile.Outcome {
+	entries := slices.DeleteFunc(v.Entries.Entries(), func(e appsv1.InventoryEntry) bool {
+		return !rm.Spec.Names(e.Component)
+	})
 	digest := plan.Digest(entries)
-	if recorded := rm.Status.Removal; recorded == nil || recorded.Generation != rm.Generation || recorded.Digest != digest {
+	if recorded := rm.Status.Removal; recorded == nil || recorded.Generation != rm.Generation ||
+		recorded.Digest != digest {
 		r, err := b.Engine.PreviewRemoval(ctx, engine.Pass{Owner: v, Target: a.target, Client: a.client})
 		if err != nil {
 			return reconcile.Retry{Err: err}
 		}
 		if r.SyncError != nil { // an event follows when the index is synced
-			return reconcile.Waiting{On: r.SyncError.Error(), For: []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: "Watch", Namespace: in.Namespace, Name: in.Name}}, Reason: appsv1.IndexStaleReason}
+			return reconcile.Waiting{On: r.SyncError.Error(),
+				For: []appsv1.WaitReference{{Type: appsv1.WaitResponse, Kind: "Watch", Namespace: in.Namespace,
+					Name: in.Name}}, Reason: appsv1.IndexStaleReason}
 		}
 		removed := isRemoved(r)
 		if a.key.Cluster != plan.LocalCluster {
@@ -80,7 +87,8 @@ const (
 
 // removalStatus returns a rehearsal for the status, shortened to its bounds.
 func removalStatus(r *engine.RemovalPreview, generation int64, digest string, count int) *appsv1.Removal {
-	out := &appsv1.Removal{Generation: generation, Digest: digest, Count: int32(count), Kept: removalObjects(r.Kept), Blockers: removalObjects(r.Blockers)}
+	out := &appsv1.Removal{Generation: generation, Digest: digest, Count: int32(count), Kept: removalObjects(r.Kept),
+		Blockers: removalObjects(r.Blockers)}
 	for i, step := range r.Steps {
 		if i >= maxSteps {
 			out.Order[maxSteps-1].Count += int32(len(step))
@@ -101,7 +109,8 @@ const maxMessageBytes = 512
 func removalObjects(in []engine.RemovalItem) []appsv1.RemovalObject {
 	var out []appsv1.RemovalObject
 	for _, item := range in[:min(len(in), maxRemarks)] {
-		out = append(out, appsv1.RemovalObject{ID: item.Entry.ID, Reason: string(item.Reason), Message: reconcile.Truncate(item.Message, maxMessageBytes)})
+		out = append(out, appsv1.RemovalObject{ID: item.Entry.ID, Reason: string(item.Reason),
+			Message: reconcile.Truncate(item.Message, maxMessageBytes)})
 	}
 	return out
 }
@@ -121,7 +130,8 @@ func isRemoved(r *engine.RemovalPreview) func(id string) bool {
 
 // dependentMessages returns messages about the dependents of the objects to remove: components of
 // the stack that stay, and other installs.
-func dependentMessages(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, installs []appsv1.KsctlInstall, removed func(id string) bool) []string {
+func dependentMessages(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, installs []appsv1.KsctlInstall,
+	removed func(id string) bool) []string {
 	var out []string
 	for _, c := range in.Status.Components {
 		if spec.Names(c.Name) {
@@ -129,7 +139,9 @@ func dependentMessages(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, in
 		}
 		for _, d := range c.DependsOn {
 			if spec.Names(d) {
-				out = append(out, fmt.Sprintf("component %s stays and depends on %s: the component is not updated while %s does not exist", c.Name, d, d))
+				out = append(out,
+					fmt.Sprintf("component %s stays and depends on %s: the component is not updated while %s does "+
+						"not exist", c.Name, d, d))
 			}
 		}
 	}
@@ -137,7 +149,8 @@ func dependentMessages(spec *appsv1.KsctlRemoveSpec, in *appsv1.KsctlInstall, in
 	for i := range installs {
 		other := &installs[i]
 		name := client.ObjectKeyFromObject(other)
-		self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
+		self := stacks.Ref{Group: appsv1.GroupVersion.Group, Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace,
+			Name: name.Name}
 		if name == key || removed(self.ID()) { // the KsctlInstall is removed, too
 			continue
 		}

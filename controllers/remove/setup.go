@@ -72,7 +72,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	err := s.Reconciler.NewBuilder(mgr).
 		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(s.referencing(byInstall))).
-		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context,
+			o client.Object) []crreconcile.Request {
 			return s.forCluster(ctx, target.ClusterID(o.GetNamespace(), o.GetName()))
 		}), builder.WithPredicates(target.AccessChanged)).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
@@ -88,7 +89,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 // index.
 func (s *Setup) referencing(field string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []crreconcile.Request {
-		return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()})
+		return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()),
+			client.MatchingFields{field: o.GetName()})
 	}
 }
 
@@ -109,7 +111,8 @@ func (s *Setup) forSecret(ctx context.Context, o client.Object) []crreconcile.Re
 
 // watchLiveObjects enqueues a KsctlRemove when one of its objects changes, or when the index has
 // synced its kinds.
-func (s *Setup) watchLiveObjects(ctx context.Context, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
+func (s *Setup) watchLiveObjects(ctx context.Context,
+	queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) error {
 	s.Clusters.EnqueueOwners(ctx, s.Index, appsv1.KsctlRemoveKind, queue)
 	return nil
 }

@@ -23,16 +23,21 @@ func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalerOptions) e
 		return err
 	}
 	published := nodegroup.NewClusters()
-	provider := &autoscaler.Certificates{Client: c.direct, Namespace: c.opts.Namespace, Clock: realClock, Log: c.mgr.GetLogger().WithName("nodegroup")}
+	provider := &autoscaler.Certificates{Client: c.direct, Namespace: c.opts.Namespace, Clock: realClock,
+		Log: c.mgr.GetLogger().WithName("nodegroup")}
 	if o.Addr != "" {
 		provider.Address = o.AdvAddr
 	}
-	steps := &autoscaler.Steps{Client: c.mgr.GetClient(), Targets: c.targets, Local: c.localTarget, Installation: c.opts.OwnerID,
+	steps := &autoscaler.Steps{Client: c.mgr.GetClient(), Targets: c.targets, Local: c.localTarget,
+		Installation:          c.opts.OwnerID,
 		DefaultServiceAccount: c.opts.DefaultServiceAccount, FieldOwner: FieldOwner, Clock: realClock,
-		NodeWatches: &autoscaler.NodeWatches{}, AgentSessions: &session.Sessions{Clock: realClock}, Published: published, Certificates: provider, Selector: c.opts.Selector, OperationEnded: c.metrics.RecordOperation}
+		NodeWatches: &autoscaler.NodeWatches{}, AgentSessions: &session.Sessions{Clock: realClock},
+		Published: published, Certificates: provider, Selector: c.opts.Selector,
+		OperationEnded: c.metrics.RecordOperation}
 	setup := &autoscaler.Setup{
-		Reconciler: newReconciler[clusterv1.KsctlAutoScaler, clusterv1.KsctlAutoScalerList](c, clusterv1.KsctlAutoScalerKind, steps),
-		Steps:      steps,
+		Reconciler: newReconciler[clusterv1.KsctlAutoScaler, clusterv1.KsctlAutoScalerList](c,
+			clusterv1.KsctlAutoScalerKind, steps),
+		Steps: steps,
 	}
 	if err := setup.Register(ctx, c.mgr); err != nil {
 		return err
@@ -40,6 +45,8 @@ func (c *Controllers) AddAutoScalers(ctx context.Context, o AutoScalerOptions) e
 	if provider.Address == "" {
 		return nil
 	}
-	return c.mgr.Add(&nodegroup.Listener{Addr: o.Addr, Server: nodegroup.NewServer(published, steps, realClock, nodegroup.Caller),
-		Certificate: provider.Certificate, ClientCAs: provider.ClientCAs, Clock: realClock, Log: c.mgr.GetLogger().WithName("nodegroup"), Metrics: c.metrics})
+	return c.mgr.Add(&nodegroup.Listener{Addr: o.Addr,
+		Server:      nodegroup.NewServer(published, steps, realClock, nodegroup.Caller),
+		Certificate: provider.Certificate, ClientCAs: provider.ClientCAs, Clock: realClock,
+		Log: c.mgr.GetLogger().WithName("nodegroup"), Metrics: c.metrics})
 }

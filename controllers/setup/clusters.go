@@ -10,11 +10,14 @@ import (
 // AddClusters adds the reconciler of KsctlCluster.
 func (c *Controllers) AddClusters(ctx context.Context) error {
 	prober := cluster.NewProber(realClock)
-	steps := &cluster.Steps{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Target: c.localTarget, Prober: prober, Clock: realClock,
-		DefaultServiceAccount: c.opts.DefaultServiceAccount, ArgoCDNamespaces: c.opts.ArgoCDNamespaces, AllowInsecure: c.opts.InsecureKubeConfigTLS}
+	steps := &cluster.Steps{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Target: c.localTarget,
+		Prober: prober, Clock: realClock,
+		DefaultServiceAccount: c.opts.DefaultServiceAccount, ArgoCDNamespaces: c.opts.ArgoCDNamespaces,
+		AllowInsecure: c.opts.InsecureKubeConfigTLS}
 	setup := &cluster.Setup{
-		Reconciler: newReconciler[clusterv1.KsctlCluster, clusterv1.KsctlClusterList](c, clusterv1.KsctlClusterKind, steps),
-		Prober:     prober, DefaultServiceAccount: c.opts.DefaultServiceAccount,
+		Reconciler: newReconciler[clusterv1.KsctlCluster, clusterv1.KsctlClusterList](c, clusterv1.KsctlClusterKind,
+			steps),
+		Prober: prober, DefaultServiceAccount: c.opts.DefaultServiceAccount,
 	}
 	return setup.Register(ctx, c.mgr)
 }

@@ -19,15 +19,19 @@ func (c *Controllers) newContent() (*content.Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	charts, err := chart.NewFetcher(chart.Options{Dir: filepath.Join(c.opts.StoragePath, "charts"), CacheBytes: c.opts.ChartCacheBytes,
+	charts, err := chart.NewFetcher(chart.Options{Dir: filepath.Join(c.opts.StoragePath, "charts"),
+		CacheBytes: c.opts.ChartCacheBytes,
 		IndexBytes: c.opts.ChartIndexBytes, Limits: c.opts.ArtifactLimits, Timeout: c.opts.ArtifactTimeout, Key: c.key})
 	if err != nil {
 		return nil, err
 	}
-	renderer := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: c.opts.RenderCacheBytes, Render: c.opts.Render, OnRender: c.metrics.Rendered})
+	renderer := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: c.opts.RenderCacheBytes, Render: c.opts.Render,
+		OnRender: c.metrics.Rendered})
 	return &content.Loader{
-		Sources: &sourceref.Resolver{Client: c.mgr.GetClient(), Serves: c.discovery.Serves, NoCrossNamespace: c.opts.NoCrossNamespaceRefs},
-		Catalog: catalog.New(catalog.Options{Limits: c.opts.ArtifactLimits, URL: c.opts.CatalogURL, Insecure: c.opts.CatalogInsecure}),
+		Sources: &sourceref.Resolver{Client: c.mgr.GetClient(), Serves: c.discovery.Serves,
+			NoCrossNamespace: c.opts.NoCrossNamespaceRefs},
+		Catalog: catalog.New(catalog.Options{Limits: c.opts.ArtifactLimits, URL: c.opts.CatalogURL,
+			Insecure: c.opts.CatalogInsecure}),
 		Fetcher: fetcher, Charts: charts, Renderer: renderer, Decrypt: c.opts.Decrypt, ChartLimits: c.opts.ChartLimits,
 	}, nil
 }

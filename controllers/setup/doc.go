@@ -1,7 +1,9 @@
 // Package setup adds the reconcilers of this project to a controller-runtime manager of another
 // program:
 //
-//	c, err := setup.New(ctx, mgr, setup.Options{OwnerID: "example", Namespace: "example-system", StoragePath: dir})
+//	c, err := setup.New(ctx, mgr, setup.Options{
+//		OwnerID: "example", Namespace: "example-system", StoragePath: dir,
+//	})
 //	…
 //	err = c.AddInstalls(ctx)
 //

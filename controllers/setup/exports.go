@@ -24,10 +24,13 @@ func (c *Controllers) AddExports(ctx context.Context, o ExportOptions) error {
 	_ = os.RemoveAll(work)
 	limits := o.GitLimits
 	limits.Tree = c.opts.ArtifactLimits
-	steps := &exportstate.Steps{Client: c.mgr.GetClient(), Git: git.NewClient(git.Options{Limits: limits, TempDir: work}),
-		Encrypt: c.opts.Encrypt, Target: c.localTarget, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: realClock}
+	steps := &exportstate.Steps{Client: c.mgr.GetClient(),
+		Git:     git.NewClient(git.Options{Limits: limits, TempDir: work}),
+		Encrypt: c.opts.Encrypt, Target: c.localTarget, DefaultServiceAccount: c.opts.DefaultServiceAccount,
+		SecretKey: c.key, Clock: realClock}
 	setup := &exportstate.Setup{
-		Reconciler:            newReconciler[v1alpha1.ExportState, v1alpha1.ExportStateList](c, v1alpha1.ExportStateKind, steps),
+		Reconciler: newReconciler[v1alpha1.ExportState, v1alpha1.ExportStateList](c,
+			v1alpha1.ExportStateKind, steps),
 		DefaultServiceAccount: c.opts.DefaultServiceAccount,
 	}
 	return setup.Register(ctx, c.mgr)

@@ -38,7 +38,8 @@ func hashKey(ctx context.Context, c client.Client, namespace string) ([]byte, er
 		return nil, fmt.Errorf("getting or creating the hash key in Secret %s: %w", name, err)
 	}
 	if len(secret.Data[hashKeyField]) < 16 {
-		return nil, fmt.Errorf("the hash key in Secret %s: field %q has less than 16 bytes: delete the Secret to create a new key", name, hashKeyField)
+		return nil, fmt.Errorf("the hash key in Secret %s: field %q has less than 16 bytes: delete the Secret to "+
+			"create a new key", name, hashKeyField)
 	}
 	return secret.Data[hashKeyField], nil
 }

@@ -100,7 +100,8 @@ var ownerIDPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 type OwnerIDError struct{ ID string }
 
 func (e *OwnerIDError) Error() string {
-	return fmt.Sprintf("owner id %q: must be 1 to 63 characters of a-z, 0-9, - and ., and begin and end with a letter or digit", e.ID)
+	return fmt.Sprintf("owner id %q: must be 1 to 63 characters of a-z, 0-9, - and ., and begin and end with a "+
+		"letter or digit", e.ID)
 }
 
 // ValidateOwnerID returns an *OwnerIDError if an id is invalid as Options.OwnerID.
@@ -122,7 +123,8 @@ func (o *Options) validate() error {
 	case o.StoragePath == "":
 		return errors.New("setup: Options.StoragePath is empty: set a directory for fetched content")
 	case o.Concurrent < 0:
-		return fmt.Errorf("setup: Options.Concurrent is %d: must be at least 1, or 0 for the default of %d", o.Concurrent, DefaultConcurrent)
+		return fmt.Errorf("setup: Options.Concurrent is %d: must be at least 1, or 0 for the default of %d",
+			o.Concurrent, DefaultConcurrent)
 	case o.Jitter >= 100:
 		return fmt.Errorf("setup: Options.Jitter is %d percent: must be less than 100", o.Jitter)
 	}

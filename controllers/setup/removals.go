@@ -16,11 +16,14 @@ func (c *Controllers) AddRemovals(ctx context.Context) error {
 	}
 	cache := c.mgr.GetClient()
 	steps := &remove.Steps{
-		ByInstall: &remove.ByInstall{Client: cache, Direct: c.mgr.GetAPIReader(), Engine: c.engine, Targets: c.targets, Content: c.content,
+		ByInstall: &remove.ByInstall{Client: cache, Direct: c.mgr.GetAPIReader(), Engine: c.engine, Targets: c.targets,
+			Content:      c.content,
 			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, Clock: realClock},
-		BySource: &bysource.Steps{Client: cache, Direct: c.mgr.GetAPIReader(), Content: c.content, Engine: c.engine, Targets: c.targets,
+		BySource: &bysource.Steps{Client: cache, Direct: c.mgr.GetAPIReader(), Content: c.content, Engine: c.engine,
+			Targets:      c.targets,
 			Chunks:       &engine.ChunkStore{Client: cache, Reader: cache, APIReader: c.mgr.GetAPIReader()},
-			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key, Clock: realClock},
+			Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, SecretKey: c.key,
+			Clock: realClock},
 	}
 	setup := &remove.Setup{
 		Reconciler: newReconciler[appsv1.KsctlRemove, appsv1.KsctlRemoveList](c, appsv1.KsctlRemoveKind, steps),

@@ -44,7 +44,8 @@ var realClock clock.RealClock
 
 // AddToScheme adds the types of all kinds that the reconcilers read or write.
 func AddToScheme(s *runtime.Scheme) error {
-	all := runtime.SchemeBuilder{clientgoscheme.AddToScheme, sourcev1.AddToScheme, appsv1.AddToScheme, storagev1alpha1.AddToScheme, clusterv1.AddToScheme}
+	all := runtime.SchemeBuilder{clientgoscheme.AddToScheme, sourcev1.AddToScheme, appsv1.AddToScheme,
+		storagev1alpha1.AddToScheme, clusterv1.AddToScheme}
 	return all.AddToScheme(s)
 }
 
@@ -92,7 +93,8 @@ func New(ctx context.Context, mgr ctrl.Manager, o Options) (*Controllers, error)
 	if c.key, err = hashKey(ctx, direct, o.Namespace); err != nil {
 		return nil, err
 	}
-	if c.index, err = live.New(mgr.GetConfig(), live.Options{OwnerID: o.OwnerID, Log: mgr.GetLogger().WithName("index"), SecretKey: c.key}); err != nil {
+	if c.index, err = live.New(mgr.GetConfig(),
+		live.Options{OwnerID: o.OwnerID, Log: mgr.GetLogger().WithName("index"), SecretKey: c.key}); err != nil {
 		return nil, err
 	}
 	if err := mgr.Add(c.index); err != nil {
@@ -117,7 +119,9 @@ func (c *Controllers) addEvents() error {
 		return fmt.Errorf("events: %w", err)
 	}
 	q := &events.Queue{Recorder: recorder, Scheme: c.mgr.GetScheme(), DrainTimeout: EventsDrainTimeout,
-		OnDrop: func() { c.metrics.EventDropped("kubernetes") }, OnLength: func(n int) { c.metrics.EventsWaiting("kubernetes", n) }}
+		OnDrop: func() {
+			c.metrics.EventDropped("kubernetes")
+		}, OnLength: func(n int) { c.metrics.EventsWaiting("kubernetes", n) }}
 	c.opts.Events = q
 	return c.mgr.Add(q)
 }
@@ -131,11 +135,14 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 	steps := &install.Steps{
 		Client: c.mgr.GetClient(), Content: c.content,
 		Engine: c.engine, Targets: c.targets,
-		Chunks:       &engine.ChunkStore{Client: c.mgr.GetClient(), Reader: c.mgr.GetClient(), APIReader: c.mgr.GetAPIReader()},
-		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount, ConfigsSelected: c.opts.ConfigCacheFiltered, SecretKey: c.key, Clock: realClock,
+		Chunks: &engine.ChunkStore{Client: c.mgr.GetClient(), Reader: c.mgr.GetClient(),
+			APIReader: c.mgr.GetAPIReader()},
+		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
+		ConfigsSelected: c.opts.ConfigCacheFiltered, SecretKey: c.key, Clock: realClock,
 	}
 	if c.artifactStorage != nil {
-		steps.Publisher = &publish.Publisher{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Serves: c.discovery.Serves, Storage: c.artifactStorage.Space(install.StorageSpace),
+		steps.Publisher = &publish.Publisher{Client: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(),
+			Serves: c.discovery.Serves, Storage: c.artifactStorage.Space(install.StorageSpace),
 			Limits: c.opts.ArtifactLimits, FieldOwner: FieldOwner, Clock: realClock}
 	}
 	depends, err := dependency.New(c.mgr.GetConfig())
@@ -145,11 +152,14 @@ func (c *Controllers) AddInstalls(ctx context.Context) error {
 	if err := c.mgr.Add(depends); err != nil {
 		return err
 	}
-	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, handover.NewPlans(clock.RealClock{}), c.metrics.RecordDriftCorrections
-	dispatcher := &rollout.Dispatcher{Single: steps, Fleet: &rollout.FleetSteps{Client: c.mgr.GetClient(), Single: steps, FieldOwner: FieldOwner}}
+	steps.Dependencies, steps.Plans, steps.RecordDriftCorrections = depends, handover.NewPlans(clock.RealClock{}),
+		c.metrics.RecordDriftCorrections
+	dispatcher := &rollout.Dispatcher{Single: steps,
+		Fleet: &rollout.FleetSteps{Client: c.mgr.GetClient(), Single: steps, FieldOwner: FieldOwner}}
 	setup := &install.Setup{
 		Reconciler: newReconciler[appsv1.KsctlInstall, appsv1.KsctlInstallList](c, appsv1.KsctlInstallKind, dispatcher),
-		Steps:      steps, Index: c.index, Served: c.discovery, KindsChanged: c.kindsChanged, KindsListed: c.discovery.Invalidate,
+		Steps:      steps, Index: c.index, Served: c.discovery, KindsChanged: c.kindsChanged,
+		KindsListed: c.discovery.Invalidate,
 	}
 	setup.Reconciler.Selector = nil // the cache restricts the installs
 	return setup.Register(ctx, c.mgr)
@@ -176,14 +186,19 @@ type (
 // newReconciler returns a reconciler of the objects that Options.Selector selects. The cache does
 // not restrict them: an install may refer to a source of another shard, and reacts to each
 // KsctlRemove that references it.
-func newReconciler[T, L any, O objectOf[T], OL listOf[L]](c *Controllers, kind string, steps reconcile.Steps[O]) *reconcile.Reconciler[O] {
+func newReconciler[T, L any, O objectOf[T], OL listOf[L]](c *Controllers, kind string,
+	steps reconcile.Steps[O]) *reconcile.Reconciler[O] {
 	r := &reconcile.Reconciler[O]{
-		Client: c.mgr.GetClient(), Reader: c.mgr.GetAPIReader(), New: func() O { return new(T) }, NewList: func() client.ObjectList { return OL(new(L)) },
+		Client: c.mgr.GetClient(), Reader: c.mgr.GetAPIReader(), New: func() O {
+			return new(T)
+		}, NewList: func() client.ObjectList { return OL(new(L)) },
 		Kind: kind, Steps: steps, Events: c.opts.Events, Metrics: c.metrics, Clock: realClock, FieldOwner: FieldOwner,
 		Jitter: func(d time.Duration) time.Duration { return jitter(d, c.opts.Jitter) }, Options: c.controllerOptions(),
 	}
 	if selector := c.opts.Selector; selector != nil {
-		r.Selector = predicate.NewPredicateFuncs(func(o client.Object) bool { return selector.Matches(labels.Set(o.GetLabels())) })
+		r.Selector = predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return selector.Matches(labels.Set(o.GetLabels()))
+		})
 	}
 	return r
 }

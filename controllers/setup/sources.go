@@ -48,7 +48,8 @@ func (c *Controllers) AddSources(ctx context.Context, o SourceOptions) error {
 	limits.Tree = c.opts.ArtifactLimits
 	steps := &source.Steps{Git: git.NewClient(git.Options{Limits: limits, TempDir: work}),
 		OCI:     oci.NewClient(oci.Options{Limits: c.opts.ArtifactLimits, TempDir: work}),
-		Secrets: c.mgr.GetAPIReader(), Storage: served.Space(source.Space), Webhooks: o.WebhookAddr != "", Limits: c.opts.ArtifactLimits, Clock: realClock}
+		Secrets: c.mgr.GetAPIReader(), Storage: served.Space(source.Space), Webhooks: o.WebhookAddr != "",
+		Limits: c.opts.ArtifactLimits, Clock: realClock}
 	setup := &source.Setup{
 		Reconciler: newReconciler[appsv1.KsctlSource, appsv1.KsctlSourceList](c, appsv1.KsctlSourceKind, steps),
 		Storage:    steps.Storage,
@@ -56,13 +57,15 @@ func (c *Controllers) AddSources(ctx context.Context, o SourceOptions) error {
 	if err := setup.Register(ctx, c.mgr); err != nil {
 		return err
 	}
-	notifier := &source.Notifier{Client: c.mgr.GetClient(), Steps: steps, Events: c.opts.Events, CheckLeader: c.opts.CheckLeadership,
-		Count: c.metrics.CommitStatus, Clock: realClock}
+	notifier := &source.Notifier{Client: c.mgr.GetClient(), Steps: steps, Events: c.opts.Events,
+		CheckLeader: c.opts.CheckLeadership,
+		Count:       c.metrics.CommitStatus, Clock: realClock}
 	if err := notifier.Register(ctx, c.mgr, c.controllerOptions()); err != nil || o.WebhookAddr == "" {
 		return err
 	}
 	return webhook.New(webhook.Options{
 		Client: c.mgr.GetClient(), Secrets: c.mgr.GetAPIReader(), Addr: o.WebhookAddr, MaxBytes: o.WebhookBytes,
-		FieldOwner: FieldOwner, Clock: realClock, Log: c.mgr.GetLogger().WithName("webhook"), Count: c.metrics.WebhookRequest,
+		FieldOwner: FieldOwner, Clock: realClock, Log: c.mgr.GetLogger().WithName("webhook"),
+		Count: c.metrics.WebhookRequest,
 	}).Register(ctx, c.mgr)
 }

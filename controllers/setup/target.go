@@ -67,11 +67,13 @@ func (c *Controllers) addTargets(ctx context.Context) error {
 	if err := target.IndexFields(ctx, c.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	clusters := target.NewClusters(target.Options{Installation: c.opts.OwnerID, SecretKey: c.key, Log: c.mgr.GetLogger()})
+	clusters := target.NewClusters(target.Options{Installation: c.opts.OwnerID, SecretKey: c.key,
+		Log: c.mgr.GetLogger()})
 	if err := c.mgr.Add(clusters); err != nil {
 		return err
 	}
-	c.targets = &target.Resolver{Cache: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Local: c.localTarget, Clusters: clusters,
+	c.targets = &target.Resolver{Cache: c.mgr.GetClient(), Direct: c.mgr.GetAPIReader(), Local: c.localTarget,
+		Clusters:         clusters,
 		NoCrossNamespace: c.opts.NoCrossNamespaceRefs, AllowInsecure: c.opts.InsecureKubeConfigTLS}
 	return nil
 }

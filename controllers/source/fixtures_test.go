@@ -51,10 +51,13 @@ type sourceTest struct {
 func newSourceTest(t *testing.T, o ...gitserver.Option) *sourceTest {
 	t.Helper()
 	server, repo := gitserver.ForTest(t, "fleet", o...)
-	r := &sourceTest{t: t, api: fake.NewClientBuilder().Build(), server: server, repo: repo, dir: t.TempDir(), clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
-		obj: &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name}}}
+	r := &sourceTest{t: t, api: fake.NewClientBuilder().Build(), server: server, repo: repo, dir: t.TempDir(),
+		clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+		obj:   &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name}}}
 	r.obj.Spec.Git = &appsv1.GitSource{URL: repo.URL()}
-	r.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.Storage.Handler().ServeHTTP(w, req) }))
+	r.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.Storage.Handler().ServeHTTP(w, req)
+	}))
 	t.Cleanup(r.web.Close)
 	r.start()
 	t.Cleanup(func() { _ = r.Storage.Close() })
@@ -69,7 +72,8 @@ func (r *sourceTest) start() {
 			r.t.Fatal(err)
 		}
 	}
-	served, err := storage.Open(storage.Options{Path: r.dir, AdvertisedAddr: strings.TrimPrefix(r.web.URL, "http://"), MaxBytes: r.capacity})
+	served, err := storage.Open(storage.Options{Path: r.dir, AdvertisedAddr: strings.TrimPrefix(r.web.URL, "http://"),
+		MaxBytes: r.capacity})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -143,7 +147,8 @@ func (r *sourceTest) commit(files map[string]string, o ...gitserver.CommitOption
 // secret creates or replaces a Secret in the namespace of the source.
 func (r *sourceTest) secret(name string, data map[string]string) {
 	r.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: name}, Data: map[string][]byte{}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: name},
+		Data: map[string][]byte{}}
 	for k, v := range data {
 		s.Data[k] = []byte(v)
 	}

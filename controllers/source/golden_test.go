@@ -40,7 +40,8 @@ func TestGoldenGitContent(t *testing.T) {
 		{"Tag", gitRecipe("", false), gitTrust{mode: appsv1.VerifyTag, version: uid + "/7"}, tagged},
 		{"Tag of a name alone", gitRecipe("", false), gitTrust{mode: appsv1.VerifyTag, version: uid + "/7"},
 			resolvedRef{tag: git.Tag{Name: "v1.0.0"}}},
-		{"every field", gitRecipe("*.md\n", true), gitTrust{mode: appsv1.VerifyTagAndHEAD, version: uid + "/7"}, tagged},
+		{"every field", gitRecipe("*.md\n", true), gitTrust{mode: appsv1.VerifyTagAndHEAD, version: uid + "/7"},
+			tagged},
 	} {
 		_, _ = fmt.Fprintf(&lines, "%s: %s\n", c.name, contentOf(c.obj, c.trust, c.chosen))
 	}

@@ -46,7 +46,8 @@ type Notifier struct {
 	states reconcile.ObjectCache[*sourceState]
 }
 
-// httpClient returns the client for servers without a certificate authority or a proxy of their own.
+// httpClient returns the client for servers without a certificate authority or a proxy of their
+// own.
 var httpClient = sync.OnceValue(artifact.NewHTTPClient)
 
 // sourceState is the in-memory state of one source.
@@ -64,7 +65,8 @@ type sourceState struct {
 // there is one.
 func (t *Notifier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	src := &appsv1.KsctlSource{}
-	if err := t.Client.Get(ctx, req.NamespacedName, src, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+	if err := t.Client.Get(ctx, req.NamespacedName, src, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) !=
+		nil {
 		return ctrl.Result{}, err
 	}
 	if src.Spec.CommitStatus == nil || src.Spec.Git == nil || !src.DeletionTimestamp.IsZero() {
@@ -106,7 +108,8 @@ func (t *Notifier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 
 // recordResult records the result of writing a commit status, and emits an event if users must
 // know.
-func (t *Notifier) recordResult(ctx context.Context, src *appsv1.KsctlSource, state *sourceState, next commitstatus.Next, err error) {
+func (t *Notifier) recordResult(ctx context.Context, src *appsv1.KsctlSource, state *sourceState,
+	next commitstatus.Next, err error) {
 	now := t.Clock.Now()
 	result, notify := state.backoff.Record(err, now)
 	t.Count(string(src.Spec.CommitStatus.Type), string(result))
@@ -116,10 +119,12 @@ func (t *Notifier) recordResult(ctx context.Context, src *appsv1.KsctlSource, st
 		state.tracker.Failed(next)
 	}
 	if err == nil {
-		log.FromContext(ctx).V(1).Info("commit status written", "commit", next.Commit, "context", next.Context, "state", next.State)
+		log.FromContext(ctx).V(1).Info("commit status written", "commit", next.Commit, "context", next.Context, "state",
+			next.State)
 		return
 	}
-	log.FromContext(ctx).Info("writing the commit status failed", "commit", next.Commit, "context", next.Context, "why", err.Error())
+	log.FromContext(ctx).Info("writing the commit status failed", "commit", next.Commit, "context", next.Context, "why",
+		err.Error())
 	if notify {
 		t.Events.Event(src, corev1.EventTypeWarning, appsv1.CommitStatusFailedReason, "commit statuses: "+err.Error())
 	}
@@ -138,16 +143,21 @@ func secretReadError(err error) error {
 // spec.commitStatus has changed, and the backoff if a Secret has changed.
 func (t *Notifier) stateOf(ctx context.Context, src *appsv1.KsctlSource) (*sourceState, error) {
 	var versions strings.Builder
-	for _, name := range []string{src.Spec.CommitStatus.SecretRef.Name, refName(src.Spec.Git.SecretRef), refName(src.Spec.Git.ProxySecretRef)} {
+	for _, name := range []string{src.Spec.CommitStatus.SecretRef.Name, refName(src.Spec.Git.SecretRef),
+		refName(src.Spec.Git.ProxySecretRef)} {
 		meta := reconcile.PartialMetadata("", "Secret")
 		if name != "" { // not found: the Secret does not exist, or is not watched
-			if err := client.IgnoreNotFound(t.Client.Get(ctx, client.ObjectKey{Namespace: src.Namespace, Name: name}, meta)); err != nil {
+			if err := client.IgnoreNotFound(t.Client.Get(ctx, client.ObjectKey{Namespace: src.Namespace, Name: name},
+				meta)); err != nil {
 				return nil, err
 			}
 		}
 		versions.WriteString(name + "=" + string(meta.UID) + "/" + meta.ResourceVersion + ";")
 	}
-	state, _ := t.states.Get(client.ObjectKeyFromObject(src), src.UID, func() (*sourceState, error) { return &sourceState{}, nil }) // never fails
+	// never fails
+	state, _ := t.states.Get(client.ObjectKeyFromObject(src), src.UID, func() (*sourceState, error) {
+		return &sourceState{}, nil
+	})
 	if state.spec != *src.Spec.CommitStatus || state.url != src.Spec.Git.URL {
 		*state = sourceState{spec: *src.Spec.CommitStatus, url: src.Spec.Git.URL, secretVersions: versions.String()}
 	}
@@ -161,7 +171,8 @@ func (t *Notifier) stateOf(ctx context.Context, src *appsv1.KsctlSource) (*sourc
 // desiredStatuses returns the desired commit statuses of the installs of a source.
 func (t *Notifier) desiredStatuses(ctx context.Context, src *appsv1.KsctlSource) ([]commitstatus.Desired, error) {
 	var found appsv1.KsctlInstallList
-	if err := t.Client.List(ctx, &found, client.MatchingFields{bySource: client.ObjectKeyFromObject(src).String()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := t.Client.List(ctx, &found, client.MatchingFields{bySource: client.ObjectKeyFromObject(src).String()},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	offered := offeredCommit(src)
@@ -193,7 +204,8 @@ func (t *Notifier) post(ctx context.Context, src *appsv1.KsctlSource, next commi
 	}
 	token := gitsecret.TrimmedValue(secret, tokenKey)
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return gitsecret.NewInvalid("Secret %s/%s of %s needs a %s of one line of printable ASCII characters without spaces: correct the Secret", secret.Namespace, secret.Name, field, tokenKey)
+		return gitsecret.NewInvalid("Secret %s/%s of %s needs a %s of one line of printable ASCII characters without "+
+			"spaces: correct the Secret", secret.Namespace, secret.Name, field, tokenKey)
 	}
 	gitAccess, err := t.Steps.gitAccess(ctx, src.Namespace, src.Spec.Git)
 	if err != nil {
@@ -206,7 +218,8 @@ func (t *Notifier) post(ctx context.Context, src *appsv1.KsctlSource, next commi
 	if err != nil {
 		return err
 	}
-	a := commitstatus.Access{HTTP: httpClient(), Token: token, TokenSource: "the Secret " + src.Namespace + "/" + secret.Name}
+	a := commitstatus.Access{HTTP: httpClient(), Token: token, TokenSource: "the Secret " + src.Namespace + "/" +
+		secret.Name}
 	if config != nil || gitAccess.Proxy != nil {
 		a.HTTP = artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: config, Proxy: gitAccess.Proxy})
 		defer a.HTTP.CloseIdleConnections()

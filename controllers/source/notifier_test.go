@@ -54,19 +54,25 @@ func newNotifierTest(t *testing.T) *notifierTest {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	r := &notifierTest{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), events: record.NewFakeRecorder(100)}
-	r.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1.KsctlSource{}, &appsv1.KsctlInstall{}).
+	r := &notifierTest{t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+		events: record.NewFakeRecorder(100)}
+	r.api = fake.NewClientBuilder().WithScheme(scheme).
+		WithStatusSubresource(&appsv1.KsctlSource{}, &appsv1.KsctlInstall{}).
 		WithIndex(&appsv1.KsctlInstall{}, bySource, func(o client.Object) []string {
 			key, _ := sourceOf(o)
 			return []string{key.String()}
 		}).Build()
-	r.Notifier = &Notifier{Client: r.api, Steps: &Steps{Secrets: r.api}, Events: r.events, CheckLeader: func() error { return r.leaderErr },
+	r.Notifier = &Notifier{Client: r.api, Steps: &Steps{Secrets: r.api}, Events: r.events, CheckLeader: func() error {
+		return r.leaderErr
+	},
 		Count: func(string, string) {}, Clock: r.clock}
 	server := httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(server.Close)
-	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name, UID: "0c9c2e41-1"}}
+	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name,
+		UID: "0c9c2e41-1"}}
 	src.Spec.Git = &appsv1.GitSource{URL: server.URL + "/group/fleet.git"}
-	src.Spec.CommitStatus = &appsv1.SourceCommitStatus{Type: appsv1.GitLabStatus, SecretRef: fluxmeta.LocalObjectReference{Name: "status"}}
+	src.Spec.CommitStatus = &appsv1.SourceCommitStatus{Type: appsv1.GitLabStatus,
+		SecretRef: fluxmeta.LocalObjectReference{Name: "status"}}
 	src.Status.Artifact = &fluxmeta.Artifact{Revision: "main@sha1:" + abc}
 	r.create(src)
 	return r
@@ -81,7 +87,8 @@ func (r *notifierTest) serve(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	body, _ := io.ReadAll(req.Body)
-	r.requests = append(r.requests, strings.TrimPrefix(req.URL.EscapedPath(), "/api/v4/projects/group%2Ffleet/statuses/")[:3]+" "+string(body))
+	r.requests = append(r.requests,
+		strings.TrimPrefix(req.URL.EscapedPath(), "/api/v4/projects/group%2Ffleet/statuses/")[:3]+" "+string(body))
 	if r.retryAfter != "" {
 		w.Header().Set("Retry-After", r.retryAfter)
 	}
@@ -101,7 +108,8 @@ func (r *notifierTest) create(o client.Object) {
 // setInstall creates or updates an install with a Ready condition at a commit.
 func (r *notifierTest) setInstall(namespace, name, commit string, ready metav1.ConditionStatus, message string) {
 	r.t.Helper()
-	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)}}
+	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		UID: types.UID(namespace + name)}}
 	in.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Namespace: fleet.Namespace, Name: fleet.Name}
 	if err := r.api.Create(r.t.Context(), in); err != nil {
 		if err := r.api.Get(r.t.Context(), client.ObjectKeyFromObject(in), in); err != nil {
@@ -109,7 +117,8 @@ func (r *notifierTest) setInstall(namespace, name, commit string, ready metav1.C
 		}
 	}
 	in.Status.LastAttemptedRevision = "main@sha1:" + commit
-	in.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: ready, Reason: "Because", Message: message, ObservedGeneration: in.Generation}}
+	in.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: ready, Reason: "Because", Message: message,
+		ObservedGeneration: in.Generation}}
 	if err := r.api.Status().Update(r.t.Context(), in); err != nil {
 		r.t.Fatal(err)
 	}
@@ -118,7 +127,8 @@ func (r *notifierTest) setInstall(namespace, name, commit string, ready metav1.C
 // secret creates or replaces the Secret with the token.
 func (r *notifierTest) secret(token string) {
 	r.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "status"}, Data: map[string][]byte{"token": []byte(token)}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "status"},
+		Data: map[string][]byte{"token": []byte(token)}}
 	if r.api.Update(r.t.Context(), s) != nil {
 		r.create(s)
 	}
@@ -169,7 +179,8 @@ func TestInvalidTokenIsReportedOnceAndRetried(t *testing.T) {
 	r := newNotifierTest(t)
 	r.setInstall("team", "web", abc, "True", "fine")
 	r.expect("without a Secret", nil, 10*time.Second)
-	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "team/status") || !strings.Contains(e[0], "spec.commitStatus.secretRef") {
+	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "team/status") ||
+		!strings.Contains(e[0], "spec.commitStatus.secretRef") {
 		t.Errorf("events %q", e)
 	}
 	for _, bad := range []string{"", "\n", "two lines\nof it"} {
@@ -181,7 +192,8 @@ func TestInvalidTokenIsReportedOnceAndRetried(t *testing.T) {
 	}
 	r.secret("another")
 	r.expect("with a wrong token", []string{"no"}, 10*time.Second)
-	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "the Secret team/status") || !strings.Contains(e[0], "scope api") {
+	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "the Secret team/status") ||
+		!strings.Contains(e[0], "scope api") {
 		t.Errorf("events %q", e)
 	}
 	r.expect("before the backoff ends", nil, 10*time.Second)
@@ -221,12 +233,15 @@ func TestOtherNamespacesDoNotLeak(t *testing.T) {
 	r.secret(statusToken)
 	r.setInstall("other", "web", abc, "False", "the name of a Secret")
 	r.setInstall("team", "web", def, "True", "of another source")
-	r.expect("other namespace and other commit", []string{`abc {"state":"failed","name":"ksctlinstall/other/web/0c9c2e41","description":"Because"}`}, 0)
+	r.expect("other namespace and other commit",
+		[]string{`abc {"state":"failed","name":"ksctlinstall/other/web/0c9c2e41","description":"Because"}`}, 0)
 	// A Secret of the same name in another namespace is not used.
-	if err := r.api.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "status"}}); err != nil {
+	if err := r.api.Delete(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "status"}}); err != nil {
 		t.Fatal(err)
 	}
-	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "status"}, Data: map[string][]byte{"token": []byte(statusToken)}})
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "status"},
+		Data: map[string][]byte{"token": []byte(statusToken)}})
 	r.setInstall("team", "web", abc, "True", "fine")
 	r.expect("without its own Secret", nil, 10*time.Second)
 }
@@ -264,7 +279,8 @@ func TestChangesOfCommitStatusSpec(t *testing.T) {
 	r.expect("other cluster name", []string{strings.Replace(web, "0c9c2e41", "prod", 1)}, 0)
 	change(func(s *appsv1.KsctlSource) { s.Spec.CommitStatus.Address = "https://git.example.com/fleet" })
 	r.expect("invalid address", nil, 10*time.Second)
-	if e := r.newEvents(); len(e) != 1 || !strings.Contains(e[0], "https://git.example.com/fleet is not the URL of a repository") {
+	if e := r.newEvents(); len(e) != 1 ||
+		!strings.Contains(e[0], "https://git.example.com/fleet is not the URL of a repository") {
 		t.Errorf("events %q", e)
 	}
 	change(func(s *appsv1.KsctlSource) { s.Spec.CommitStatus = nil })
@@ -293,7 +309,8 @@ func TestCommitStatusProxyAndCA(t *testing.T) {
 	if err := r.api.Update(t.Context(), src); err != nil {
 		t.Fatal(err)
 	}
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "proxy"}, Data: map[string][]byte{"address": []byte(proxy.URL)}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "proxy"},
+		Data: map[string][]byte{"address": []byte(proxy.URL)}}
 	if err := r.api.Create(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +343,8 @@ func TestNotifierPredicates(t *testing.T) {
 	}
 	progress, ready := in.DeepCopy(), in.DeepCopy()
 	progress.Status.Conditions[0].Message, ready.Status.Conditions[0].Status = "2 of 2", "True"
-	if installStateChanged(event.UpdateEvent{ObjectOld: in, ObjectNew: progress}) || !installStateChanged(event.UpdateEvent{ObjectOld: in, ObjectNew: ready}) {
+	if installStateChanged(event.UpdateEvent{ObjectOld: in, ObjectNew: progress}) ||
+		!installStateChanged(event.UpdateEvent{ObjectOld: in, ObjectNew: ready}) {
 		t.Error("progress is accepted, or its end is not")
 	}
 	in.Spec.SourceRef.Kind = "GitRepository"
@@ -336,7 +354,8 @@ func TestNotifierPredicates(t *testing.T) {
 	src := &appsv1.KsctlSource{}
 	offers, fetched := src.DeepCopy(), src.DeepCopy()
 	offers.Status.Artifact, fetched.Status.ObservedContent = &fluxmeta.Artifact{Revision: "main@sha1:" + abc}, "x"
-	if !statusesChanged(event.UpdateEvent{ObjectOld: src, ObjectNew: offers}) || statusesChanged(event.UpdateEvent{ObjectOld: src, ObjectNew: fetched}) {
+	if !statusesChanged(event.UpdateEvent{ObjectOld: src, ObjectNew: offers}) ||
+		statusesChanged(event.UpdateEvent{ObjectOld: src, ObjectNew: fetched}) {
 		t.Error("another commit is not accepted, or another change is")
 	}
 }

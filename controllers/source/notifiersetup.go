@@ -36,9 +36,13 @@ func (t *Notifier) Register(ctx context.Context, mgr ctrl.Manager, options contr
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("commitstatus").
 		For(&appsv1.KsctlSource{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: statusesChanged})).
-		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(sourceRequests), builder.WithPredicates(predicate.Funcs{UpdateFunc: installStateChanged})).
-		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
-			return reconcile.RequestsFor(ctx, mgr.GetClient(), &appsv1.KsctlSourceList{}, nil, client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
+		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(sourceRequests),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: installStateChanged})).
+		WatchesMetadata(reconcile.PartialMetadata("",
+			"Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context,
+			o client.Object) []crreconcile.Request {
+			return reconcile.RequestsFor(ctx, mgr.GetClient(), &appsv1.KsctlSourceList{}, nil,
+				client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
 		})).
 		WithOptions(options).
 		Complete(t)
@@ -54,7 +58,8 @@ func sourceOf(o client.Object) (types.NamespacedName, bool) {
 	if !ok || in.Spec.SourceRef.Kind != appsv1.KsctlSourceKind {
 		return types.NamespacedName{}, false
 	}
-	return types.NamespacedName{Namespace: cmp.Or(in.Spec.SourceRef.Namespace, in.Namespace), Name: in.Spec.SourceRef.Name}, true
+	return types.NamespacedName{Namespace: cmp.Or(in.Spec.SourceRef.Namespace, in.Namespace),
+		Name: in.Spec.SourceRef.Name}, true
 }
 
 func sourceRequests(_ context.Context, o client.Object) []crreconcile.Request {
@@ -67,7 +72,8 @@ func sourceRequests(_ context.Context, o client.Object) []crreconcile.Request {
 // statusesChanged accepts updates of a source that may change its commit statuses.
 func statusesChanged(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*appsv1.KsctlSource), e.ObjectNew.(*appsv1.KsctlSource)
-	return before.Generation != after.Generation || before.UID != after.UID || offeredCommit(before) != offeredCommit(after)
+	return before.Generation != after.Generation || before.UID != after.UID ||
+		offeredCommit(before) != offeredCommit(after)
 }
 
 // installStateChanged accepts updates of an install that may change its commit status.

@@ -18,7 +18,8 @@ import (
 const signedByKey = "ksctl.com/signed-by"
 
 // statusAnnotations are the annotations of an artifact in a registry that are copied to the status.
-var statusAnnotations = []string{"org.opencontainers.image.created", "org.opencontainers.image.revision", "org.opencontainers.image.source"}
+var statusAnnotations = []string{"org.opencontainers.image.created", "org.opencontainers.image.revision",
+	"org.opencontainers.image.source"}
 
 // maxAnnotationBytes bounds a copied annotation. Longer ones are omitted.
 const maxAnnotationBytes = 512
@@ -42,7 +43,8 @@ func digestOf(revision string) string { return revision[strings.LastIndex(revisi
 
 // refreshOCI updates the artifact in the status. It does not fetch an artifact whose digest is
 // stored, and sends no request if the reference is such a digest.
-func (s *Steps) refreshOCI(ctx context.Context, req *reconcile.Request[*appsv1.KsctlSource]) (revision string, err error) {
+func (s *Steps) refreshOCI(ctx context.Context,
+	req *reconcile.Request[*appsv1.KsctlSource]) (revision string, err error) {
 	obj := req.Object
 	o := obj.Spec.OCI
 	stored, err := s.storedArtifact(obj)
@@ -74,7 +76,8 @@ func (s *Steps) refreshOCI(ctx context.Context, req *reconcile.Request[*appsv1.K
 }
 
 // fetchOCI verifies and fetches an artifact, stores its files and sets the artifact in the status.
-func (s *Steps) fetchOCI(ctx context.Context, obj *appsv1.KsctlSource, repo *oci.Repository, target oci.ResolvedRef, trusted ociTrust) (err error) {
+func (s *Steps) fetchOCI(ctx context.Context, obj *appsv1.KsctlSource, repo *oci.Repository, target oci.ResolvedRef,
+	trusted ociTrust) (err error) {
 	metadata := map[string]string{}
 	if trusted.verifier != nil {
 		if metadata[signedByKey], err = trusted.verifier.Verify(ctx, repo, target.Digest); err != nil {
@@ -115,6 +118,7 @@ func (s *Steps) withdrawOCI(obj *appsv1.KsctlSource, revision string, cause erro
 		return cause
 	}
 	e, ok := errors.AsType[*verify.Error](cause)
-	unverified := ok && e.Reason != verify.MaterialInvalid && revision != "" && digestOf(a.Revision) == digestOf(revision)
+	unverified := ok && e.Reason != verify.MaterialInvalid && revision != "" &&
+		digestOf(a.Revision) == digestOf(revision)
 	return s.withdrawUnverified(obj, appsv1.GitVerificationMode(v.Provider), unverified, cause)
 }

@@ -68,7 +68,8 @@ func (r *ociTest) host() string { return strings.TrimPrefix(r.proxy.URL, "http:/
 
 func (r *ociTest) push(tag, body string) string {
 	r.t.Helper()
-	digest, err := r.registry.Push(r.t.Context(), "team/fleet", tag, artifacts.Files(map[string]string{"a": body, "docs/b": "b"}), "main@sha1:abc")
+	digest, err := r.registry.Push(r.t.Context(), "team/fleet", tag,
+		artifacts.Files(map[string]string{"a": body, "docs/b": "b"}), "main@sha1:abc")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func (r *ociTest) secretOf(name string, kind corev1.SecretType, data map[string]
 
 func (r *ociTest) pullSecret(name, password string) {
 	auth := base64.StdEncoding.EncodeToString([]byte("robot:" + password))
-	r.secretOf(name, corev1.SecretTypeDockerConfigJson, map[string][]byte{corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, r.host(), auth)})
+	r.secretOf(name, corev1.SecretTypeDockerConfigJson,
+		map[string][]byte{corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, r.host(), auth)})
 }
 
 func named(name string) *fluxmeta.LocalObjectReference {
@@ -109,7 +111,8 @@ func TestFollowsOCITag(t *testing.T) {
 	first := r.push("latest", "1")
 	r.done()
 	a := r.obj.Status.Artifact.DeepCopy()
-	if a.Revision != "latest@"+first || r.content("a") != "1" || a.Metadata["org.opencontainers.image.revision"] != "main@sha1:abc" {
+	if a.Revision != "latest@"+first || r.content("a") != "1" ||
+		a.Metadata["org.opencontainers.image.revision"] != "main@sha1:abc" {
 		t.Errorf("artifact %+v with %q", a, r.content("a"))
 	}
 	before := r.obj.DeepCopy()
@@ -188,7 +191,8 @@ func TestOCICredentials(t *testing.T) {
 	r.failed(string(oci.AuthenticationRequired))
 
 	r.obj.Spec.OCI.SecretRef = named("login")
-	if message := r.failed(appsv1.SecretNotFoundReason); !strings.Contains(message, "team/login") || !strings.Contains(message, "spec.oci.secretRef") {
+	if message := r.failed(appsv1.SecretNotFoundReason); !strings.Contains(message, "team/login") ||
+		!strings.Contains(message, "spec.oci.secretRef") {
 		t.Errorf("got %s", message)
 	}
 	r.pullSecret("login", "wrong")
@@ -200,7 +204,8 @@ func TestOCICredentials(t *testing.T) {
 	if message := r.failed(appsv1.ServiceAccountNotFoundReason); !strings.Contains(message, "team/puller") {
 		t.Errorf("got %s", message)
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "puller"}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "login"}}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: "puller"},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "login"}}}
 	if err := r.api.Create(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
@@ -216,25 +221,34 @@ func TestInvalidOCISecrets(t *testing.T) {
 		says   string
 	}{
 		"other type": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeOpaque,
-			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"a":{"auth":"eDp5"}}}`)}, gitsecret.InvalidReason, "docker-registry"},
+			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"a":{"auth":"eDp5"}}}`)},
+			gitsecret.InvalidReason, "docker-registry"},
 		"not JSON": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
-			map[string][]byte{corev1.DockerConfigJsonKey: []byte(registryPassword)}, gitsecret.InvalidReason, "spec.oci.secretRef"},
+			map[string][]byte{corev1.DockerConfigJsonKey: []byte(registryPassword)}, gitsecret.InvalidReason,
+			"spec.oci.secretRef"},
 		"credential helper": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
-			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"credsStore":"evil"}`)}, gitsecret.InvalidReason, "spec.oci.secretRef"},
+			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"credsStore":"evil"}`)}, gitsecret.InvalidReason,
+			"spec.oci.secretRef"},
 		"invalid registry": {func(o *appsv1.OCISource) { o.SecretRef = named("x") }, corev1.SecretTypeDockerConfigJson,
-			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"%zz` + registryPassword + `":{"auth":"eDp5"}}}`)}, gitsecret.InvalidReason, "registry"},
-		"no CA": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque, nil, gitsecret.InvalidReason, "ca.crt"},
+			map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"%zz` + registryPassword +
+				`":{"auth":"eDp5"}}}`)}, gitsecret.InvalidReason, "registry"},
+		"no CA": {func(o *appsv1.OCISource) {
+			o.CertSecretRef = named("x")
+		}, corev1.SecretTypeOpaque, nil, gitsecret.InvalidReason, "ca.crt"},
 		"invalid CA": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeOpaque,
 			map[string][]byte{"ca.crt": []byte(registryPassword)}, gitsecret.InvalidReason, "ca.crt"},
 		"certificate without a key": {func(o *appsv1.OCISource) { o.CertSecretRef = named("x") }, corev1.SecretTypeTLS,
 			map[string][]byte{"tls.crt": []byte(registryPassword)}, gitsecret.InvalidReason, "tls.key"},
-		"proxy without an address": {func(o *appsv1.OCISource) { o.ProxySecretRef = named("x") }, corev1.SecretTypeOpaque, nil, gitsecret.InvalidReason, "spec.oci.proxySecretRef"},
+		"proxy without an address": {func(o *appsv1.OCISource) {
+			o.ProxySecretRef = named("x")
+		}, corev1.SecretTypeOpaque, nil, gitsecret.InvalidReason, "spec.oci.proxySecretRef"},
 		"no keys": {func(o *appsv1.OCISource) {
 			o.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, SecretRef: named("x")}
 		}, corev1.SecretTypeOpaque,
 			nil, string(verify.MaterialInvalid), "spec.oci.verify.secretRef"},
 		"no root": {func(o *appsv1.OCISource) {
-			o.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, TrustedRootSecretRef: named("x"), MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "a", Subject: "b"}}}
+			o.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, TrustedRootSecretRef: named("x"),
+				MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "a", Subject: "b"}}}
 		}, corev1.SecretTypeOpaque, nil, gitsecret.InvalidReason, "trusted_root.json"},
 		"no policy": {func(o *appsv1.OCISource) {
 			o.Verify = &appsv1.OCIVerification{Provider: appsv1.Notation, SecretRef: named("x")}
@@ -284,8 +298,10 @@ func TestOCISignatures(t *testing.T) {
 			root, err := s.TrustedRoot(signatures.TrustedRootOptions{})
 			must(t, err)
 			r.secretOf("trusted", corev1.SecretTypeOpaque, map[string][]byte{"trusted_root.json": root})
-			r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, TrustedRootSecretRef: named("trusted"),
-				MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "^https://accounts\\.example\\.com$", Subject: "^release@example\\.com$"}}}
+			r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign,
+				TrustedRootSecretRef: named("trusted"),
+				MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "^https://accounts\\.example\\.com$",
+					Subject: "^release@example\\.com$"}}}
 			by := func(who string) signer {
 				return func(ctx context.Context, a signatures.Artifact) error {
 					return s.SignWithReferrer(ctx, a, who, issuer, time.Minute)
@@ -300,7 +316,8 @@ func TestOCISignatures(t *testing.T) {
 			must(t, err)
 			policy, err := signatures.TrustPolicy("strict")
 			must(t, err)
-			r.secretOf("trusted", corev1.SecretTypeOpaque, map[string][]byte{"trustpolicy.json": policy, "ca.crt": n.PEM()})
+			r.secretOf("trusted", corev1.SecretTypeOpaque,
+				map[string][]byte{"trustpolicy.json": policy, "ca.crt": n.PEM()})
 			r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Notation, SecretRef: named("trusted")}
 			return n.Sign, other.Sign
 		},
@@ -321,7 +338,8 @@ func TestOCISignatures(t *testing.T) {
 			r.failed(string(verify.Untrusted))
 			must(t, trusted(t.Context(), at(digest)))
 			d := r.done()
-			if r.content("a") != "1" || r.obj.Status.Artifact.Metadata[signedByKey] == "" || !strings.Contains(d.Message, "signature verified") {
+			if r.content("a") != "1" || r.obj.Status.Artifact.Metadata[signedByKey] == "" ||
+				!strings.Contains(d.Message, "signature verified") {
 				t.Errorf("artifact %+v, %s", r.obj.Status.Artifact, d.Message)
 			}
 			if n := r.requests(func() { r.done() }); n != 2 {
@@ -357,7 +375,8 @@ func TestOCIKeyChangeWithdrawsArtifact(t *testing.T) {
 	r.secretOf("trusted", corev1.SecretTypeOpaque, map[string][]byte{"cosign.pub": pem})
 	r.obj.Spec.OCI.Verify = &appsv1.OCIVerification{Provider: appsv1.Cosign, SecretRef: named("trusted")}
 	digest := r.push("latest", "1")
-	if err := k.SignWithReferrer(t.Context(), signatures.Artifact{Repository: r.registry.Host() + "/team/fleet", Digest: digest}); err != nil {
+	if err := k.SignWithReferrer(t.Context(),
+		signatures.Artifact{Repository: r.registry.Host() + "/team/fleet", Digest: digest}); err != nil {
 		t.Fatal(err)
 	}
 	r.done()

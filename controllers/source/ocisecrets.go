@@ -45,7 +45,8 @@ func (t ociTrust) content(obj *appsv1.KsctlSource) string {
 	}{Ignore: obj.Spec.Ignore, MediaType: layerTypeOf(o)}
 	if t.provider != "" {
 		// The signatures are in the repository of the artifact, so the URL is an input, too.
-		recipe.Provider, recipe.Trusted, recipe.URL, recipe.Identities = string(t.provider), t.version, o.URL, o.Verify.MatchOIDCIdentity
+		recipe.Provider, recipe.Trusted, recipe.URL, recipe.Identities = string(t.provider), t.version, o.URL,
+			o.Verify.MatchOIDCIdentity
 	} else if recipe.Ignore == "" && recipe.MediaType == "" {
 		return ""
 	}
@@ -106,7 +107,8 @@ func (s *Steps) ociAccess(ctx context.Context, namespace string, o *appsv1.OCISo
 		}
 	}
 	if o.ProxySecretRef != nil {
-		a.Proxy, err = gitsecret.Reader(s.readSecret).Proxy(ctx, namespace, o.ProxySecretRef.Name, "spec.oci.proxySecretRef")
+		a.Proxy, err = gitsecret.Reader(s.readSecret).
+			Proxy(ctx, namespace, o.ProxySecretRef.Name, "spec.oci.proxySecretRef")
 	}
 	return a, err
 }
@@ -122,10 +124,13 @@ func (s *Steps) keychain(ctx context.Context, namespace string, o *appsv1.OCISou
 		account := &corev1.ServiceAccount{}
 		err := s.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.ServiceAccountName}, account)
 		if apierrors.IsNotFound(err) {
-			return nil, &gitsecret.Error{Reason: appsv1.ServiceAccountNotFoundReason, Message: fmt.Sprintf("ServiceAccount %s/%s does not exist: create it, or correct spec.oci.serviceAccountName", namespace, o.ServiceAccountName)}
+			return nil, &gitsecret.Error{Reason: appsv1.ServiceAccountNotFoundReason,
+				Message: fmt.Sprintf("ServiceAccount %s/%s does not exist: create it, or correct "+
+					"spec.oci.serviceAccountName", namespace, o.ServiceAccountName)}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading ServiceAccount %s/%s of spec.oci.serviceAccountName: %w", namespace, o.ServiceAccountName, err)
+			return nil, fmt.Errorf("reading ServiceAccount %s/%s of spec.oci.serviceAccountName: %w", namespace,
+				o.ServiceAccountName, err)
 		}
 		for _, ref := range account.ImagePullSecrets {
 			refs = append(refs, named{ref.Name, "imagePullSecrets of the ServiceAccount " + o.ServiceAccountName})
@@ -159,7 +164,8 @@ func checkPullSecret(secret *corev1.Secret, field string) error {
 			return nil
 		}
 	}
-	return gitsecret.NewInvalid("Secret %s/%s of %s contains no registry credentials: expected type %s, create it with kubectl create secret docker-registry",
+	return gitsecret.NewInvalid("Secret %s/%s of %s contains no registry credentials: expected type %s, create it "+
+		"with kubectl create secret docker-registry",
 		secret.Namespace, secret.Name, field, corev1.SecretTypeDockerConfigJson)
 }
 
@@ -176,18 +182,21 @@ func (s *Steps) tlsConfig(ctx context.Context, namespace, name string) (*tls.Con
 			config.RootCAs = x509.NewCertPool()
 		}
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, gitsecret.NewInvalid("key %s of Secret %s/%s of %s contains no PEM certificate", gitsecret.CAKey, namespace, name, field)
+			return nil, gitsecret.NewInvalid("key %s of Secret %s/%s of %s contains no PEM certificate",
+				gitsecret.CAKey, namespace, name, field)
 		}
 	}
 	if len(secret.Data[certificateKey]) > 0 || len(secret.Data[privateKeyKey]) > 0 {
 		pair, err := tls.X509KeyPair(secret.Data[certificateKey], secret.Data[privateKeyKey])
 		if err != nil {
-			return nil, gitsecret.NewInvalid("keys %s and %s of Secret %s/%s of %s are not a PEM certificate and its private key", certificateKey, privateKeyKey, namespace, name, field)
+			return nil, gitsecret.NewInvalid("keys %s and %s of Secret %s/%s of %s are not a PEM certificate and its "+
+				"private key", certificateKey, privateKeyKey, namespace, name, field)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	if config.RootCAs == nil && config.Certificates == nil {
-		return nil, gitsecret.NewInvalid("Secret %s/%s of %s has neither %s, nor %s and %s: add the keys that the registry requires", namespace, name, field, gitsecret.CAKey, certificateKey, privateKeyKey)
+		return nil, gitsecret.NewInvalid("Secret %s/%s of %s has neither %s, nor %s and %s: add the keys that the "+
+			"registry requires", namespace, name, field, gitsecret.CAKey, certificateKey, privateKeyKey)
 	}
 	return config, nil
 }

@@ -32,16 +32,19 @@ func TestGitCredentials(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"empty":           {nil, gitsecret.InvalidReason, "neither username"},
-		"no password":     {map[string]string{"username": "user"}, gitsecret.InvalidReason, "has no password"},
-		"no username":     {map[string]string{"password": "hunter2-hunter2"}, gitsecret.InvalidReason, "has no username"},
-		"invalid CA":      {map[string]string{"ca.crt": "x"}, gitsecret.InvalidReason, "ca.crt"},
-		"login and token": {map[string]string{"username": "u", "password": "hunter2-hunter2", "bearerToken": "x"}, gitsecret.InvalidReason, "bearerToken"},
+		"empty":       {nil, gitsecret.InvalidReason, "neither username"},
+		"no password": {map[string]string{"username": "user"}, gitsecret.InvalidReason, "has no password"},
+		"no username": {map[string]string{"password": "hunter2-hunter2"}, gitsecret.InvalidReason,
+			"has no username"},
+		"invalid CA": {map[string]string{"ca.crt": "x"}, gitsecret.InvalidReason, "ca.crt"},
+		"login and token": {map[string]string{"username": "u", "password": "hunter2-hunter2", "bearerToken": "x"},
+			gitsecret.InvalidReason, "bearerToken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.secret("login", c.data)
 			r.t = t
-			if message := r.stalledMessage(c.reason); !strings.Contains(message, c.says) || strings.Contains(message, "hunter2") {
+			if message := r.stalledMessage(c.reason); !strings.Contains(message, c.says) ||
+				strings.Contains(message, "hunter2") {
 				t.Errorf("got %s, want %q", message, c.says)
 			}
 		})
@@ -76,7 +79,8 @@ func TestGitOverSSH(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	r.obj.Spec.Git = &appsv1.GitSource{URL: d.URL(r.repo), SecretRef: ref("key")}
-	whole := map[string]string{"identity": string(key.Private), "password": "open-sesame", "known_hosts": d.KnownHosts()}
+	whole := map[string]string{"identity": string(key.Private), "password": "open-sesame",
+		"known_hosts": d.KnownHosts()}
 	for _, missing := range []string{"identity", "known_hosts", "password"} {
 		data := map[string]string{}
 		for k, v := range whole {
@@ -106,7 +110,8 @@ func TestGitProxy(t *testing.T) {
 	r.commit(map[string]string{"a": "a"})
 	credentials := ""
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		user, password, _ := (&http.Request{Header: http.Header{"Authorization": req.Header["Proxy-Authorization"]}}).BasicAuth()
+		user, password,
+			_ := (&http.Request{Header: http.Header{"Authorization": req.Header["Proxy-Authorization"]}}).BasicAuth()
 		credentials = user + ":" + password
 		r.server.Handler().ServeHTTP(w, req)
 	}))

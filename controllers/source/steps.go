@@ -60,7 +60,8 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	ctx, cancel := reconcile.WithTimeout(ctx, &obj.Spec.Schedule)
 	defer cancel()
 	if (obj.Spec.Git == nil) == (obj.Spec.OCI == nil) { // the CRD schema rejects these
-		return reconcile.Stalled{Err: errors.New("set exactly one of spec.git and spec.oci"), Reason: string(git.URLInvalid)}
+		return reconcile.Stalled{Err: errors.New("set exactly one of spec.git and spec.oci"),
+			Reason: string(git.URLInvalid)}
 	}
 	refresh, withdraw := s.refreshGit, s.withdrawGit
 	if obj.Spec.OCI != nil {
@@ -74,12 +75,14 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if webhookErr != nil {
 		return failureOutcome(webhookErr, revision) // the artifact is offered nevertheless
 	}
-	return reconcile.Done{Message: doneMessage(&obj.Status) + s.webhookWarning(obj), Reason: SucceededReason, Revision: revision}
+	return reconcile.Done{Message: doneMessage(&obj.Status) + s.webhookWarning(obj), Reason: SucceededReason,
+		Revision: revision}
 }
 
 // refreshGit updates the artifact in the status. It does not fetch a commit whose files are stored,
 // and sends no request if the reference is such a commit.
-func (s *Steps) refreshGit(ctx context.Context, req *reconcile.Request[*appsv1.KsctlSource]) (revision string, err error) {
+func (s *Steps) refreshGit(ctx context.Context,
+	req *reconcile.Request[*appsv1.KsctlSource]) (revision string, err error) {
 	obj := req.Object
 	desired := desiredRefOf(obj.Spec.Git.Ref)
 	stored, err := s.storedArtifact(obj)
@@ -191,7 +194,8 @@ func closeFiles(files io.Closer, err *error) {
 
 // publish sets a stored artifact in the status, and removes older artifacts except the previous
 // one.
-func (s *Steps) publish(obj *appsv1.KsctlSource, next *fluxmeta.Artifact, mode appsv1.GitVerificationMode, content string) error {
+func (s *Steps) publish(obj *appsv1.KsctlSource, next *fluxmeta.Artifact, mode appsv1.GitVerificationMode,
+	content string) error {
 	keep := []string{next.Digest}
 	before := obj.Status.Artifact
 	if before != nil {
@@ -220,7 +224,8 @@ func (s *Steps) store(ctx context.Context, obj *appsv1.KsctlSource, fsys fs.FS) 
 		return nil, err
 	}
 	skip := func(name string, d fs.DirEntry) bool { return isGitMetadata(name) || ignore.Skips(name, d) }
-	name, packed, err := s.Storage.Store(ctx, client.ObjectKeyFromObject(obj), fsys, artifact.PackOptions{Skip: skip, Limits: s.Limits})
+	name, packed, err := s.Storage.Store(ctx, client.ObjectKeyFromObject(obj), fsys,
+		artifact.PackOptions{Skip: skip, Limits: s.Limits})
 	if err != nil {
 		return nil, &storageError{err}
 	}

@@ -17,7 +17,8 @@ import (
 
 func TestFollowsBranch(t *testing.T) {
 	r := newSourceTest(t)
-	first := r.commit(map[string]string{"stack.yaml": "1", ".gitignore": "x", ".gitattributes": "x", "sub/.gitmodules": "x"})
+	first := r.commit(map[string]string{"stack.yaml": "1", ".gitignore": "x", ".gitattributes": "x",
+		"sub/.gitmodules": "x"})
 	d := r.done()
 	a := r.obj.Status.Artifact.DeepCopy()
 	if want := "main@sha1:" + first; a.Revision != want || !strings.Contains(d.Message, want) {
@@ -27,10 +28,12 @@ func TestFollowsBranch(t *testing.T) {
 	if err != nil || a.Size == nil || info.Size() != *a.Size {
 		t.Errorf("status: %s has %v bytes; file: %v, %v", a.Path, a.Size, info, err)
 	}
-	if !a.LastUpdateTime.Time.Equal(r.clock.Now()) || !strings.HasPrefix(a.Digest, "sha256:") || a.URL != r.web.URL+"/"+a.Path {
+	if !a.LastUpdateTime.Time.Equal(r.clock.Now()) || !strings.HasPrefix(a.Digest, "sha256:") ||
+		a.URL != r.web.URL+"/"+a.Path {
 		t.Errorf("artifact %+v", a)
 	}
-	if r.content("stack.yaml") != "1" || r.content(".gitignore") != "" || r.content(".gitattributes") != "" || r.content("sub/.gitmodules") != "" {
+	if r.content("stack.yaml") != "1" || r.content(".gitignore") != "" || r.content(".gitattributes") != "" ||
+		r.content("sub/.gitmodules") != "" {
 		t.Error("the artifact has the wrong files")
 	}
 
@@ -197,8 +200,12 @@ func TestRestartReusesIntactArtifact(t *testing.T) {
 		"artifact damaged": {func(r *sourceTest) error {
 			return os.WriteFile(filepath.Join(r.dir, r.obj.Status.Artifact.Path), []byte("x"), 0o600)
 		}, 2},
-		"artifact truncated": {func(r *sourceTest) error { return os.Truncate(filepath.Join(r.dir, r.obj.Status.Artifact.Path), 10) }, 2},
-		"partial file":       {func(r *sourceTest) error { return os.WriteFile(filepath.Join(r.dir, "tmp-1"), []byte("x"), 0o600) }, 1},
+		"artifact truncated": {func(r *sourceTest) error {
+			return os.Truncate(filepath.Join(r.dir, r.obj.Status.Artifact.Path), 10)
+		}, 2},
+		"partial file": {func(r *sourceTest) error {
+			return os.WriteFile(filepath.Join(r.dir, "tmp-1"), []byte("x"), 0o600)
+		}, 1},
 	}
 	for name, c := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -321,7 +328,8 @@ func TestSubmodulesAreFetchedOnRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.commit(map[string]string{"a": "a", ".gitmodules": "[submodule \"sub\"]\n\tpath = sub\n\turl = ../lib.git\n"}, gitserver.Submodule("sub", id))
+	r.commit(map[string]string{"a": "a", ".gitmodules": "[submodule \"sub\"]\n\tpath = sub\n\turl = ../lib.git\n"},
+		gitserver.Submodule("sub", id))
 	if d := r.done(); r.content("sub/l") != "" || !strings.Contains(d.Message, `"sub"`) {
 		t.Errorf("submodule without recurseSubmodules: %q, %s", r.content("sub/l"), d.Message)
 	}

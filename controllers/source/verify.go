@@ -108,7 +108,8 @@ func (s *Steps) withdrawGit(obj *appsv1.KsctlSource, revision string, cause erro
 
 // withdrawUnverified removes the artifact from the status and the storage if it was verified in
 // another mode than required, or is unverified. It returns cause, or an error of the storage.
-func (s *Steps) withdrawUnverified(obj *appsv1.KsctlSource, mode appsv1.GitVerificationMode, unverified bool, cause error) error {
+func (s *Steps) withdrawUnverified(obj *appsv1.KsctlSource, mode appsv1.GitVerificationMode, unverified bool,
+	cause error) error {
 	if obj.Status.SourceVerificationMode == mode && !unverified {
 		return cause
 	}

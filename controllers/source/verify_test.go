@@ -13,7 +13,8 @@ import (
 )
 
 // newSigner creates a key. push moves main to a new commit that sign signs.
-func (r *sourceTest) newSigner() (public string, push func(body string, sign gitserver.SignFunc) string, sign gitserver.SignFunc) {
+func (r *sourceTest) newSigner() (public string, push func(body string,
+	sign gitserver.SignFunc) string, sign gitserver.SignFunc) {
 	r.t.Helper()
 	k, err := gitserver.NewKey("")
 	if err != nil {
@@ -66,7 +67,8 @@ func TestOnlySignedCommitsAreUsed(t *testing.T) {
 	r.clock.SetTime(r.clock.Now().Add(time.Hour))
 	r.secret("keys", map[string]string{"dev.pub": public + other})
 	r.done()
-	if after := r.obj.Status.Artifact; !after.LastUpdateTime.Equal(&before.LastUpdateTime) || after.Digest != before.Digest {
+	if after := r.obj.Status.Artifact; !after.LastUpdateTime.Equal(&before.LastUpdateTime) ||
+		after.Digest != before.Digest {
 		t.Errorf("the artifact changes when it is verified again: %+v", after)
 	}
 	r.secret("keys", map[string]string{"dev.pub": other})
@@ -172,7 +174,8 @@ func TestChangesOfIgnoredFilesKeepArtifact(t *testing.T) {
 	id := r.commit(map[string]string{"docs/x": "2", "README.md": "3"})
 	r.done()
 	after := r.obj.Status.Artifact
-	if after.Revision != "main@sha1:"+id || after.Digest != before.Digest || after.URL != before.URL || len(r.storedFiles()) != 1 {
+	if after.Revision != "main@sha1:"+id || after.Digest != before.Digest || after.URL != before.URL ||
+		len(r.storedFiles()) != 1 {
 		t.Errorf("was %+v, is %+v, stored %v", before, after, r.storedFiles())
 	}
 	// Another spec.ignore for the same commit.

@@ -30,7 +30,8 @@ func (s *Steps) updateWebhookPath(ctx context.Context, obj *appsv1.KsctlSource) 
 	token := webhook.Token(secret)
 	if token == "" {
 		obj.Status.WebhookPath = ""
-		return gitsecret.NewInvalid("Secret %s/%s of %s has no %s with at least %d bytes: add one, for example with `openssl rand -hex 32`",
+		return gitsecret.NewInvalid("Secret %s/%s of %s has no %s with at least %d bytes: add one, for example with "+
+			"`openssl rand -hex 32`",
 			secret.Namespace, secret.Name, field, webhook.TokenKey, webhook.MinTokenBytes)
 	}
 	obj.Status.WebhookPath = webhook.Path(client.ObjectKeyFromObject(obj), token)

@@ -40,7 +40,8 @@ func TestWebhookPathInStatus(t *testing.T) {
 	}
 	for _, data := range []map[string]string{{"token": "short"}, {"password": token}} {
 		r.secret("hook", data)
-		if message := r.stalledMessage(gitsecret.InvalidReason); !strings.Contains(message, "16 bytes") || strings.Contains(message, "short") || r.obj.Status.WebhookPath != "" {
+		if message := r.stalledMessage(gitsecret.InvalidReason); !strings.Contains(message, "16 bytes") ||
+			strings.Contains(message, "short") || r.obj.Status.WebhookPath != "" {
 			t.Errorf("%s, path %q", message, r.obj.Status.WebhookPath)
 		}
 	}

@@ -33,7 +33,8 @@ func goAPI(root string) ([]byte, error) {
 			}
 		}
 	}
-	loaded, err := packages.Load(&packages.Config{Dir: root, Mode: packages.NeedName | packages.NeedImports | packages.NeedTypes | packages.NeedTypesSizes}, patterns...)
+	loaded, err := packages.Load(&packages.Config{Dir: root,
+		Mode: packages.NeedName | packages.NeedImports | packages.NeedTypes | packages.NeedTypesSizes}, patterns...)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,8 @@ func goAPI(root string) ([]byte, error) {
 	return []byte(strings.Join(lines, "\n") + "\n"), nil
 }
 
-// declarations returns the exported declarations of a package, with the fields and methods of types.
+// declarations returns the exported declarations of a package, with the fields and methods of
+// types.
 func declarations(p *types.Package) (out []string) {
 	name := strings.TrimPrefix(p.Path(), module)
 	qualifier := func(other *types.Package) string {
@@ -83,7 +85,8 @@ func declarations(p *types.Package) (out []string) {
 }
 
 // addType adds a type, its exported fields and methods.
-func addType(add func(string, ...any), text func(types.Type) string, signature func(*types.Func) string, named *types.Named) {
+func addType(add func(string, ...any), text func(types.Type) string, signature func(*types.Func) string,
+	named *types.Named) {
 	name := text(named)
 	switch u := named.Underlying().(type) {
 	case *types.Struct:

@@ -42,7 +42,8 @@ func run(root string, check bool) error {
 		return err
 	}
 	var stale []error
-	for name, page := range map[string][]byte{"api.md": api, "controller-flags.md": flagsPage(), "metrics.md": measured, goAPIFile: declared} {
+	for name, page := range map[string][]byte{"api.md": api, "controller-flags.md": flagsPage(), "metrics.md": measured,
+		goAPIFile: declared} {
 		path := filepath.Join(root, "docs", name)
 		if !check {
 			if err := os.WriteFile(path, page, 0o644); err != nil {

@@ -38,7 +38,8 @@ func issue(c *x509.Certificate, by *authority) (cert, key []byte, a *authority) 
 	GinkgoHelper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Expect(err).NotTo(HaveOccurred())
-	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour),
+		time.Now().Add(time.Hour)
 	parent, signer := c, private
 	if by != nil {
 		parent, signer = by.cert, by.key
@@ -56,14 +57,16 @@ func issue(c *x509.Certificate, by *authority) (cert, key []byte, a *authority) 
 
 func newAuthority(name string) *authority {
 	GinkgoHelper()
-	_, _, a := issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	_, _, a := issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}, nil)
 	return a
 }
 
 // clientCertificate issues a client certificate.
 func (a *authority) clientCertificate() []tls.Certificate {
 	GinkgoHelper()
-	cert, key, _ := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "controller"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, a)
+	cert, key, _ := issue(&x509.Certificate{Subject: pkix.Name{CommonName: "controller"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, a)
 	pair, err := tls.X509KeyPair(cert, key)
 	Expect(err).NotTo(HaveOccurred())
 	return []tls.Certificate{pair}
@@ -79,14 +82,18 @@ var _ = Describe("A client of the agent", func() {
 			return path
 		}
 		ours, theirs := newAuthority("ours"), newAuthority("theirs")
-		cert, key, _ := issue(&x509.Certificate{DNSNames: []string{"agent.ksctl.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ours)
+		cert, key, _ := issue(&x509.Certificate{DNSNames: []string{"agent.ksctl.svc"},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ours)
 		const token, next = "a-token-that-is-long-enough", "the-next-token-that-is-long-enough"
-		r := newTestCluster(ctx, 0, "--tls", "--tls-cert="+write("crt", cert), "--tls-key="+write("key", key), "--client-ca="+write("ca", ours.pem), "--token-file="+write("token", []byte(token)))
+		r := newTestCluster(ctx, 0, "--tls", "--tls-cert="+write("crt", cert), "--tls-key="+write("key", key),
+			"--client-ca="+write("ca", ours.pem), "--token-file="+write("token", []byte(token)))
 		connect := func(certs []tls.Certificate) *grpc.ClientConn {
 			GinkgoHelper()
 			roots := x509.NewCertPool()
 			roots.AddCert(ours.cert)
-			conn, err := grpc.NewClient(r.agent.address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "agent.ksctl.svc", Certificates: certs})))
+			conn, err := grpc.NewClient(r.agent.address,
+				grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots,
+					ServerName: "agent.ksctl.svc", Certificates: certs})))
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(func() { _ = conn.Close() })
 			return conn
@@ -121,7 +128,8 @@ var _ = Describe("A client of the agent", func() {
 	})
 
 	It("is never served with incomplete authentication flags: the agent does not start", func(ctx SpecContext) {
-		for flags, says := range map[string]string{"--tls-cert=x": "set --tls-cert and --tls-key", "--token-file=x": "set --tls-cert and --tls-key"} {
+		for flags, says := range map[string]string{"--tls-cert=x": "set --tls-cert and --tls-key",
+			"--token-file=x": "set --tls-cert and --tls-key"} {
 			p := startProcess(ctx, GinkgoT().TempDir(), "--cluster-name=demo", "--provisioner=kwok", flags)
 			Eventually(ctx, p.done).WithTimeout(soon).Should(BeClosed())
 			Expect(p.err).To(HaveOccurred())

@@ -28,15 +28,19 @@ var _ = Describe("The agent with the ksctl command line", func() {
 		state := filepath.Join(folder, "states", "aws", "ha", name+" us-east-1", "state.json")
 		calls, hangs := filepath.Join(folder, "calls"), filepath.Join(folder, "hangs")
 		Expect(os.MkdirAll(filepath.Dir(state), 0o750)).To(Succeed())
-		Expect(os.WriteFile(state, []byte(`{"cluster_type":"ha","region":"us-east-1","cluster_name":"`+name+`","cloud_provider":"aws","cloud_infrastructure_state":{"aws":{"info_worker_planes":{"names":null}}}}`), 0o640)).To(Succeed())
+		Expect(os.WriteFile(state, []byte(`{"cluster_type":"ha","region":"us-east-1","cluster_name":"`+name+
+			`","cloud_provider":"aws","cloud_infrastructure_state":{"aws":{"info_worker_planes":{"names":null}}}}`),
+			0o640)).To(Succeed())
 		program, err := filepath.Abs(fakeKsctl)
 		Expect(err).NotTo(HaveOccurred())
 		wrapper := filepath.Join(folder, "ksctl")
-		Expect(os.WriteFile(wrapper, []byte("#!/bin/sh\nexport KSCTL_STATE='"+state+"' KSCTL_CALLS='"+calls+"'\n[ ! -e '"+hangs+"' ] || export KSCTL_HANGS=1\nexec '"+program+"' \"$@\"\n"), 0o700)).To(Succeed())
+		Expect(os.WriteFile(wrapper, []byte("#!/bin/sh\nexport KSCTL_STATE='"+state+"' KSCTL_CALLS='"+calls+
+			"'\n[ ! -e '"+hangs+"' ] || export KSCTL_HANGS=1\nexec '"+program+"' \"$@\"\n"), 0o700)).To(Succeed())
 		r := &testCluster{name: name, folder: folder, config: "--ksctl=" + wrapper}
 		start := func(ctx context.Context) {
 			GinkgoHelper()
-			r.agent = startProcess(ctx, folder, "--plaintext", "--cluster-name="+name, "--cloud=aws", "--region=us-east-1", "--provisioner=ksctl",
+			r.agent = startProcess(ctx, folder, "--plaintext", "--cluster-name="+name, "--cloud=aws",
+				"--region=us-east-1", "--provisioner=ksctl",
 				"--provisioner-arg="+r.config, "--provisioner-arg=--states="+filepath.Join(folder, "states"))
 			DeferCleanup(r.agent.kill)
 			r.agent.awaitReady(ctx)
@@ -44,7 +48,8 @@ var _ = Describe("The agent with the ksctl command line", func() {
 		start(ctx)
 		Expect(r.run(ctx, "up", 0, 3)).To(HaveSucceeded(), r.agent.logs())
 		for i := range 3 {
-			create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-vm-wp-%d-abc%d0", name, i, i), Labels: map[string]string{kwok.ClusterLabel: name}}})
+			create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-vm-wp-%d-abc%d0", name, i, i),
+				Labels: map[string]string{kwok.ClusterLabel: name}}})
 		}
 		DeferCleanup(func(ctx SpecContext) error {
 			return plane.Client().DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{kwok.ClusterLabel: name})
@@ -76,10 +81,13 @@ var _ = Describe("The agent with the ksctl command line", func() {
 		Expect(r.await(ctx, "killed", 2, 4)).To(HaveSucceeded(), r.agent.logs())
 		const with = " -s store-local --noWP "
 		Expect(strings.Split(commands(), "\n")).To(Equal([]string{
-			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with + "3 --bootstrap k3s --nodeSizeWP medium",
+			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with +
+				"3 --bootstrap k3s --nodeSizeWP medium",
 			"delete-cluster ha-aws delete-nodes -n " + name + " -r us-east-1" + with + "2 --bootstrap k3s",
-			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with + "4 --bootstrap k3s --nodeSizeWP medium",
-			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with + "4 --bootstrap k3s --nodeSizeWP medium",
+			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with +
+				"4 --bootstrap k3s --nodeSizeWP medium",
+			"create-cluster ha-aws add-nodes -n " + name + " -r us-east-1" + with +
+				"4 --bootstrap k3s --nodeSizeWP medium",
 		}))
 	}, SpecTimeout(15*time.Minute))
 })

@@ -46,7 +46,9 @@ func startProcess(ctx context.Context, folder string, flags ...string) *process 
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = log.Close() }() // the child has its own copy
 	p.log = log.Name()
-	p.cmd = exec.Command(binary, append([]string{"serve", "--listen=" + p.address, "--health-addr=" + p.health, "--metrics-addr=" + p.metrics, "--log-format=text"}, flags...)...)
+	p.cmd = exec.Command(binary,
+		append([]string{"serve", "--listen=" + p.address, "--health-addr=" + p.health, "--metrics-addr=" + p.metrics,
+			"--log-format=text"}, flags...)...)
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir = log, log, folder
 	p.cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + folder, "PATH=" + os.Getenv("PATH")}
 	p.cmd.SysProcAttr = cluster.ChildAttributes()
@@ -133,7 +135,8 @@ func (r *testCluster) provisioners() []string {
 	var out []string
 	for _, path := range entries {
 		data, err := os.ReadFile(path)
-		if line := strings.ReplaceAll(string(data), "\x00", " "); err == nil && strings.Contains(line, " provision ") && strings.Contains(line, r.config) {
+		if line := strings.ReplaceAll(string(data), "\x00", " "); err == nil && strings.Contains(line, " provision ") &&
+			strings.Contains(line, r.config) {
 			out = append(out, line)
 		}
 	}
@@ -170,7 +173,8 @@ func (r *testCluster) await(ctx context.Context, id string, current, desired uin
 	workers := r.workers()
 	var out *agentpb.Operation
 	Eventually(ctx, func() (agentpb.Operation_State, error) {
-		res, err := workers.Begin(ctx, &agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
+		res, err := workers.Begin(ctx,
+			&agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
 		out = res.GetOperation()
 		return out.GetState(), err
 	}).WithTimeout(soon).WithPolling(50*time.Millisecond).ShouldNot(Equal(agentpb.Operation_RUNNING), r.agent.logs())

@@ -40,7 +40,8 @@ func template(app, node string) corev1.PodTemplateSpec {
 func deployPod(ctx context.Context, ns, app, node string) {
 	GinkgoHelper()
 	_, selector := labelsFor(app)
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app}, Spec: appsv1.DeploymentSpec{Selector: selector, Template: template(app, node)}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app},
+		Spec: appsv1.DeploymentSpec{Selector: selector, Template: template(app, node)}}
 	create(ctx, d)
 	Eventually(ctx, func() (int32, error) {
 		err := plane.Client().Get(ctx, client.ObjectKeyFromObject(d), d)
@@ -54,7 +55,8 @@ func blockEvictions(ctx context.Context, ns, app string) *policyv1.PodDisruption
 	GinkgoHelper()
 	_, selector := labelsFor(app)
 	one := intstr.FromInt32(1)
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app}, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: selector}}
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: app},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: selector}}
 	create(ctx, b)
 	Eventually(ctx, func() (int32, error) {
 		err := plane.Client().Get(ctx, client.ObjectKeyFromObject(b), b)
@@ -106,17 +108,21 @@ var _ = Describe("The agent", func() {
 		Expect(res.GetOperation().GetId()).To(Equal("down"))
 		Eventually(ctx, func() (string, error) { // the counter is incremented after the end
 			return httpGet(ctx, "http://"+r.agent.metrics+"/metrics")
-		}).WithTimeout(soon).Should(ContainSubstring(`ksctl_agent_operations_total{cluster="` + r.name + `",direction="down",result="SUCCEEDED"} 1`))
+		}).WithTimeout(soon).
+			Should(ContainSubstring(`ksctl_agent_operations_total{cluster="` + r.name +
+				`",direction="down",result="SUCCEEDED"} 1`))
 	})
 
 	It("does not confuse worker 10 with worker 1", func(ctx SpecContext) {
 		r := newTestCluster(ctx, 2)
-		other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.name + "-vm-wp-10-abcde", Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}}}
+		other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.name + "-vm-wp-10-abcde",
+			Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}}}
 		create(ctx, other)
 		DeferCleanup(func(ctx SpecContext) error { return client.IgnoreNotFound(plane.Client().Delete(ctx, other)) })
 		ns := namespace(ctx)
 		_, selector := labelsFor("everywhere")
-		create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "everywhere"}, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template("everywhere", "")}})
+		create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "everywhere"},
+			Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template("everywhere", "")}})
 		uid := other.UID
 		Expect(r.run(ctx, "down", 2, 1)).To(HaveSucceeded())
 		Expect(r.indexes(ctx)).To(ConsistOf(0))
@@ -131,8 +137,10 @@ var _ = Describe("The agent", func() {
 		last := r.node(ctx, 1).Name
 		deployPod(ctx, ns, "web", last)
 		_, selector := labelsFor("everywhere")
-		create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "everywhere"}, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template("everywhere", last)}})
-		Eventually(ctx, func() map[string]string { return pods(ctx, ns, "everywhere") }).WithTimeout(soon).Should(HaveLen(1))
+		create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "everywhere"},
+			Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template("everywhere", last)}})
+		Eventually(ctx, func() map[string]string { return pods(ctx, ns, "everywhere") }).WithTimeout(soon).
+			Should(HaveLen(1))
 		Expect(r.run(ctx, "down", 2, 1)).To(HaveSucceeded())
 		Expect(r.indexes(ctx)).To(ConsistOf(0))
 	})
@@ -145,7 +153,9 @@ var _ = Describe("The agent", func() {
 		b := blockEvictions(ctx, ns, "web")
 		before := pods(ctx, ns, "web")
 		began := time.Now()
-		Expect(r.run(ctx, "held", 2, 1)).To(HaveFailed(agentpb.Operation_DRAIN, "node "+last.Name+" could not be drained within 4s, and no machine was deleted: "+ns+"/web-"))
+		Expect(r.run(ctx, "held", 2, 1)).
+			To(HaveFailed(agentpb.Operation_DRAIN,
+				"node "+last.Name+" could not be drained within 4s, and no machine was deleted: "+ns+"/web-"))
 		Expect(time.Since(began)).To(BeNumerically(">=", 4*time.Second))
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1))
 		Expect(r.node(ctx, 1).Spec.Unschedulable).To(BeFalse(), "the node is uncordoned")
@@ -164,11 +174,17 @@ var _ = Describe("The agent", func() {
 	It("reports what the provisioner fails to do", func(ctx SpecContext) {
 		r := newTestCluster(ctx, 2)
 		r.configure(`{"create":{"pretend":true},"delete":{"pretend":true}}`)
-		Expect(r.run(ctx, "up", 2, 3)).To(HaveFailed(agentpb.Operation_OTHER, "reported the machines as created, but the cluster has 2 workers instead of 3"))
-		Expect(r.run(ctx, "down", 2, 1)).To(HaveFailed(agentpb.Operation_OTHER, "reported the machines as deleted, but the cluster has 2 workers instead of 1"))
+		Expect(r.run(ctx, "up", 2, 3)).
+			To(HaveFailed(agentpb.Operation_OTHER,
+				"reported the machines as created, but the cluster has 2 workers instead of 3"))
+		Expect(r.run(ctx, "down", 2, 1)).
+			To(HaveFailed(agentpb.Operation_OTHER,
+				"reported the machines as deleted, but the cluster has 2 workers instead of 1"))
 		Expect(r.node(ctx, 1).Spec.Unschedulable).To(BeFalse())
 		r.configure(`{"create":{"after":1,"fail":{"code":"Quota","class":"OutOfResources","message":"no more of them"}}}`)
-		Expect(r.run(ctx, "quota", 2, 5)).To(HaveFailed(agentpb.Operation_OUT_OF_RESOURCES, "the cluster has 3 workers instead of 5: Quota: no more of them"))
+		Expect(r.run(ctx, "quota", 2, 5)).
+			To(HaveFailed(agentpb.Operation_OUT_OF_RESOURCES,
+				"the cluster has 3 workers instead of 5: Quota: no more of them"))
 		r.configure(`{"create":{"panic":true}}`)
 		Expect(r.run(ctx, "crash", 3, 5)).To(HaveFailed(agentpb.Operation_OTHER, "failed without a response"))
 		r.configure(`{}`)
@@ -178,12 +194,14 @@ var _ = Describe("The agent", func() {
 	It("implements ksctl's agent protocol", func(ctx SpecContext) {
 		r := newTestCluster(ctx, 2)
 		k := agentpb.NewKsctlAgentClient(r.connect())
-		res, err := k.Scale(ctx, &agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_UP, DesiredNoOfWP: 3, NodeSizeOfWP: "large"})
+		res, err := k.Scale(ctx,
+			&agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_UP, DesiredNoOfWP: 3, NodeSizeOfWP: "large"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(res.GetIsUpdated()).To(BeTrue())
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1, 2))
 		Expect(r.node(ctx, 2).Labels).To(HaveKeyWithValue(corev1.LabelInstanceTypeStable, "large"))
-		_, err = k.Scale(ctx, &agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_UP, DesiredNoOfWP: 1, NodeSizeOfWP: "large"})
+		_, err = k.Scale(ctx,
+			&agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_UP, DesiredNoOfWP: 1, NodeSizeOfWP: "large"})
 		Expect(status.Code(err)).To(Equal(codes.FailedPrecondition), "ksctl's own agent would lose machines")
 		Expect(r.indexes(ctx)).To(ConsistOf(0, 1, 2))
 		_, err = k.Scale(ctx, &agentpb.ReqScale{Operation: agentpb.ScaleOperation_SCALE_DOWN, DesiredNoOfWP: 1})
@@ -193,12 +211,15 @@ var _ = Describe("The agent", func() {
 
 	It("imports an export without changing other states", func(ctx SpecContext) {
 		r := newTestCluster(ctx, 0)
-		store := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace, Name: state.StoreConfigMap},
+		store := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: state.StoreNamespace,
+			Name: state.StoreConfigMap},
 			BinaryData: map[string][]byte{"civo.ha.other.LON1": []byte(`{"cluster_name":"other"}`)}}
 		create(ctx, store)
 		k := agentpb.NewKsctlAgentClient(r.connect())
-		doc := map[string]any{"cluster_type": "ha", "cluster_name": "demo", "region": "us-east-1", "cloud_provider": "aws"}
-		credentials := map[string]any{"cloud_provider": "aws", "aws": map[string]any{"access_key_id": "x", "secret_access_key": "y"}}
+		doc := map[string]any{"cluster_type": "ha", "cluster_name": "demo", "region": "us-east-1",
+			"cloud_provider": "aws"}
+		credentials := map[string]any{"cloud_provider": "aws",
+			"aws": map[string]any{"access_key_id": "x", "secret_access_key": "y"}}
 		data, err := json.Marshal(map[string]any{"Clusters": []any{doc}, "Credentials": []any{credentials, nil}})
 		Expect(err).NotTo(HaveOccurred())
 		for range 2 {
@@ -208,7 +229,8 @@ var _ = Describe("The agent", func() {
 		Expect(plane.Client().Get(ctx, client.ObjectKeyFromObject(store), store)).To(Succeed())
 		Expect(store.BinaryData).To(And(HaveKey("civo.ha.other.LON1"), HaveKey("aws.ha.demo.us-east-1"), HaveLen(2)))
 		var secret corev1.Secret
-		Expect(plane.Client().Get(ctx, client.ObjectKey{Namespace: state.StoreNamespace, Name: state.StoreSecret}, &secret)).To(Succeed())
+		Expect(plane.Client().Get(ctx, client.ObjectKey{Namespace: state.StoreNamespace, Name: state.StoreSecret},
+			&secret)).To(Succeed())
 		Expect(secret.Data).To(HaveKey("aws"))
 		_, err = k.Storage(ctx, &agentpb.ReqStore{Data: []byte("{")})
 		Expect(status.Code(err)).To(Equal(codes.InvalidArgument))
@@ -219,7 +241,8 @@ var _ = Describe("The agent", func() {
 
 var _ = Describe("An agent that is killed", func() {
 	// It is killed in the middle of an operation. What the operation had started is done once.
-	DescribeTable("continues its operation when killed", func(ctx SpecContext, knobs string, current, desired uint32, half int, flags ...string) {
+	DescribeTable("continues its operation when killed", func(ctx SpecContext, knobs string, current, desired uint32,
+		half int, flags ...string) {
 		r := newTestCluster(ctx, current, flags...)
 		before := map[string]bool{}
 		for _, n := range r.nodes(ctx) {
@@ -254,7 +277,8 @@ var _ = Describe("An agent that is killed", func() {
 		Entry("before it deleted machines", `{"delete":{"delay":"1h"}}`, uint32(4), uint32(1), 4),
 		Entry("between two deletions", `{"delete":{"after":1,"delay":"1h"}}`, uint32(4), uint32(1), 3),
 		Entry("after all deletions", `{"delete":{"after":9,"delay":"1h"}}`, uint32(4), uint32(1), 1),
-		Entry("with operations stored in files", `{"create":{"after":2,"delay":"1h"}}`, uint32(1), uint32(4), 3, "--store-folder=store"),
+		Entry("with operations stored in files", `{"create":{"after":2,"delay":"1h"}}`, uint32(1), uint32(4), 3,
+			"--store-folder=store"),
 	)
 
 	It("continues a drain", func(ctx SpecContext) {
@@ -278,7 +302,8 @@ var _ = Describe("An agent that is killed", func() {
 		r.configure(`{"create":{"after":1,"delay":"1h"}}`)
 		r.begin(ctx, "op", 0, n)
 		for i := 1; i < n; i++ {
-			Eventually(ctx, func() int { return len(r.indexes(ctx)) }).WithTimeout(soon).Should(Equal(i), fmt.Sprintf("machine %d", i))
+			Eventually(ctx, func() int { return len(r.indexes(ctx)) }).WithTimeout(soon).
+				Should(Equal(i), fmt.Sprintf("machine %d", i))
 			r.agent.kill()
 			r.start(ctx)
 		}

@@ -71,7 +71,8 @@ func newTestCluster(ctx context.Context, workers uint32, flags ...string) *testC
 	r := &testCluster{name: fmt.Sprintf("c%d", clusters.Add(1)), folder: GinkgoT().TempDir()}
 	r.config = filepath.Join(r.folder, "knobs.json")
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(plane.Client().DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{kwok.ClusterLabel: r.name})).To(Succeed())
+		Expect(plane.Client().DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{kwok.ClusterLabel: r.name})).
+			To(Succeed())
 	})
 	r.start(ctx, flags...)
 	if workers > 0 {
@@ -142,7 +143,8 @@ func (r *testCluster) awaitReady(ctx context.Context) {
 	Eventually(ctx, func(g Gomega) {
 		for _, n := range r.nodes(ctx) {
 			g.Expect(n.Spec.Taints).To(BeEmpty())
-			g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
+			g.Expect(n.Status.Conditions).
+				To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
 		}
 	}).WithTimeout(soon).Should(Succeed())
 }

@@ -27,16 +27,21 @@ func configMapOf(ns, name string) *corev1.ConfigMap {
 // patch changes an object like a user does.
 func patch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)), client.FieldOwner("somebody"))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)),
+		client.FieldOwner("somebody"))).To(Succeed())
 }
 
 var _ = Describe("An Application of our kinds", func() {
-	DescribeTable("stays Synced, and has no other kinds in its tree", func(ctx SpecContext, annotations string, options ...string) {
+	DescribeTable("stays Synced, and has no other kinds in "+
+		"its tree", func(ctx SpecContext, annotations string, options ...string) {
 		w := newFixture(ctx, nil)
-		w.commit(ctx, content(w.ns, map[string]string{"source.yaml": source, "install.yaml": installManifest, "remove.yaml": removeExtraManifest}))
+		w.commit(ctx, content(w.ns,
+			map[string]string{"source.yaml": source, "install.yaml": installManifest,
+				"remove.yaml": removeExtraManifest}))
 		w.sync(ctx, annotations, options...)
 		becomes(ctx, w.ns, "Healthy")
-		Expect(absent(ctx, configMapOf(w.ns, "base"))).To(BeFalse(), "it is Healthy when the install has applied its objects")
+		Expect(absent(ctx, configMapOf(w.ns, "base"))).
+			To(BeFalse(), "it is Healthy when the install has applied its objects")
 
 		By("repeated refreshes, without writes")
 		Eventually(ctx, func(g Gomega) {
@@ -51,7 +56,8 @@ var _ = Describe("An Application of our kinds", func() {
 			}
 			requests, err := h.ControlPlane.AuditSince(ctx, mark)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(requests.Where(cluster.Write, cluster.InNamespace(w.ns)).Without(cluster.DryRun).Without(cluster.Lease)).To(BeEmpty())
+			g.Expect(requests.Where(cluster.Write, cluster.InNamespace(w.ns)).Without(cluster.DryRun).
+				Without(cluster.Lease)).To(BeEmpty())
 		}, soon).Should(Succeed())
 
 		s, err := statusOf(ctx, w.ns)
@@ -60,12 +66,15 @@ var _ = Describe("An Application of our kinds", func() {
 		for _, r := range s.Resources {
 			kinds = append(kinds, r.Kind)
 		}
-		Expect(kinds).To(ConsistOf("KsctlInstall", "KsctlRemove", "KsctlSource"), "no child is a resource of the Application")
+		Expect(kinds).To(ConsistOf("KsctlInstall", "KsctlRemove", "KsctlSource"),
+			"no child is a resource of the Application")
 		Expect(treeKinds(w.ns)).To(ConsistOf("KsctlInstall", "KsctlRemove", "KsctlSource"), "nor is it in the tree")
 	},
 		Entry("with a client-side diff", SpecTimeout(15*time.Minute), ""),
-		Entry("with a server-side diff", SpecTimeout(15*time.Minute), `argocd.argoproj.io/compare-options: "ServerSideDiff=true"`, "ServerSideApply=true"),
-		Entry("with a server-side apply and a client-side diff", SpecTimeout(15*time.Minute), "", "ServerSideApply=true"))
+		Entry("with a server-side diff", SpecTimeout(15*time.Minute),
+			`argocd.argoproj.io/compare-options: "ServerSideDiff=true"`, "ServerSideApply=true"),
+		Entry("with a server-side apply and a client-side diff", SpecTimeout(15*time.Minute), "",
+			"ServerSideApply=true"))
 
 	It("has their health and their message", func(ctx SpecContext) {
 		w := newFixture(ctx, content("", map[string]string{"source.yaml": source, "install.yaml": installManifest}))
@@ -76,12 +85,14 @@ var _ = Describe("An Application of our kinds", func() {
 		reports(ctx, w.ns, "KsctlInstall", `^Synced Progressing: component "base".*web`)
 
 		By("Degraded when the stack is invalid")
-		w.commit(ctx, map[string]string{"stacks/app/stack.yaml": strings.ReplaceAll(stack, "version: 1.0.0", "version: none")})
+		w.commit(ctx, map[string]string{"stacks/app/stack.yaml": strings.ReplaceAll(stack, "version: 1.0.0",
+			"version: none")})
 		reports(ctx, w.ns, "KsctlInstall", `^Synced Degraded: .*stack\.yaml:5.*version`)
 		becomes(ctx, w.ns, "Degraded")
 
 		By("Healthy when all objects are ready")
-		w.commit(ctx, map[string]string{"stacks/app/stack.yaml": stack, "stacks/app/base/web.yaml": deployment("web", "")})
+		w.commit(ctx, map[string]string{"stacks/app/stack.yaml": stack,
+			"stacks/app/base/web.yaml": deployment("web", "")})
 		becomes(ctx, w.ns, "Healthy")
 		reports(ctx, w.ns, "KsctlInstall", `^Synced Healthy: Applied revision main@sha1:`)
 
@@ -117,7 +128,9 @@ var _ = Describe("An Application of our kinds", func() {
 			g.Expect(get(ctx, in)).To(Succeed())
 			g.Expect(in.UID).NotTo(Equal(uid))
 		}, soon).Should(Succeed(), "the install is recreated")
-		Eventually(ctx, func() bool { return absent(ctx, configMapOf(w.ns, "base")) }, soon).Should(BeFalse(), "its objects are recreated")
+		Eventually(ctx, func() bool {
+			return absent(ctx, configMapOf(w.ns, "base"))
+		}, soon).Should(BeFalse(), "its objects are recreated")
 		becomes(ctx, w.ns, "Healthy")
 
 		By("removing the install from the repository")
@@ -132,16 +145,22 @@ var _ = Describe("An Application of our kinds", func() {
 	It("waits for an install before the next sync wave", func(ctx SpecContext) {
 		inWave := func(name string, wave int) string {
 			return strings.Replace(installManifest, "metadata: {name: app}",
-				fmt.Sprintf("metadata: {name: %s, annotations: {argocd.argoproj.io/sync-wave: %q}}\n", name, fmt.Sprint(wave)), 1)
+				fmt.Sprintf("metadata: {name: %s, annotations: {argocd.argoproj.io/sync-wave: %q}}\n", name,
+					fmt.Sprint(wave)), 1)
 		}
 		second := strings.ReplaceAll(inWave("second", 2), "stack: app", "stack: second")
-		w := newFixture(ctx, content("", map[string]string{"source.yaml": source, "first.yaml": inWave("first", 1), "second.yaml": second}))
+		w := newFixture(ctx,
+			content("", map[string]string{"source.yaml": source, "first.yaml": inWave("first", 1),
+				"second.yaml": second}))
 		w.commit(ctx, map[string]string{"stacks/app/base/web.yaml": deployment("web", never),
-			"stacks/second/stack.yaml":     strings.NewReplacer("name: app", "name: second").Replace(stack),
-			"stacks/second/base/base.yaml": configMap("second-base", ""), "stacks/second/extra/extra.yaml": configMap("second-extra", "")})
+			"stacks/second/stack.yaml":       strings.NewReplacer("name: app", "name: second").Replace(stack),
+			"stacks/second/base/base.yaml":   configMap("second-base", ""),
+			"stacks/second/extra/extra.yaml": configMap("second-extra", "")})
 		w.sync(ctx, "")
 		reports(ctx, w.ns, "KsctlInstall", `^Synced Progressing: component "base".*web`)
-		Consistently(ctx, func() bool { return absent(ctx, install(w.ns, "second")) }, 5*time.Second).Should(BeTrue(), "its wave has not started")
+		Consistently(ctx, func() bool {
+			return absent(ctx, install(w.ns, "second"))
+		}, 5*time.Second).Should(BeTrue(), "its wave has not started")
 
 		w.commit(ctx, map[string]string{"stacks/app/base/web.yaml": deployment("web", "")})
 		becomes(ctx, w.ns, "Healthy")
@@ -155,11 +174,18 @@ var _ = Describe("An Application of our kinds", func() {
 		patch(ctx, configMapOf(w.ns, "base"), `{"metadata":{"finalizers":["example.com/hold"]}}`)
 		Expect(h.ControlPlane.Client().Delete(ctx, application(w.ns))).To(Succeed())
 
-		Eventually(ctx, func() bool { return absent(ctx, configMapOf(w.ns, "extra")) }, soon).Should(BeTrue(), "the removal continues")
-		Consistently(ctx, func() bool { return absent(ctx, application(w.ns)) || absent(ctx, install(w.ns, "app")) }, 5*time.Second).
+		Eventually(ctx, func() bool {
+			return absent(ctx, configMapOf(w.ns, "extra"))
+		}, soon).Should(BeTrue(), "the removal continues")
+		Consistently(ctx, func() bool {
+			return absent(ctx, application(w.ns)) || absent(ctx, install(w.ns, "app"))
+		}, 5*time.Second).
 			Should(BeFalse(), "both wait for the object with the finalizer")
 		in := install(w.ns, "app")
-		Eventually(ctx, func() (string, error) { err := get(ctx, in); return harness.ReadyCondition(in).Message, err }, soon).Should(ContainSubstring("example.com/hold"))
+		Eventually(ctx, func() (string, error) {
+			err := get(ctx, in)
+			return harness.ReadyCondition(in).Message, err
+		}, soon).Should(ContainSubstring("example.com/hold"))
 
 		patch(ctx, configMapOf(w.ns, "base"), `{"metadata":{"finalizers":null}}`)
 		Eventually(ctx, func() bool { return absent(ctx, application(w.ns)) }, soon).Should(BeTrue())

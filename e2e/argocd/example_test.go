@@ -26,7 +26,8 @@ func example(url string) fs.FS {
 			return err
 		}
 		data, err := fs.ReadFile(root, path)
-		out[path] = &fstest.MapFile{Mode: 0o644, Data: []byte(strings.ReplaceAll(string(data), "https://git.example.com/platform/fleet.git", url))}
+		out[path] = &fstest.MapFile{Mode: 0o644,
+			Data: []byte(strings.ReplaceAll(string(data), "https://git.example.com/platform/fleet.git", url))}
 		return err
 	})).To(Succeed())
 	return out

@@ -18,12 +18,14 @@ import (
 // secret returns a commit of a Secret with the suite's secret value, of a type, which is
 // immutable.
 func secret(kind string) map[string]string {
-	return map[string]string{"stacks/app/base/token.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\ntype: " + kind + "\nstringData: {token: " + aSecret + "}\n"}
+	return map[string]string{"stacks/app/base/token.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: " +
+		"token}\ntype: " + kind + "\nstringData: {token: " + aSecret + "}\n"}
 }
 
 // extra returns a commit that changes the last ConfigMap.
 func extra(value string) map[string]string {
-	return map[string]string{"stacks/app/extra/extra.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: extra}\ndata: {value: " + value + "}\n"}
+	return map[string]string{"stacks/app/extra/extra.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " +
+		"extra}\ndata: {value: " + value + "}\n"}
 }
 
 // value returns the value of the last ConfigMap.
@@ -34,7 +36,8 @@ func (w fixture) value(ctx context.Context) (string, error) {
 }
 
 var _ = Describe("With Argo CD", func() {
-	It("an install whose account is deleted is Degraded until the account exists again, and no secret is leaked", func(ctx SpecContext) {
+	It("an install whose account is deleted is Degraded until the account exists again, and no secret "+
+		"is leaked", func(ctx SpecContext) {
 		w := newFixture(ctx, content("", map[string]string{"source.yaml": source, "install.yaml": installManifest}))
 		w.commit(ctx, secret("example.com/one"))
 		w.sync(ctx, "")
@@ -49,7 +52,9 @@ var _ = Describe("With Argo CD", func() {
 
 		By("a Secret that the API server rejects, after the account is created again")
 		w.commit(ctx, secret("example.com/two"))
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: harness.Deployer}})).To(Succeed())
+		Expect(h.ControlPlane.Client().
+			Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns,
+				Name: harness.Deployer}})).To(Succeed())
 		reports(ctx, w.ns, "KsctlInstall", "^Synced Degraded: .*token.*immutable")
 
 		By("correcting the Secret")
@@ -62,21 +67,29 @@ var _ = Describe("With Argo CD", func() {
 		theirs := newFixture(ctx, content("", map[string]string{"source.yaml": source}))
 		theirs.sync(ctx, "")
 		becomes(ctx, theirs.ns, "Healthy")
-		w := newFixture(ctx, map[string]string{"synced/install.yaml": strings.Replace(installManifest, "name: fleet", "name: fleet, namespace: "+theirs.ns, 1)})
+		w := newFixture(ctx,
+			map[string]string{"synced/install.yaml": strings.Replace(installManifest, "name: fleet",
+				"name: fleet, namespace: "+theirs.ns, 1)})
 		w.sync(ctx, "")
 		reports(ctx, w.ns, "KsctlInstall", "^Synced Degraded: .*"+theirs.ns+"/fleet.*--no-cross-namespace-refs")
 		Expect(absent(ctx, configMapOf(w.ns, "base"))).To(BeTrue())
 	}, SpecTimeout(15*time.Minute))
 
-	It("a paused leader is replaced, commits are applied, and it writes nothing when it resumes", suite.Safety, func(ctx SpecContext) {
+	It("a paused leader is replaced, commits are applied, and it writes nothing when it "+
+		"resumes", suite.Safety, func(ctx SpecContext) {
 		w := newFixture(ctx, nil)
 		labelled := func(manifest, name string) string {
-			return strings.Replace(manifest, "metadata: {name: "+name+"}", "metadata: {name: "+name+", labels: {"+controllerLabel+": "+w.ns+"}}", 1)
+			return strings.Replace(manifest, "metadata: {name: "+name+"}", "metadata: {name: "+name+", labels: {"+
+				controllerLabel+": "+w.ns+"}}", 1)
 		}
-		w.commit(ctx, content("", map[string]string{"source.yaml": labelled(source, "fleet"), "install.yaml": labelled(installManifest, "app")}))
+		w.commit(ctx, content("",
+			map[string]string{"source.yaml": labelled(source, "fleet"),
+				"install.yaml": labelled(installManifest, "app")}))
 		replica := func(name string) *harness.Process {
 			GinkgoHelper()
-			p, err := h.StartProcess(ctx, h.Config, append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + controllerLabel + "=" + w.ns}, harness.LeaderElectionFlags...)...)
+			p, err := h.StartProcess(ctx, h.Config,
+				append([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + controllerLabel + "=" + w.ns},
+					harness.LeaderElectionFlags...)...)
 			Expect(err).NotTo(HaveOccurred())
 			register(name+" replica", p)
 			return p

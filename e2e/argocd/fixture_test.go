@@ -76,7 +76,8 @@ spec:
 func (w fixture) cleanUp(ctx SpecContext) {
 	c := h.ControlPlane.Client()
 	for _, body := range []string{`{"metadata":{"finalizers":null}}`, `{"spec":{"syncPolicy":{"automated":null}}}`} {
-		Expect(client.IgnoreNotFound(c.Patch(ctx, application(w.ns), client.RawPatch(types.MergePatchType, []byte(body))))).To(Succeed())
+		Expect(client.IgnoreNotFound(c.Patch(ctx, application(w.ns),
+			client.RawPatch(types.MergePatchType, []byte(body))))).To(Succeed())
 	}
 	Expect(client.IgnoreNotFound(c.Delete(ctx, application(w.ns)))).To(Succeed())
 	suspend := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`))

@@ -61,7 +61,8 @@ spec:
 // configMap returns a ConfigMap with the label by which Argo CD can track objects, which a chart
 // may set to the name of an Application.
 func configMap(name, instance string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  labels: {app.kubernetes.io/instance: %q}\ndata: {value: \"1\"}\n", name, instance)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\n  labels: "+
+		"{app.kubernetes.io/instance: %q}\ndata: {value: \"1\"}\n", name, instance)
 }
 
 // deployment returns a Deployment whose pods have a fate.

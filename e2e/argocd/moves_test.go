@@ -22,7 +22,8 @@ import (
 // movingPage and applicationHeading are the page and the heading that the spec executes.
 const movingPage, applicationHeading = "docs/moving.md", "From an Argo CD Application"
 
-const settingsMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes please}\n"
+const settingsMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes " +
+	"please}\n"
 
 func running(ctx context.Context, ns string) harness.WorkloadState {
 	GinkgoHelper()
@@ -42,7 +43,9 @@ func claimedByArgo(ctx context.Context, ns string) []string {
 	var out []string
 	for _, o := range []client.Object{configMapOf(ns, "settings"), webOf(ns)} {
 		Expect(get(ctx, o)).To(Succeed())
-		applied := slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return strings.HasPrefix(e.Manager, "argocd") })
+		applied := slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+			return strings.HasPrefix(e.Manager, "argocd")
+		})
 		_, tracked := o.GetAnnotations()[live.ArgoCDTrackingAnnotation]
 		_, labelled := o.GetLabels()[live.ArgoCDInstanceLabel]
 		if applied || tracked || labelled || o.GetAnnotations()[corev1.LastAppliedConfigAnnotation] != "" {
@@ -72,14 +75,17 @@ func runDocBlock(ctx context.Context, block int, ns string, files map[string]str
 
 // inNamespace replaces the namespace and the Application shop in a text of the page.
 func inNamespace(text, ns string) string {
-	return strings.NewReplacer("-n shop ", "-n "+ns+" ", "namespace: shop", "namespace: "+ns, "application shop", "application "+ns).Replace(text)
+	return strings.NewReplacer("-n shop ", "-n "+ns+" ", "namespace: shop", "namespace: "+ns, "application shop",
+		"application "+ns).Replace(text)
 }
 
 var _ = Describe("Moving from an Application", func() {
-	DescribeTable("deletes nothing with the steps of docs/moving.md", func(ctx SpecContext, stopped bool, options ...string) {
+	DescribeTable("deletes nothing with the steps of "+
+		"docs/moving.md", func(ctx SpecContext, stopped bool, options ...string) {
 		documented, err := harness.YAMLFiles(movingPage, applicationHeading)
 		Expect(err).NotTo(HaveOccurred())
-		w := newFixture(ctx, map[string]string{"synced/web.yaml": deployment("web", ""), "synced/settings.yaml": settingsMap, "synced/rest.yaml": configMap("rest", "x")})
+		w := newFixture(ctx, map[string]string{"synced/web.yaml": deployment("web", ""),
+			"synced/settings.yaml": settingsMap, "synced/rest.yaml": configMap("rest", "x")})
 		w.sync(ctx, "", options...)
 		becomes(ctx, w.ns, "Healthy")
 		was := running(ctx, w.ns)
@@ -92,7 +98,8 @@ var _ = Describe("Moving from an Application", func() {
 			patch(ctx, application(w.ns), `{"spec":{"syncPolicy":{"automated":null}}}`)
 		}
 		By("2. write the stack")
-		files := map[string]string{"stacks/shop/app/web.yaml": deployment("web", ""), "stacks/shop/app/settings.yaml": settingsMap}
+		files := map[string]string{"stacks/shop/app/web.yaml": deployment("web", ""),
+			"stacks/shop/app/settings.yaml": settingsMap}
 		for name, content := range documented {
 			files[name] = inNamespace(content, w.ns)
 		}
@@ -102,7 +109,8 @@ var _ = Describe("Moving from an Application", func() {
 		}
 		By("an install without permission to take over")
 		w.commit(ctx, files)
-		fleet := strings.NewReplacer("metadata: {name: fleet}", "metadata: {name: fleet, namespace: "+w.ns+"}", "REPO", w.repo.URL()).Replace(source)
+		fleet := strings.NewReplacer("metadata: {name: fleet}", "metadata: {name: fleet, namespace: "+w.ns+"}", "REPO",
+			w.repo.URL()).Replace(source)
 		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(fleet))).To(Succeed())
 		careful := strings.Replace(files["clusters/prod/install.yaml"], "  adopt: Always\n", "", 1)
 		Expect(h.ControlPlane.ApplyYAML(ctx, []byte(careful))).To(Succeed())
@@ -127,10 +135,12 @@ var _ = Describe("Moving from an Application", func() {
 		runDocBlock(ctx, 3, w.ns, nil)
 		Eventually(ctx, func() bool { return absent(ctx, application(w.ns)) }, soon).Should(BeTrue())
 		Expect(running(ctx, w.ns)).To(Equal(was))
-		Expect(absent(ctx, configMapOf(w.ns, "rest"))).To(Equal(!stopped), "with its finalizer, the Application deletes an object that is not in the stack")
+		Expect(absent(ctx, configMapOf(w.ns, "rest"))).
+			To(Equal(!stopped), "with its finalizer, the Application deletes an object that is not in the stack")
 
 		By("an object that leaves the stack is removed")
-		w.commit(ctx, map[string]string{"stacks/shop/app/settings.yaml": strings.Replace(settingsMap, ", more: yes please", "", 1)})
+		w.commit(ctx, map[string]string{"stacks/shop/app/settings.yaml": strings.Replace(settingsMap,
+			", more: yes please", "", 1)})
 		Eventually(ctx, func() (map[string]string, error) {
 			cm := configMapOf(w.ns, "settings")
 			err := get(ctx, cm)

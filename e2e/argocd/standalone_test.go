@@ -39,12 +39,16 @@ var _ = Describe("docs/standalone.md", func() {
 		}
 		_, err = repo.Commit(ctx, files, "three files")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(follow("Install it")).To(And(ContainSubstring("1 stack, 1 install: ok"), ContainSubstring("# component: app"), ContainSubstring("Applied revision main@sha1:")))
+		Expect(follow("Install it")).
+			To(And(ContainSubstring("1 stack, 1 install: ok"), ContainSubstring("# component: app"),
+				ContainSubstring("Applied revision main@sha1:")))
 
 		hello := &workloads.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "hello", Name: "hello"}}
 		Expect(get(ctx, hello)).To(Succeed())
 		Expect(hello.Status.AvailableReplicas).To(BeEquivalentTo(1))
-		_, err = repo.Commit(ctx, map[string]string{"stacks/hello/app.yaml": strings.Replace(files["stacks/hello/app.yaml"], "6.9.1", "6.9.2", 1)}, "another image")
+		_, err = repo.Commit(ctx,
+			map[string]string{"stacks/hello/app.yaml": strings.Replace(files["stacks/hello/app.yaml"], "6.9.1", "6.9.2",
+				1)}, "another image")
 		Expect(err).NotTo(HaveOccurred())
 		follow("Change it")
 		Eventually(ctx, func() (string, error) {

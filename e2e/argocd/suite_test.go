@@ -55,15 +55,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	git = framework.GitServer()
 
 	Expect(argo.PrepareNamespace(ctx, h.ControlPlane, argoNamespace, nil)).To(Succeed())
-	kubectl(ctx, "apply", "--server-side", "--field-manager", "ksctl-gitops", "--namespace", argoNamespace, "-k", "../../config/argocd")
-	kubectl(ctx, "apply", "--server-side", "--field-manager", "fleet", "--namespace", argoNamespace, "-f", "../../examples/argocd/argocd-cm.yaml")
+	kubectl(ctx, "apply", "--server-side", "--field-manager", "ksctl-gitops", "--namespace", argoNamespace, "-k",
+		"../../config/argocd")
+	kubectl(ctx, "apply", "--server-side", "--field-manager", "fleet", "--namespace", argoNamespace, "-f",
+		"../../examples/argocd/argocd-cm.yaml")
 	startArgoCD(ctx)
 })
 
 // kubectl runs kubectl as the administrator.
 func kubectl(ctx SpecContext, args ...string) {
 	GinkgoHelper()
-	out, err := exec.CommandContext(ctx, h.ControlPlane.Kubectl(), append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig()}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, h.ControlPlane.Kubectl(),
+		append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig()}, args...)...).CombinedOutput()
 	GinkgoWriter.Println(string(out))
 	Expect(err).NotTo(HaveOccurred(), string(out))
 }

@@ -28,7 +28,8 @@ var _ = Describe("The certificates of Cluster Autoscaler", func() {
 		secret := s.secret(ctx)
 		others, err := pki.NewAuthority(time.Now())
 		Expect(err).NotTo(HaveOccurred())
-		for _, key := range []client.ObjectKey{{Namespace: s.ns, Name: "workers"}, {Namespace: "nobody", Name: "else"}} {
+		for _, key := range []client.ObjectKey{{Namespace: s.ns, Name: "workers"},
+			{Namespace: "nobody", Name: "else"}} {
 			pair, err := others.Issue(pki.ClientSubject(key), time.Now())
 			Expect(err).NotTo(HaveOccurred())
 			data, err := others.KeyPairSecretData(pair)
@@ -41,7 +42,8 @@ var _ = Describe("The certificates of Cluster Autoscaler", func() {
 			Expect(status.Code(err)).To(Equal(codes.Unavailable), "the connection is refused: %v", err)
 		}
 		By("a server with a certificate of another CA")
-		data := map[string][]byte{"ca.crt": others.Bundle(), "tls.crt": secret.Data["tls.crt"], "tls.key": secret.Data["tls.key"]}
+		data := map[string][]byte{"ca.crt": others.Bundle(), "tls.crt": secret.Data["tls.crt"],
+			"tls.key": secret.Data["tls.key"]}
 		deceived, err := fakeautoscaler.Dial(provider, data, remote.Client())
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(deceived.Close)
@@ -73,9 +75,13 @@ var _ = Describe("The certificates of Cluster Autoscaler", func() {
 		_, nodes := api.NodeGroupNodes(ctx, &externalgrpc.NodeGroupNodesRequest{Id: id})
 		_, template := api.NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: id})
 		_, more := api.NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: id, Delta: 1})
-		_, fewer := api.NodeGroupDecreaseTargetSize(ctx, &externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: id, Delta: -1})
-		_, without := api.NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: id, Nodes: []*externalgrpc.ExternalGrpcNode{asked}})
-		_, smuggled := api.NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: mine.groupID("small"), Nodes: []*externalgrpc.ExternalGrpcNode{asked}})
+		_, fewer := api.NodeGroupDecreaseTargetSize(ctx,
+			&externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: id, Delta: -1})
+		_, without := api.NodeGroupDeleteNodes(ctx,
+			&externalgrpc.NodeGroupDeleteNodesRequest{Id: id, Nodes: []*externalgrpc.ExternalGrpcNode{asked}})
+		_, smuggled := api.NodeGroupDeleteNodes(ctx,
+			&externalgrpc.NodeGroupDeleteNodesRequest{Id: mine.groupID("small"),
+				Nodes: []*externalgrpc.ExternalGrpcNode{asked}})
 		for _, err := range []error{size, nodes, template, more, fewer, without, smuggled} {
 			Expect(status.Code(err)).To(Equal(codes.NotFound), "%v", err)
 		}
@@ -112,14 +118,16 @@ var _ = Describe("The certificates of Cluster Autoscaler", func() {
 
 // authority returns the Secret of the CA that issues the certificates, without content.
 func authority() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.SystemNamespace, Name: "ksctl-gitops-nodegroup-ca"}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.SystemNamespace,
+		Name: "ksctl-gitops-nodegroup-ca"}}
 }
 
 // secret returns the Secret with the client certificate of Cluster Autoscaler.
 func (s *testCluster) secret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
-	Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler-tls"}, secret)).To(Succeed())
+	Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler-tls"}, secret)).
+		To(Succeed())
 	return secret
 }
 

@@ -30,7 +30,8 @@ func (s *testCluster) setProvisionTime(ctx context.Context, d time.Duration) {
 }
 
 var _ = Describe("Edge cases of autoscaling", func() {
-	It("with an agent that takes minutes: the delay is reported, no further machines are created, and late machines are deleted", func(ctx SpecContext) {
+	It("with an agent that takes minutes: the delay is reported, no further machines are created, and late machines "+
+		"are deleted", func(ctx SpecContext) {
 		s := newTestCluster(ctx)
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		s.setProvisionTime(ctx, 4*time.Second)
@@ -38,11 +39,16 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		s.runAutoscaler(ctx)
 		most := s.watchMachines(ctx)
 		Eventually(ctx, func() error { return s.increase(ctx, "small", 2) }, soon).Should(Succeed())
-		Eventually(ctx, s.readySummary(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(clusterv1.CodeSlow+": ")))
+		Eventually(ctx, s.readySummary(ctx), soon, 50*time.Millisecond).
+			Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(clusterv1.CodeSlow+": ")))
 		op := s.as.Status.Operation
-		Expect(op.State).NotTo(Or(Equal(clusterv1.OperationFailed), Equal(clusterv1.OperationSucceeded)), "the operation continues")
-		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(HavePrefix("1/1/1/"), "Cluster Autoscaler observes the failure")
-		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleDown 3 to 1 Succeeded"), "late machines without nodes are deleted")
+		Expect(op.State).NotTo(Or(Equal(clusterv1.OperationFailed), Equal(clusterv1.OperationSucceeded)),
+			"the operation continues")
+		Eventually(ctx, s.poolCounts(ctx, "small"), soon).
+			Should(HavePrefix("1/1/1/"), "Cluster Autoscaler observes the failure")
+		Eventually(ctx, func() (string, error) {
+			return s.operation(ctx)
+		}, soon).Should(Equal("ScaleDown 3 to 1 Succeeded"), "late machines without nodes are deleted")
 		Expect(s.machines(ctx)()).To(Equal(int32(1)))
 		Consistently(ctx, s.poolCounts(ctx, "small"), 2*time.Second).Should(Equal("1/1/1/0/0"), "the backoff is active")
 		Expect(most()).To(BeNumerically("<=", 3), "no more machines than requested")
@@ -58,7 +64,8 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		ca.ScaleDown = false
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{clusterv1.CodeSlow}))
+		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).
+			Should(Equal([]string{clusterv1.CodeSlow}))
 		Expect(ca.Loop(ctx)).To(Succeed())
 		s.configure(provisionerConfig{})
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
@@ -74,12 +81,15 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		ca := s.autoscaler(ctx)
 		ca.ScaleDown = false
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
-		s.configure(provisionerConfig{Create: map[string]any{"delay": "20s", "fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "none is left"}}})
+		s.configure(provisionerConfig{Create: map[string]any{"delay": "20s",
+			"fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "none is left"}}})
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).Should(Equal([]string{clusterv1.CodeSlow}))
+		Eventually(ctx, s.failureCodes(ctx, "small"), soon, 50*time.Millisecond).
+			Should(Equal([]string{clusterv1.CodeSlow}))
 		Expect(ca.Loop(ctx)).To(Succeed())
 		Eventually(ctx, s.readySummary(ctx), soon).Should(ContainSubstring("none is left"))
-		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:small"), "no deletion was requested")
+		Consistently(ctx, s.nodes(ctx), 3*time.Second).
+			Should(ConsistOf("0:small", "1:small"), "no deletion was requested")
 		Expect(s.operation(ctx)).To(Equal("ScaleUp 2 to 3 Failed"))
 		Expect(s.poolCounts(ctx, "small")()).To(Equal("2/2/2/0/0"))
 	})
@@ -106,18 +116,22 @@ var _ = Describe("Edge cases of autoscaling", func() {
 			}
 			return now, err
 		}, soon, 20*time.Millisecond).Should(ConsistOf("0:small"))
-		Expect([]string{"[0 1 2]", "[0 1]", "[0]"}).To(ContainElements(seen), "only the last machine is deleted each time")
+		Expect([]string{"[0 1 2]", "[0 1]", "[0]"}).
+			To(ContainElements(seen), "only the last machine is deleted each time")
 		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(ConsistOf("0:small"), "the node is busy")
 	})
 
-	It("with a PodDisruptionBudget that blocks a drain: the node is uncordoned, and the failure is reported", func(ctx SpecContext) {
+	It("with a PodDisruptionBudget that blocks a drain: the node is uncordoned, and the failure is "+
+		"reported", func(ctx SpecContext) {
 		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		s.createPods(ctx, "small", 2)
 		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(2))
 		two := intstr.FromInt32(2)
-		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.podNamespace(ctx), Name: "all"},
-			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"load": s.name}}}}
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.podNamespace(ctx),
+			Name: "all"},
+			Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &two,
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"load": s.name}}}}
 		Expect(remote.Client().Create(ctx, budget)).To(Succeed())
 		Eventually(ctx, func() (int32, error) {
 			err := remote.Client().Get(ctx, client.ObjectKeyFromObject(budget), budget)
@@ -131,7 +145,8 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		Expect(ca.MarkToBeDeleted(ctx, last)).To(Succeed())
 		Expect(s.deleteNode(ctx, "small", 1)).To(Succeed())
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon, 50*time.Millisecond).Should(Equal("1/2/2/0/1"))
-		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(": "+clusterv1.CodeDrain+": ")))
+		Eventually(ctx, s.readySummary(ctx), soon).
+			Should(And(HavePrefix("False Backoff: pool small: "), ContainSubstring(": "+clusterv1.CodeDrain+": ")))
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Expect(s.operation(ctx)).To(Equal("ScaleDown 2 to 1 Failed"))
 		Eventually(ctx, func(g Gomega) {
@@ -144,11 +159,13 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		Expect(remote.Client().Delete(ctx, budget)).To(Succeed())
 	})
 
-	It("from zero: templates have the allocatable resources of machines that have not existed yet", func(ctx SpecContext) {
+	It("from zero: templates have the allocatable resources of machines that have not "+
+		"existed yet", func(ctx SpecContext) {
 		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
 			spec.Pools = []clusterv1.WorkerPool{
-				{Name: "said", NodeSize: "nobody's", MaxSize: 2, Capacity: &clusterv1.MachineCapacity{CPU: quantity("6"), Memory: quantity("4Gi")},
-					Taints: []corev1.Taint{{Key: "only", Value: "said", Effect: corev1.TaintEffectNoSchedule}}},
+				{Name: "said", NodeSize: "nobody's", MaxSize: 2,
+					Capacity: &clusterv1.MachineCapacity{CPU: quantity("6"), Memory: quantity("4Gi")},
+					Taints:   []corev1.Taint{{Key: "only", Value: "said", Effect: corev1.TaintEffectNoSchedule}}},
 				{Name: "known", NodeSize: "t3.medium", MaxSize: 2},
 				{Name: "unknown", NodeSize: "unheard-of", MaxSize: 2},
 			}
@@ -167,14 +184,17 @@ var _ = Describe("Edge cases of autoscaling", func() {
 			// 1 CPU and 1Gi, of which a quarter is 256Mi.
 			"unknown": {clusterv1.TemplateUnknown, "840m", "468Mi"},
 		} {
-			answer, err := ca.API().NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: s.groupID(name)})
+			answer, err := ca.API().
+				NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: s.groupID(name)})
 			Expect(err).NotTo(HaveOccurred())
 			var node corev1.Node
 			Expect(node.Unmarshal(answer.NodeBytes)).To(Succeed())
 			has := node.Status.Allocatable
 			Expect(has.Cpu().String()).To(Equal(want.cpu), name)
 			Expect(has.Memory().String()).To(Equal(want.memory), name)
-			Expect(node.Labels).To(And(HaveKeyWithValue(clusterv1.PoolLabel, name), HaveKeyWithValue("site", s.name), HaveKeyWithValue(corev1.LabelOSStable, "linux")))
+			Expect(node.Labels).
+				To(And(HaveKeyWithValue(clusterv1.PoolLabel, name), HaveKeyWithValue("site", s.name),
+					HaveKeyWithValue(corev1.LabelOSStable, "linux")))
 			Expect(node.Spec.Taints).To(HaveLen(map[string]int{"said": 1}[name]))
 			Expect(s.templateSource(ctx, name)).To(Equal(want.source))
 		}
@@ -186,7 +206,9 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		s.createPods(ctx, "known", 1)
 		Eventually(ctx, s.runningPods(ctx), soon).Should(Equal(1))
 		Expect(s.nodes(ctx)()).To(ConsistOf("0:known"), "one machine, of one pool") // pods run only on labeled nodes
-		Eventually(ctx, func() clusterv1.TemplateSource { return s.templateSource(ctx, "known") }, soon).Should(Equal(clusterv1.TemplateNode))
+		Eventually(ctx, func() clusterv1.TemplateSource {
+			return s.templateSource(ctx, "known")
+		}, soon).Should(Equal(clusterv1.TemplateNode))
 	})
 })
 
@@ -195,7 +217,8 @@ func (s *testCluster) groupID(poolName string) string { return s.ns + "/workers/
 
 // increase requests machines like Cluster Autoscaler.
 func (s *testCluster) increase(ctx context.Context, poolName string, delta int32) error {
-	_, err := s.ca.API().NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.groupID(poolName), Delta: delta})
+	_, err := s.ca.API().
+		NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.groupID(poolName), Delta: delta})
 	return err
 }
 
@@ -204,7 +227,8 @@ func (s *testCluster) deleteNode(ctx context.Context, poolName string, index int
 	GinkgoHelper()
 	n := s.node(ctx, index)
 	_, err := s.ca.API().NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: s.groupID(poolName),
-		Nodes: []*externalgrpc.ExternalGrpcNode{{ProviderID: n.Spec.ProviderID, Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}}})
+		Nodes: []*externalgrpc.ExternalGrpcNode{{ProviderID: n.Spec.ProviderID, Name: n.Name, Labels: n.Labels,
+			Annotations: n.Annotations}}})
 	if err != nil {
 		Expect(status.Code(err)).To(Equal(codes.FailedPrecondition), err.Error())
 	}

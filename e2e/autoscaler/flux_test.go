@@ -69,12 +69,14 @@ var _ = Describe("A KsctlAutoScaler in a Git repository", Ordered, func() {
 		start := func(account string, flags ...string) {
 			config, err := h.ControlPlane.ConfigFor(ctx, "flux-system", account)
 			Expect(err).NotTo(HaveOccurred())
-			p, err := h.StartProgram(binaries[account], config, append([]string{"--watch-all-namespaces=true", "--enable-leader-election=false"}, flags...)...)
+			p, err := h.StartProgram(binaries[account], config,
+				append([]string{"--watch-all-namespaces=true", "--enable-leader-election=false"}, flags...)...)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(func() { _ = p.Stop() }) // its exit status reports the signal
 			programs[account] = p
 		}
-		start(tools.SourceController, "--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
+		start(tools.SourceController, "--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage,
+			"--storage-adv-addr="+storage)
 		start(tools.KustomizeController, "--no-cross-namespace-refs=true")
 	}, NodeTimeout(20*time.Minute))
 
@@ -95,11 +97,13 @@ var _ = Describe("A KsctlAutoScaler in a Git repository", Ordered, func() {
 
 		By("the first commit")
 		first := r.head(ctx)
-		Eventually(ctx, r.readySummary, soon).WithArguments(ctx).Should(HavePrefix(first+" True "), "Flux waits until the applied objects are ready")
+		Eventually(ctx, r.readySummary, soon).WithArguments(ctx).
+			Should(HavePrefix(first+" True "), "Flux waits until the applied objects are ready")
 		Expect(s.readySummary(ctx)()).To(HavePrefix("True "))
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		Eventually(ctx, s.poolCounts(ctx, "large"), soon).Should(Equal("1/1/1/0/0"))
-		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:large")) // the label of the pool is set after the node is counted
+		// the label of the pool is set after the node is counted
+		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:large"))
 		Expect(s.as.Generation).To(Equal(int64(1)))
 		s.runAutoscaler(ctx)
 		s.createPods(ctx, "small", 3)
@@ -169,17 +173,23 @@ func (s *testCluster) syncWithFlux(ctx context.Context, git *gitserver.Server) *
 	Expect(err).NotTo(HaveOccurred())
 	hour := metav1.Duration{Duration: time.Hour}
 	r.source = &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "fleet"},
-		Spec: sourcev1.GitRepositorySpec{URL: repo.URL(), Reference: &sourcev1.GitRepositoryRef{Branch: gitserver.DefaultBranch}, Interval: hour}}
+		Spec: sourcev1.GitRepositorySpec{URL: repo.URL(),
+			Reference: &sourcev1.GitRepositoryRef{Branch: gitserver.DefaultBranch}, Interval: hour}}
 	create(ctx, r.source)
-	Expect(os.WriteFile(filepath.Join(r.clone, "cluster.yaml"), manifest(s.cluster(), "KsctlCluster"), 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(r.clone, "cluster.yaml"), manifest(s.cluster(), "KsctlCluster"), 0o600)).
+		To(Succeed())
 	r.push(ctx)
-	r.kustomization = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+	r.kustomization = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+		"kind":     "Kustomization",
 		"metadata": map[string]any{"namespace": s.ns, "name": "clusters"},
-		"spec": map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"}, "path": "./", "interval": "1h", "retryInterval": "1s",
+		"spec": map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"}, "path": "./",
+			"interval": "1h", "retryInterval": "1s",
 			"timeout": "1m", "wait": true, "prune": true, "serviceAccountName": harness.Deployer}}}
 	create(ctx, r.kustomization)
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(h.ControlPlane.Client().Patch(ctx, r.kustomization, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
+		Expect(h.ControlPlane.Client().
+			Patch(ctx, r.kustomization, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).
+			To(Succeed())
 	})
 	return r
 }
@@ -198,7 +208,8 @@ func manifest(o client.Object, kind string) []byte {
 // push writes the KsctlAutoScaler to the working tree, commits and pushes it.
 func (r *repository) push(ctx context.Context) (revision string) {
 	GinkgoHelper()
-	Expect(os.WriteFile(filepath.Join(r.clone, "autoscaler.yaml"), manifest(r.cluster.as, "KsctlAutoScaler"), 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(r.clone, "autoscaler.yaml"), manifest(r.cluster.as, "KsctlAutoScaler"), 0o600)).
+		To(Succeed())
 	return r.commitAndPush(ctx)
 }
 
@@ -243,7 +254,8 @@ func (r *repository) requestReconcile(ctx context.Context, o client.Object) {
 // readySummary returns the last applied revision, and status, reason and message of the Ready
 // condition of the Kustomization.
 func (r *repository) readySummary(ctx context.Context) (string, error) {
-	if err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(r.kustomization), r.kustomization); err != nil {
+	if err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(r.kustomization),
+		r.kustomization); err != nil {
 		return "", err
 	}
 	at, _, _ := unstructured.NestedString(r.kustomization.Object, "status", "lastAppliedRevision")

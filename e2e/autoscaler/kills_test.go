@@ -35,7 +35,8 @@ var _ = Describe("A controller and an agent that are killed", suite.Safety, func
 		})
 		s := newTestCluster(ctx)
 		p = startControllerProcess(ctx)
-		s.configure(provisionerConfig{Create: map[string]any{"after": 1, "delay": "150ms"}, Delete: map[string]any{"after": 1, "delay": "150ms"}})
+		s.configure(provisionerConfig{Create: map[string]any{"after": 1, "delay": "150ms"},
+			Delete: map[string]any{"after": 1, "delay": "150ms"}})
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		s.runAutoscaler(ctx)
 		r := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 8))
@@ -46,7 +47,9 @@ var _ = Describe("A controller and an agent that are killed", suite.Safety, func
 			if least = 1; len(ended)%2 == 0 {
 				least = int32(2 + r.IntN(3))
 			}
-			s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize, spec.Pools[0].MaxSize = least, 4 })
+			s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
+				spec.Pools[0].MinSize, spec.Pools[0].MaxSize = least, 4
+			})
 			wait := time.After(time.Duration(r.IntN(1200)) * time.Millisecond)
 			select {
 			case <-ctx.Done():
@@ -76,7 +79,8 @@ var _ = Describe("A controller and an agent that are killed", suite.Safety, func
 			Expect(len(nodes)).To(BeNumerically("<=", 4))
 			Expect(indexes(nodes)).To(Equal(upTo(len(nodes))), "one node for each index of the array: %v", nodes)
 		}
-		AddReportEntry("killed", fmt.Sprintf("%d times in %d operations, seed %d", kills, len(ended), GinkgoRandomSeed()))
+		AddReportEntry("killed",
+			fmt.Sprintf("%d times in %d operations, seed %d", kills, len(ended), GinkgoRandomSeed()))
 		s.configure(provisionerConfig{})
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize, spec.Pools[0].MaxSize = 2, 2 })
 		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:small"))

@@ -42,7 +42,8 @@ var _ = Describe("ksctl's own agent", func() {
 		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
 		Expect(s.poolCounts(ctx, "small")()).To(Equal("3/3/3/0/0"))
 		Expect(s.poolCounts(ctx, "large")()).To(Equal("1/1/1/0/0"))
-		Expect(a.calls()).To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 3 small", "SCALE_UP 3 to 4 large"}), "no operation is repeated")
+		Expect(a.calls()).To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 3 small", "SCALE_UP 3 to 4 large"}),
+			"no operation is repeated")
 	})
 
 	It("scales down by the number of workers", func(ctx SpecContext) {
@@ -56,7 +57,9 @@ var _ = Describe("ksctl's own agent", func() {
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Expect(s.machines(ctx)()).To(Equal(int32(2)))
 		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
-		Expect(a.calls()).To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 4 small", "SCALE_DOWN 4 to 3", "SCALE_DOWN 3 to 2"}))
+		Expect(a.calls()).
+			To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 4 small", "SCALE_DOWN 4 to 3",
+				"SCALE_DOWN 3 to 2"}))
 		By("up again from the current number")
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 3 })
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
@@ -83,12 +86,14 @@ var _ = Describe("ksctl's own agent", func() {
 			return string(c.Status) + " " + c.Reason + ": " + c.Message, err
 		}, soon).Should(Equal("True ScaleUp: creating 1 machine of pool small: from 2 workers to 3"))
 		// Between both conditions is a tenth of that time, in which the first one may be missed.
-		Eventually(ctx, s.readySummary(ctx), soon, 50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "),
+		Eventually(ctx, s.readySummary(ctx), soon,
+			50*time.Millisecond).Should(And(HavePrefix("False Backoff: pool small: "),
 			Or(ContainSubstring(clusterv1.CodeSlow+": "), ContainSubstring(clusterv1.CodeNoAnswer+": "))))
 		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleUp 2 to 3 Failed"))
 		Expect(s.as.Status.Operation.Message).To(ContainSubstring("it does not answer in time"))
 		a.setOverride(nil)
-		Expect(s.increase(ctx, "small", 1)).To(MatchError(ContainSubstring("pool small: no machines are created until ")))
+		Expect(s.increase(ctx, "small", 1)).
+			To(MatchError(ContainSubstring("pool small: no machines are created until ")))
 		Expect(s.nodes(ctx)()).To(HaveLen(2))
 		Expect(a.calls()).To(HaveLen(2), "the operation is requested once")
 	})
@@ -98,9 +103,13 @@ var _ = Describe("ksctl's own agent", func() {
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
-		a.setOverride(func(context.Context) error { return status.Error(codes.Unimplemented, "no quota for another one") })
+		a.setOverride(func(context.Context) error {
+			return status.Error(codes.Unimplemented, "no quota for another one")
+		})
 		Expect(s.increase(ctx, "large", 1)).To(Succeed())
-		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool large: "), ContainSubstring(clusterv1.CodeFailed+": "), ContainSubstring("no quota for another one")))
+		Eventually(ctx, s.readySummary(ctx), soon).
+			Should(And(HavePrefix("False Backoff: pool large: "), ContainSubstring(clusterv1.CodeFailed+": "),
+				ContainSubstring("no quota for another one")))
 		Eventually(ctx, s.failureCodes(ctx, "large"), soon).Should(Equal([]string{clusterv1.CodeFailed}))
 		Expect(ca.Loop(ctx)).To(Succeed(), "Cluster Autoscaler observes the failure")
 		Eventually(ctx, s.poolCounts(ctx, "large"), soon).Should(Equal("0/0/0/0/0"))
@@ -117,7 +126,9 @@ var _ = Describe("ksctl's own agent", func() {
 		By("the next operation starts from the actual number")
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(HavePrefix("3/3/3/"))
 		Expect(s.machines(ctx)()).To(Equal(int32(3)))
-		Expect(a.calls()).To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 3 large", "SCALE_DOWN 2 to 2", "SCALE_UP 2 to 3 small"}))
+		Expect(a.calls()).
+			To(Equal([]string{"SCALE_UP 0 to 2 small", "SCALE_UP 2 to 3 large", "SCALE_DOWN 2 to 2",
+				"SCALE_UP 2 to 3 small"}))
 	})
 })
 
@@ -142,7 +153,9 @@ func newKsctlAgentCluster(ctx context.Context) (*testCluster, *ksctlAgent) {
 	s := newBareTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools[0].MinSize = 2 })
 	nodes, err := kubernetes.NewForConfig(remote.Config())
 	Expect(err).NotTo(HaveOccurred())
-	a := &ksctlAgent{cluster: provisioner.Cluster{Name: s.name}, kwok: &kwok.Provisioner{Client: nodes, ConfigFile: s.config, ProviderID: kwok.NoProviderID, InstanceType: "k3s"}}
+	a := &ksctlAgent{cluster: provisioner.Cluster{Name: s.name},
+		kwok: &kwok.Provisioner{Client: nodes, ConfigFile: s.config, ProviderID: kwok.NoProviderID,
+			InstanceType: "k3s"}}
 	listening, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	server := grpc.NewServer()

@@ -20,14 +20,17 @@ import (
 )
 
 var _ = Describe("The lifecycle of a KsctlAutoScaler", func() {
-	It("while the API server of the cluster is stopped: each loop fails at its refresh, and scaling continues afterwards", func(ctx SpecContext) {
+	It("while the API server of the cluster is stopped: each loop fails at its refresh, and scaling continues "+
+		"afterwards", func(ctx SpecContext) {
 		s := newTestCluster(ctx)
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		s.configure(provisionerConfig{Create: map[string]any{"delay": "10s"}}) // long enough to observe the operation
 		Expect(s.increase(ctx, "small", 1)).To(Succeed())
-		Eventually(ctx, func() (string, error) { return s.operation(ctx) }, soon).Should(Equal("ScaleUp 1 to 2 Running"))
+		Eventually(ctx, func() (string, error) {
+			return s.operation(ctx)
+		}, soon).Should(Equal("ScaleUp 1 to 2 Running"))
 		Expect(remote.StopAPIServer()).To(Succeed())
 		start := func(ctx SpecContext) {
 			if remote.Client().List(ctx, &corev1.NamespaceList{}) != nil {
@@ -41,7 +44,8 @@ var _ = Describe("The lifecycle of a KsctlAutoScaler", func() {
 		}
 		Eventually(ctx, refresh, soon).Should(Equal(codes.Unavailable))
 		Eventually(ctx, s.readySummary(ctx), soon).ShouldNot(HavePrefix("True ")) // the status is written after that
-		Expect(status.Code(s.increase(ctx, "large", 1))).To(Equal(codes.Unavailable), "a request that can't be checked is refused")
+		Expect(status.Code(s.increase(ctx, "large", 1))).
+			To(Equal(codes.Unavailable), "a request that can't be checked is refused")
 		groups, err := ca.API().NodeGroups(ctx, &externalgrpc.NodeGroupsRequest{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(groups.NodeGroups).To(HaveLen(2), "Cluster Autoscaler would treat an error as no groups")
@@ -76,10 +80,14 @@ var _ = Describe("The lifecycle of a KsctlAutoScaler", func() {
 			Expect(err).To(MatchError(ContainSubstring("spec.suspend is true: nothing is scaled")))
 		}
 		n := s.node(ctx, 0)
-		_, err := ca.API().NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: s.groupID("small"), Nodes: []*externalgrpc.ExternalGrpcNode{{Name: n.Name, ProviderID: n.Spec.ProviderID}}})
+		_, err := ca.API().NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: s.groupID("small"),
+			Nodes: []*externalgrpc.ExternalGrpcNode{{Name: n.Name, ProviderID: n.Spec.ProviderID}}})
 		Expect(err).To(MatchError(ContainSubstring("spec.suspend is true")))
 		// The refresh and the refusal depend on different watches.
-		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(MatchError(ContainSubstring("spec.suspend is true")), "otherwise Cluster Autoscaler would evict pods for nothing")
+		Eventually(ctx, func() error {
+			return ca.Loop(ctx)
+		}, soon).Should(MatchError(ContainSubstring("spec.suspend is true")),
+			"otherwise Cluster Autoscaler would evict pods for nothing")
 		groups, err := ca.API().NodeGroups(ctx, &externalgrpc.NodeGroupsRequest{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(groups.NodeGroups).To(HaveLen(2), "the known groups are still listed")
@@ -96,7 +104,8 @@ var _ = Describe("The lifecycle of a KsctlAutoScaler", func() {
 		})
 		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
 		have := s.as.Status.Autoscaler
-		Expect(have.Flags).To(ContainElements("--cloud-provider=externalgrpc", "--max-nodes-total=9", "--expander=least-waste"))
+		Expect(have.Flags).
+			To(ContainElements("--cloud-provider=externalgrpc", "--max-nodes-total=9", "--expander=least-waste"))
 		Expect(have.Deployment).To(BeEmpty())
 		s.expectInstalls(ctx, 0)
 		s.autoscaler(ctx)
@@ -124,11 +133,13 @@ var _ = Describe("The lifecycle of a KsctlAutoScaler", func() {
 		Expect(image()).To(HaveSuffix("/cluster-autoscaler:v" + s.as.Status.Autoscaler.Version))
 		By("another minor version in the cluster's status")
 		// A suspended KsctlCluster is not probed, except by a reconcile that is already running.
-		Expect(h.ControlPlane.Client().Patch(ctx, c, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
+		Expect(h.ControlPlane.Client().
+			Patch(ctx, c, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)))).To(Succeed())
 		for _, other := range []string{"1.34", "1.35"} {
 			Eventually(ctx, func() (string, error) {
 				body := `{"status":{"kubernetesVersion":"v` + other + `.9"}}`
-				return image(), h.ControlPlane.Client().Status().Patch(ctx, c, client.RawPatch(types.MergePatchType, []byte(body)))
+				return image(), h.ControlPlane.Client().Status().
+					Patch(ctx, c, client.RawPatch(types.MergePatchType, []byte(body)))
 			}, soon).Should(ContainSubstring("/cluster-autoscaler:v" + other + "."))
 		}
 		By("a commit that sets a version")
@@ -138,7 +149,8 @@ var _ = Describe("The lifecycle of a KsctlAutoScaler", func() {
 		Eventually(ctx, image, soon).Should(HaveSuffix("/cluster-autoscaler:v1.36.0"))
 	})
 
-	It("a pool removed from the spec while it has machines: they become unmanaged, and nothing is deleted", func(ctx SpecContext) {
+	It("a pool removed from the spec while it has machines: they become unmanaged, and nothing is "+
+		"deleted", func(ctx SpecContext) {
 		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
 			spec.Pools = []clusterv1.WorkerPool{pool("small", 1, 4), pool("large", 2, 3)}
 		})
@@ -152,8 +164,12 @@ var _ = Describe("The lifecycle of a KsctlAutoScaler", func() {
 		Expect(s.as.Status.UnmanagedWorkers).To(Equal(int32(2)))
 		Expect(s.as.Status.Pools).To(HaveLen(1))
 		s.runAutoscaler(ctx)
-		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:large", "2:large"), "neither the unmanaged machines nor those before them are deleted")
-		of, err := s.ca.API().NodeGroupForNode(ctx, &externalgrpc.NodeGroupForNodeRequest{Node: &externalgrpc.ExternalGrpcNode{Name: s.node(ctx, 2).Name, ProviderID: s.node(ctx, 2).Spec.ProviderID}})
+		Consistently(ctx, s.nodes(ctx), 3*time.Second).Should(ConsistOf("0:small", "1:large", "2:large"),
+			"neither the unmanaged machines nor those before them are deleted")
+		of, err := s.ca.API().
+			NodeGroupForNode(ctx,
+				&externalgrpc.NodeGroupForNodeRequest{Node: &externalgrpc.ExternalGrpcNode{Name: s.node(ctx, 2).Name,
+					ProviderID: s.node(ctx, 2).Spec.ProviderID}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(of.GetNodeGroup().GetId()).To(BeEmpty())
 		By("machines after them, which are created and deleted")
@@ -163,7 +179,9 @@ var _ = Describe("The lifecycle of a KsctlAutoScaler", func() {
 		s.deletePods(ctx)
 		Eventually(ctx, s.nodes(ctx), soon).Should(ConsistOf("0:small", "1:large", "2:large"))
 		By("the pool in the spec again")
-		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools = append(spec.Pools, pool("large", 0, 3)) })
+		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
+			spec.Pools = append(spec.Pools, pool("large", 0, 3))
+		})
 		Eventually(ctx, s.nodes(ctx), soon).Should(BeEmpty(), "no pod needs any of them")
 	})
 })
@@ -190,6 +208,7 @@ func (s *testCluster) idle(ctx context.Context) func() (bool, error) {
 	return func() (bool, error) {
 		err := s.get(ctx)
 		op := s.as.Status.Operation
-		return err == nil && (op == nil || op.State == clusterv1.OperationSucceeded || op.State == clusterv1.OperationFailed), err
+		return err == nil &&
+			(op == nil || op.State == clusterv1.OperationSucceeded || op.State == clusterv1.OperationFailed), err
 	}
 }

@@ -16,7 +16,8 @@ import (
 )
 
 var _ = Describe("A KsctlAutoScaler", func() {
-	It("scales a pool from pending pods to machines and back, in order, after a commit that raises maxSize", func(ctx SpecContext) {
+	It("scales a pool from pending pods to machines and back, in order, after a commit that raises "+
+		"maxSize", func(ctx SpecContext) {
 		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
 			spec.Pools = []clusterv1.WorkerPool{pool("small", 1, 1), pool("large", 0, 3)}
 		})
@@ -58,7 +59,9 @@ var _ = Describe("A KsctlAutoScaler", func() {
 	})
 
 	It("answers an idle loop from memory", func(ctx SpecContext) {
-		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Pools = []clusterv1.WorkerPool{pool("small", 3, 4)} })
+		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
+			spec.Pools = []clusterv1.WorkerPool{pool("small", 3, 4)}
+		})
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("3/3/3/0/0"))
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
@@ -76,7 +79,8 @@ var _ = Describe("A KsctlAutoScaler", func() {
 		}, soon).Should(Succeed())
 	})
 
-	It("gives nodes the labels and taints of their pool and a providerID, and protects all but the last", func(ctx SpecContext) {
+	It("gives nodes the labels and taints of their pool and a providerID, and protects all but "+
+		"the last", func(ctx SpecContext) {
 		s := newBareTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
 			p := pool("small", 2, 4)
 			p.Labels = map[string]string{"team": "a"}
@@ -88,7 +92,8 @@ var _ = Describe("A KsctlAutoScaler", func() {
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("2/2/2/0/0"))
 		Eventually(ctx, func(g Gomega) {
 			var all corev1.NodeList
-			g.Expect(remote.Client().List(ctx, &all, client.MatchingLabels{"team": "a", clusterv1.PoolLabel: "small"})).To(Succeed())
+			g.Expect(remote.Client().List(ctx, &all, client.MatchingLabels{"team": "a", clusterv1.PoolLabel: "small"})).
+				To(Succeed())
 			var mine []corev1.Node
 			for _, n := range all.Items {
 				if len(n.Name) > len(s.name) && n.Name[:len(s.name)] == s.name {
@@ -99,7 +104,8 @@ var _ = Describe("A KsctlAutoScaler", func() {
 			for i, n := range mine {
 				g.Expect(n.Spec.ProviderID).To(Equal("ksctl://" + n.Name))
 				g.Expect(n.Spec.Taints).To(ContainElement(And(HaveField("Key", "only"), HaveField("Value", "a"))))
-				g.Expect(n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"]).To(Equal([]string{"true", ""}[i]))
+				g.Expect(n.Annotations["cluster-autoscaler.kubernetes.io/scale-down-disabled"]).
+					To(Equal([]string{"true", ""}[i]))
 			}
 		}, soon).Should(Succeed())
 	})
@@ -107,10 +113,13 @@ var _ = Describe("A KsctlAutoScaler", func() {
 	It("reports a machine that could not be created, backs off, and continues", func(ctx SpecContext) {
 		s := newTestCluster(ctx)
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
-		s.configure(provisionerConfig{Create: map[string]any{"fail": map[string]any{"code": "QuotaExceeded", "class": "OutOfResources", "message": "8 of 8 cores are used"}}})
+		s.configure(provisionerConfig{Create: map[string]any{"fail": map[string]any{"code": "QuotaExceeded",
+			"class": "OutOfResources", "message": "8 of 8 cores are used"}}})
 		s.runAutoscaler(ctx)
 		s.createPods(ctx, "large", 1)
-		Eventually(ctx, s.readySummary(ctx), soon).Should(And(HavePrefix("False Backoff: pool large: no machines are created until "), ContainSubstring("8 of 8 cores are used")))
+		Eventually(ctx, s.readySummary(ctx), soon).
+			Should(And(HavePrefix("False Backoff: pool large: no machines are created until "),
+				ContainSubstring("8 of 8 cores are used")))
 		Expect(apimeta.IsStatusConditionTrue(s.as.Status.Conditions, clusterv1.DegradedCondition)).To(BeTrue())
 		// Cluster Autoscaler has observed the failure, and its requests are refused.
 		Eventually(ctx, s.poolCounts(ctx, "large"), soon).Should(Equal("0/0/0/0/0"))
@@ -123,7 +132,9 @@ var _ = Describe("A KsctlAutoScaler", func() {
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		more := func(pool string) error {
-			_, err := ca.API().NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.ns + "/workers/" + pool, Delta: 1})
+			_, err := ca.API().
+				NodeGroupIncreaseSize(ctx,
+					&externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.ns + "/workers/" + pool, Delta: 1})
 			return err
 		}
 		By("false success")
@@ -146,12 +157,16 @@ var _ = Describe("A KsctlAutoScaler", func() {
 	})
 
 	It("never exceeds maxSize and maxNodesTotal, whatever is requested", func(ctx SpecContext) {
-		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 1000} })
+		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
+			spec.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 1000}
+		})
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("1/1/1/0/0"))
 		ca := s.autoscaler(ctx)
 		Eventually(ctx, func() error { return ca.Loop(ctx) }, soon).Should(Succeed())
 		ask := func(delta int32) error {
-			_, err := ca.API().NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.ns + "/workers/small", Delta: delta})
+			_, err := ca.API().
+				NodeGroupIncreaseSize(ctx,
+					&externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.ns + "/workers/small", Delta: delta})
 			return err
 		}
 		for _, delta := range []int32{4, 1 << 30, -1, 0} {
@@ -170,12 +185,15 @@ var _ = Describe("A KsctlAutoScaler", func() {
 		Expect(granted).To(Equal(3))
 		Eventually(ctx, s.poolCounts(ctx, "small"), soon).Should(Equal("4/4/4/0/0"))
 		By("a group of another KsctlAutoScaler")
-		_, err := ca.API().NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: "other/workers/small", Delta: 1})
+		_, err := ca.API().
+			NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: "other/workers/small", Delta: 1})
 		Expect(err).To(HaveOccurred())
 		By("a lowered limit")
 		s.commit(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) { spec.Limits.MaxNodesTotal = 1 })
 		Eventually(ctx, s.readySummary(ctx), soon).Should(HavePrefix("True "))
-		_, err = ca.API().NodeGroupIncreaseSize(ctx, &externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.ns + "/workers/large", Delta: 1})
+		_, err = ca.API().
+			NodeGroupIncreaseSize(ctx,
+				&externalgrpc.NodeGroupIncreaseSizeRequest{Id: s.ns + "/workers/large", Delta: 1})
 		Expect(err).To(MatchError(ContainSubstring("limits.maxNodesTotal is 1")))
 		Consistently(ctx, s.nodes(ctx), 2*time.Second).Should(HaveLen(4))
 	})
@@ -213,10 +231,14 @@ var _ = Describe("A KsctlAutoScaler", func() {
 		if len(args) == 0 {
 			args = deployment.Spec.Template.Spec.Containers[0].Command
 		}
-		Expect(args).To(ContainElements("--cloud-provider=externalgrpc", "--expander=priority", "--namespace=kube-system"))
+		Expect(args).To(ContainElements("--cloud-provider=externalgrpc", "--expander=priority",
+			"--namespace=kube-system"))
 		var priorities corev1.ConfigMap
-		Expect(remote.Client().Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "cluster-autoscaler-priority-expander"}, &priorities)).To(Succeed())
-		Expect(priorities.Data["priorities"]).To(Equal("10:\n- '^" + s.ns + "/workers/large$'\n0:\n- '^" + s.ns + "/workers/small$'\n"))
+		Expect(remote.Client().
+			Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "cluster-autoscaler-priority-expander"},
+				&priorities)).To(Succeed())
+		Expect(priorities.Data["priorities"]).
+			To(Equal("10:\n- '^" + s.ns + "/workers/large$'\n0:\n- '^" + s.ns + "/workers/small$'\n"))
 		By("a second KsctlAutoScaler of the same cluster")
 		second := s.as.DeepCopy()
 		second.ObjectMeta = metav1.ObjectMeta{Namespace: s.ns, Name: "second"}
@@ -234,7 +256,9 @@ var _ = Describe("A KsctlAutoScaler", func() {
 		Expect(h.ControlPlane.Client().Delete(ctx, s.as)).To(Succeed())
 		Eventually(ctx, absent(ctx, s.as), soon).Should(BeTrue())
 		Expect(absent(ctx, deployment)()).To(BeTrue())
-		Expect(absent(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "workers-autoscaler-tls"}})()).To(BeTrue())
+		Expect(absent(ctx,
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "workers-autoscaler-tls"}})()).
+			To(BeTrue())
 		Expect(s.nodes(ctx)()).To(HaveLen(1), "machines stay")
 	})
 })

@@ -107,9 +107,11 @@ func newBareTestCluster(ctx context.Context, change ...func(*clusterv1.KsctlAuto
 	s.configure(provisionerConfig{})
 	kubeconfig, err := os.ReadFile(remote.Kubeconfig())
 	Expect(err).NotTo(HaveOccurred())
-	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kubeconfig"}, Data: map[string][]byte{"value": kubeconfig}})
+	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kubeconfig"},
+		Data: map[string][]byte{"value": kubeconfig}})
 	fast := &metav1.Duration{Duration: time.Second}
-	s.as = &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "workers"}, Spec: clusterv1.KsctlAutoScalerSpec{
+	s.as = &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+		Name: "workers"}, Spec: clusterv1.KsctlAutoScalerSpec{
 		Schedule:   appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}, RetryInterval: fast},
 		ClusterRef: clusterv1.AutoScaledCluster{Name: s.name}, ServiceAccountName: harness.Deployer,
 		Pools: []clusterv1.WorkerPool{pool("small", 1, 4), pool("large", 0, 3)},
@@ -125,7 +127,8 @@ func newBareTestCluster(ctx context.Context, change ...func(*clusterv1.KsctlAuto
 // cluster returns the KsctlCluster, which has only a kubeconfig.
 func (s *testCluster) cluster() *clusterv1.KsctlCluster {
 	return &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: s.name},
-		Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "kubeconfig"}, ServiceAccountName: harness.Deployer}}
+		Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "kubeconfig"},
+			ServiceAccountName: harness.Deployer}}
 }
 
 // labelPools makes the pods of the cluster fit only on its own nodes: other specs use the same
@@ -148,7 +151,8 @@ func (s *testCluster) cleanUp(ctx SpecContext) {
 	Expect(client.IgnoreNotFound(h.ControlPlane.Client().Delete(ctx, s.as))).To(Succeed())
 	Eventually(ctx, absent(ctx, s.as), soon).Should(BeTrue())
 	Expect(remote.Client().DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{"site": s.name})).To(Succeed())
-	Expect(client.IgnoreNotFound(remote.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-load"}}))).To(Succeed())
+	Expect(client.IgnoreNotFound(remote.Client().
+		Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-load"}}))).To(Succeed())
 }
 
 // pool returns a pool whose machines have a size that the kwok provisioner knows.
@@ -182,9 +186,12 @@ func (s *testCluster) startAgent(ctx context.Context) (address string) {
 	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "agent"}, Data: data})
 	there, err := remote.Namespace(ctx, "agent")
 	Expect(err).NotTo(HaveOccurred())
-	s.flags = []string{"serve", "--listen=" + address, "--metrics-addr=", "--health-addr=", "--cluster-name=" + s.name, "--cloud=local", "--region=LOCAL", "--provisioner=kwok",
-		"--kubeconfig=" + remote.Kubeconfig(), "--provisioner-arg=--config=" + s.config, "--namespace=" + there, "--no-states", "--drain-timeout=15s",
-		"--tls-cert=" + filepath.Join(dir, "tls.crt"), "--tls-key=" + filepath.Join(dir, "tls.key"), "--client-ca=" + filepath.Join(dir, "ca.crt")}
+	s.flags = []string{"serve", "--listen=" + address, "--metrics-addr=", "--health-addr=", "--cluster-name=" + s.name,
+		"--cloud=local", "--region=LOCAL", "--provisioner=kwok",
+		"--kubeconfig=" + remote.Kubeconfig(), "--provisioner-arg=--config=" + s.config, "--namespace=" + there,
+		"--no-states", "--drain-timeout=15s",
+		"--tls-cert=" + filepath.Join(dir, "tls.crt"), "--tls-key=" + filepath.Join(dir, "tls.key"),
+		"--client-ca=" + filepath.Join(dir, "ca.crt")}
 	s.runAgent(ctx)
 	Eventually(ctx, func() error { // otherwise the controller would retry only after 5 s
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
@@ -239,7 +246,8 @@ func (s *testCluster) autoscaler(ctx context.Context) *fakeautoscaler.Autoscaler
 	GinkgoHelper()
 	var secret corev1.Secret
 	Eventually(ctx, func() error {
-		return h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler-tls"}, &secret)
+		return h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler-tls"},
+			&secret)
 	}, soon).Should(Succeed())
 	ca, err := fakeautoscaler.Dial(provider, secret.Data, remote.Client())
 	Expect(err).NotTo(HaveOccurred())
@@ -336,9 +344,12 @@ func (s *testCluster) createPods(ctx context.Context, poolName string, n int) {
 	GinkgoHelper()
 	ns := s.podNamespace(ctx)
 	for i := range n {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: fmt.Sprintf("%s-%d-", poolName, i), Labels: map[string]string{"load": s.name}},
-			Spec: corev1.PodSpec{NodeSelector: map[string]string{clusterv1.PoolLabel: poolName, "site": s.name}, Containers: []corev1.Container{{Name: "c", Image: "none",
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: quantity("1500m")}}}}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: fmt.Sprintf("%s-%d-", poolName, i),
+			Labels: map[string]string{"load": s.name}},
+			Spec: corev1.PodSpec{NodeSelector: map[string]string{clusterv1.PoolLabel: poolName,
+				"site": s.name}, Containers: []corev1.Container{{Name: "c", Image: "none",
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: quantity("1500m")}}}}}}
 		Expect(remote.Client().Create(ctx, p)).To(Succeed())
 	}
 }
@@ -372,7 +383,8 @@ func (s *testCluster) podNamespace(ctx context.Context) string {
 // deletePods deletes the pods of the cluster.
 func (s *testCluster) deletePods(ctx context.Context) {
 	GinkgoHelper()
-	Expect(remote.Client().DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.podNamespace(ctx)), client.GracePeriodSeconds(0))).To(Succeed())
+	Expect(remote.Client().DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.podNamespace(ctx)),
+		client.GracePeriodSeconds(0))).To(Succeed())
 }
 
 // runningPods returns a function for Eventually with the number of running pods.
@@ -400,7 +412,8 @@ func quantity(s string) resource.Quantity { return resource.MustParse(s) }
 func (s *testCluster) deployment(ctx context.Context) *k8sappsv1.Deployment {
 	GinkgoHelper()
 	d := &k8sappsv1.Deployment{}
-	Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler"}, d)).To(Succeed())
+	Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "workers-autoscaler"}, d)).
+		To(Succeed())
 	return d
 }
 
@@ -410,5 +423,7 @@ func (s *testCluster) request(ctx context.Context) {
 	at := time.Now().Format(time.RFC3339Nano)
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, at)
 	Expect(h.ControlPlane.Client().Patch(ctx, s.as, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
-	Eventually(ctx, func() (string, error) { return s.as.Status.LastHandledReconcileAt, s.get(ctx) }, soon).Should(Equal(at))
+	Eventually(ctx, func() (string, error) {
+		return s.as.Status.LastHandledReconcileAt, s.get(ctx)
+	}, soon).Should(Equal(at))
 }

@@ -87,7 +87,8 @@ func (a *argoCD) start(ctx context.Context) error {
 	if err := a.run(ctx, p, err); err != nil {
 		return err
 	}
-	p, err = a.programs.StartController(ctx, argo.Namespace, repoServer, "--status-processors=50", "--operation-processors=25",
+	p, err = a.programs.StartController(ctx, argo.Namespace, repoServer, "--status-processors=50",
+		"--operation-processors=25",
 		"--app-resync=3600", "--app-resync-jitter=0")
 	return a.run(ctx, p, err)
 }
@@ -121,9 +122,11 @@ func (*argoCD) resource() schema.GroupVersionResource { return applications }
 func (a *argoCD) installObject(s installSpec, _ time.Duration) client.Object {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": applications.GroupVersion().String(), "kind": "Application",
-		"metadata": map[string]any{"namespace": argo.Namespace, "name": s.Namespace + "-" + s.Name, "finalizers": []any{argo.Finalizer + foregroundSuffix}},
+		"metadata": map[string]any{"namespace": argo.Namespace, "name": s.Namespace + "-" + s.Name,
+			"finalizers": []any{argo.Finalizer + foregroundSuffix}},
 		"spec": map[string]any{"project": "default",
-			"source":      map[string]any{"repoURL": a.url, "targetRevision": "refs/heads/" + gitserver.DefaultBranch, "path": "stacks/" + s.Folder + "/main"},
+			"source": map[string]any{"repoURL": a.url, "targetRevision": "refs/heads/" + gitserver.DefaultBranch,
+				"path": "stacks/" + s.Folder + "/main"},
 			"destination": map[string]any{"server": "https://kubernetes.default.svc", "namespace": s.Namespace},
 			"syncPolicy":  map[string]any{"automated": map[string]any{"prune": true, "selfHeal": true}}},
 	}}

@@ -51,11 +51,14 @@ func TestLayouts(t *testing.T) {
 		t.Errorf("got %d healthy installs, want 190", len(specs))
 	}
 	specs, src := partlyUnready(options{}, 200)
-	if unready := len(specs) - len(slices.DeleteFunc(slices.Clone(specs), func(s installSpec) bool { return s.Folder == "sick" })); unready != 10 || src["sick"].fate == "" {
+	if unready := len(specs) - len(slices.DeleteFunc(slices.Clone(specs), func(s installSpec) bool {
+		return s.Folder == "sick"
+	})); unready != 10 || src["sick"].fate == "" {
 		t.Errorf("got %d installs that are never ready, with the fate %q; want 10", unready, src["sick"].fate)
 	}
 	specs, _ = dependencyPairs(options{}, 5)
-	if specs[0].DependsOn != nil || specs[1].DependsOn != &specs[0] || specs[3].DependsOn != &specs[2] || specs[4].DependsOn != nil {
+	if specs[0].DependsOn != nil || specs[1].DependsOn != &specs[0] || specs[3].DependsOn != &specs[2] ||
+		specs[4].DependsOn != nil {
 		t.Errorf("pairs: %+v", specs)
 	}
 }
@@ -73,7 +76,8 @@ func TestTreeMatchesObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"stacks/app-0001/stack.yaml", "stacks/app-0001/main/4-deployment.yaml", "stacks/chart/chart/Chart.yaml", "stacks/chart/chart/templates/c26.yaml"} {
+	for _, want := range []string{"stacks/app-0001/stack.yaml", "stacks/app-0001/main/4-deployment.yaml",
+		"stacks/chart/chart/Chart.yaml", "stacks/chart/chart/templates/c26.yaml"} {
 		if !slices.Contains(files, want) {
 			t.Errorf("the tree lacks %s: %v", want, files)
 		}
@@ -144,13 +148,15 @@ func status(t *testing.T, text string) *unstructured.Unstructured {
 }
 
 func TestPredicates(t *testing.T) {
-	well := "metadata: {generation: 2}\nstatus:\n  observedGeneration: 2\n  lastAppliedRevision: r1\n  lastHandledReconcileAt: now\n  conditions: [{type: Ready, status: \"True\"}]\n"
+	well := "metadata: {generation: 2}\nstatus:\n  observedGeneration: 2\n  lastAppliedRevision: r1\n " +
+		" lastHandledReconcileAt: now\n  conditions: [{type: Ready, status: \"True\"}]\n"
 	at := func(p peer, revision string) objectPredicate {
 		return ready(p, func(r string) bool { return r == revision })
 	}
 	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	fresh := (&argoCD{}).refreshedSince(since)
-	synced := "metadata: {annotations: {x: y}}\nstatus:\n  reconciledAt: \"2026-01-02T03:04:05Z\"\n  sync: {status: Synced, revision: r1}\n  health: {status: Healthy}\n"
+	synced := "metadata: {annotations: {x: y}}\nstatus:\n  reconciledAt: \"2026-01-02T03:04:05Z\"\n  sync: {status: " +
+		"Synced, revision: r1}\n  health: {status: Healthy}\n"
 	for _, c := range []struct {
 		name  string
 		check objectPredicate
@@ -159,16 +165,21 @@ func TestPredicates(t *testing.T) {
 	}{
 		{"ready", at(&ours{}, "r1"), well, true},
 		{"another revision", at(&ours{}, "r2"), well, false},
-		{"an older generation", at(&ours{}, "r1"), strings.Replace(well, "observedGeneration: 2", "observedGeneration: 1", 1), false},
+		{"an older generation", at(&ours{}, "r1"),
+			strings.Replace(well, "observedGeneration: 2", "observedGeneration: 1", 1), false},
 		{"not ready", at(&ours{}, "r1"), strings.Replace(well, `"True"`, "Unknown", 1), false},
-		{"no revision", ready(&ours{}, func(string) bool { return true }), strings.Replace(well, "lastAppliedRevision: r1", "x: y", 1), false},
+		{"no revision", ready(&ours{}, func(string) bool {
+			return true
+		}), strings.Replace(well, "lastAppliedRevision: r1", "x: y", 1), false},
 		{"answered", reconcileHandled("now"), well, true},
 		{"not answered", reconcileHandled("then"), well, false},
 		{"exists", deleted, well, false},
 		{"an Application", at(&argoCD{}, "r1"), synced, true},
 		{"an Application at another revision", at(&argoCD{}, "r2"), synced, false},
-		{"an Application that is not synced", at(&argoCD{}, "r1"), strings.Replace(synced, "Synced", "OutOfSync", 1), false},
-		{"an Application that is not healthy", at(&argoCD{}, "r1"), strings.Replace(synced, "Healthy", "Progressing", 1), false},
+		{"an Application that is not synced", at(&argoCD{}, "r1"), strings.Replace(synced, "Synced", "OutOfSync", 1),
+			false},
+		{"an Application that is not healthy", at(&argoCD{}, "r1"),
+			strings.Replace(synced, "Healthy", "Progressing", 1), false},
 		{"refreshed", fresh, synced, true},
 		{"refreshed before", fresh, strings.Replace(synced, "04:05Z", "04:04Z", 1), false},
 		{"never refreshed", fresh, strings.Replace(synced, "reconciledAt", "x", 1), false},
@@ -211,10 +222,12 @@ func TestCountRequests(t *testing.T) {
 
 func TestParseFlags(t *testing.T) {
 	o, err := parseFlags([]string{"-scenario", "a,k", "-installs", "10,20", "-peer", "ours"})
-	if err != nil || !slices.Equal(o.installs, []int{10, 20}) || !slices.Equal(o.scenarios, []string{"a", "k"}) || o.runs != 5 {
+	if err != nil || !slices.Equal(o.installs, []int{10, 20}) || !slices.Equal(o.scenarios, []string{"a", "k"}) ||
+		o.runs != 5 {
 		t.Errorf("%v: %+v", err, o)
 	}
-	for _, args := range [][]string{{"-scenario", "z"}, {"-peer", "helm"}, {"-installs", "0"}, {"-installs", "x"}, {"-profile"}} {
+	for _, args := range [][]string{{"-scenario", "z"}, {"-peer", "helm"}, {"-installs", "0"}, {"-installs", "x"},
+		{"-profile"}} {
 		if _, err := parseFlags(args); err == nil {
 			t.Errorf("parse accepted %v", args)
 		}
@@ -231,7 +244,8 @@ func TestReadUsage(t *testing.T) {
 		t.Errorf("usage without processes: %+v", none)
 	}
 	now := u
-	for began := time.Now(); now.cpu <= u.cpu && time.Since(began) < time.Minute; now = readUsage(roots) { // other processes may occupy the processors
+	// other processes may occupy the processors
+	for began := time.Now(); now.cpu <= u.cpu && time.Since(began) < time.Minute; now = readUsage(roots) {
 		for range 1000 {
 			_ = strings.Repeat("x", 1000)
 		}
@@ -264,7 +278,8 @@ func TestProcessTreeHasNoDuplicates(t *testing.T) {
 
 func TestWriteResults(t *testing.T) {
 	dir := t.TempDir()
-	r := report.Report{Results: []report.Result{{Scenario: "a", Peer: report.Ours, Installs: 1, WallSeconds: 1, CPUSeconds: 1, PeakRSSBytes: 1}}}
+	r := report.Report{Results: []report.Result{{Scenario: "a", Peer: report.Ours, Installs: 1, WallSeconds: 1,
+		CPUSeconds: 1, PeakRSSBytes: 1}}}
 	if err := writeResults(dir, r); err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +334,8 @@ func TestPeersOfScenarios(t *testing.T) {
 
 func TestApplicationInstallsSameManifests(t *testing.T) {
 	specs, src := dependencyPairs(options{}, 2)
-	u, ok := (&argoCD{url: "http://git.example.com/fleet.git"}).installObject(specs[1], time.Hour).(*unstructured.Unstructured)
+	u, ok := (&argoCD{url: "http://git.example.com/fleet.git"}).installObject(specs[1],
+		time.Hour).(*unstructured.Unstructured)
 	if !ok {
 		t.Fatal("installObject did not return an unstructured object")
 	}

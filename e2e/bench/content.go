@@ -61,7 +61,8 @@ func (s source) tree() fs.FS {
 				files["stacks/"+folder+"/main/"+name] = text
 			}
 		}
-		files["stacks/"+folder+"/stack.yaml"] = fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\nspec:\n  version: 1.0.0\n  components:\n  - name: main\n    %s\n", component)
+		files["stacks/"+folder+"/stack.yaml"] = fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: "+
+			"{name: app}\nspec:\n  version: 1.0.0\n  components:\n  - name: main\n    %s\n", component)
 	}
 	return artifacts.Files(files)
 }
@@ -82,9 +83,10 @@ func (c content) manifests() map[string]string {
 		return files
 	}
 	return map[string]string{
-		"1-account.yaml":    object("v1", "ServiceAccount", c.name, ""),
-		"2-configmap.yaml":  configMap(c.name, c.value),
-		"3-service.yaml":    object("v1", "Service", c.name, "spec:\n  selector: {app: "+c.name+"}\n  ports: [{port: 80, targetPort: 8080}]\n"),
+		"1-account.yaml":   object("v1", "ServiceAccount", c.name, ""),
+		"2-configmap.yaml": configMap(c.name, c.value),
+		"3-service.yaml": object("v1", "Service", c.name, "spec:\n  selector: {app: "+c.name+
+			"}\n  ports: [{port: 80, targetPort: 8080}]\n"),
 		"4-deployment.yaml": object("apps/v1", "Deployment", c.name, c.deployment()),
 	}
 }
@@ -115,7 +117,8 @@ func configMap(name, value string) string {
 }
 
 func object(version, kind, name, rest string) string {
-	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, labels: {%s: \"true\"}}\n%s", version, kind, name, objectLabel, rest)
+	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, labels: {%s: \"true\"}}\n%s", version, kind,
+		name, objectLabel, rest)
 }
 
 // templates is the number of templates in the chart of the Helm scenario.
@@ -125,8 +128,9 @@ const templates = 30
 // use typical template functions.
 func chartFiles(c content) map[string]string {
 	files := map[string]string{
-		"Chart.yaml":  "apiVersion: v2\nname: app\nversion: 1.0.0\n",
-		"values.yaml": fmt.Sprintf("name: %s\nvalue: %q\nlabels: {team: one, tier: two}\nitems: [a, b, c]\n", c.name, c.value),
+		"Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n",
+		"values.yaml": fmt.Sprintf("name: %s\nvalue: %q\nlabels: {team: one, tier: two}\nitems: [a, b, c]\n", c.name,
+			c.value),
 		"templates/_helpers.tpl": `{{- define "app.labels" -}}
 ` + objectLabel + `: "true"
 {{- range $k, $v := .Values.labels }}

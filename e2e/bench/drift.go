@@ -26,7 +26,8 @@ func drift(ctx context.Context, s *session) error {
 	if err := ensureInstalled(ctx, s, driftInterval); err != nil {
 		return err
 	}
-	objects, err := newObjectWatch(ctx, s.ControlPlane.Config(), schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, objectLabel)
+	objects, err := newObjectWatch(ctx, s.ControlPlane.Config(),
+		schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, objectLabel)
 	if err != nil {
 		return err
 	}
@@ -72,10 +73,13 @@ func (s *session) removeAll(ctx context.Context) (timestamps, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists := []client.ObjectList{&corev1.ConfigMapList{}, &corev1.ServiceAccountList{}, &corev1.ServiceList{}, &appsv1.DeploymentList{}}
-	return deletedAt, wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	lists := []client.ObjectList{&corev1.ConfigMapList{}, &corev1.ServiceAccountList{}, &corev1.ServiceList{},
+		&appsv1.DeploymentList{}}
+	return deletedAt, wait.PollUntilContextCancel(ctx, 50*
+		time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		for _, list := range lists {
-			if err := s.ControlPlane.Client().List(ctx, list, client.HasLabels{objectLabel}, client.Limit(1)); err != nil {
+			if err := s.ControlPlane.Client().
+				List(ctx, list, client.HasLabels{objectLabel}, client.Limit(1)); err != nil {
 				return false, err
 			}
 			if apimeta.LenList(list) > 0 {

@@ -44,10 +44,13 @@ func (f *floor) prepare(ctx context.Context, w *testbed) error {
 	if err != nil {
 		return err
 	}
-	if f.client, err = client.New(config, client.Options{Scheme: w.ControlPlane.Client().Scheme(), Mapper: w.ControlPlane.Client().RESTMapper()}); err != nil {
+	if f.client, err = client.New(config,
+		client.Options{Scheme: w.ControlPlane.Client().Scheme(), Mapper: w.ControlPlane.Client().RESTMapper()}); err !=
+		nil {
 		return err
 	}
-	f.deploymentWatch, err = newObjectWatch(ctx, config, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, objectLabel)
+	f.deploymentWatch, err = newObjectWatch(ctx, config,
+		schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, objectLabel)
 	return err
 }
 
@@ -140,7 +143,8 @@ func deploymentAvailable(o *unstructured.Unstructured) bool {
 }
 
 func (f *floor) startInstall(ctx context.Context, s installSpec, objects []*unstructured.Unstructured) error {
-	finalizer := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, appsv1.Finalizer))
+	finalizer := client.RawPatch(types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, appsv1.Finalizer))
 	if err := f.client.Patch(ctx, install(s, 0), finalizer, floorFieldOwner); err != nil {
 		return err
 	}
@@ -160,17 +164,20 @@ func (f *floor) applyObjects(ctx context.Context, objects []*unstructured.Unstru
 		limit = floorConcurrency
 	}
 	return forEach(ctx, limit, objects, func(ctx context.Context, o *unstructured.Unstructured) error {
-		return f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), floorFieldOwner, client.ForceOwnership)
+		return f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), floorFieldOwner,
+			client.ForceOwnership)
 	})
 }
 
 func (f *floor) writeReady(ctx context.Context, s installSpec, objects []*unstructured.Unstructured) error {
-	return f.writeStatus(ctx, s, objects, appsv1.EntryApplied, []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue,
+	return f.writeStatus(ctx, s, objects, appsv1.EntryApplied, []metav1.Condition{{Type: "Ready",
+		Status: metav1.ConditionTrue,
 		Reason: "Succeeded", Message: "installed", LastTransitionTime: metav1.Now(), ObservedGeneration: 1}})
 }
 
 // writeStatus writes the status of an install in one patch.
-func (f *floor) writeStatus(ctx context.Context, s installSpec, objects []*unstructured.Unstructured, state appsv1.EntryState, conditions []metav1.Condition) error {
+func (f *floor) writeStatus(ctx context.Context, s installSpec, objects []*unstructured.Unstructured,
+	state appsv1.EntryState, conditions []metav1.Condition) error {
 	status := appsv1.KsctlInstallStatus{LastAttemptedRevision: f.testbed.revision, StackVersion: "1.0.0"}
 	status.ObservedGeneration, status.Conditions = 1, conditions
 	if conditions != nil {
@@ -230,6 +237,7 @@ func (f *floor) onRemoved(ctx context.Context, specs []installSpec) error {
 		if err := f.writeInventories(ctx, s, objects, ""); err != nil {
 			return err
 		}
-		return f.client.Patch(ctx, install(s, 0), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), floorFieldOwner)
+		return f.client.Patch(ctx, install(s, 0),
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)), floorFieldOwner)
 	})
 }

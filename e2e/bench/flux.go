@@ -31,7 +31,8 @@ type flux struct {
 	config  *rest.Config
 }
 
-var kustomizations = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
+var kustomizations = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1",
+	Resource: "kustomizations"}
 
 func (f *flux) prepare(ctx context.Context, w *testbed) error {
 	f.testbed = w
@@ -70,8 +71,10 @@ subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 }
 
 func (f *flux) start(ctx context.Context) error {
-	p, err := f.testbed.StartProgram(f.binary, f.config, "--concurrent=20", "--watch-all-namespaces=true", "--enable-leader-election=false",
-		"--kube-api-qps=500", "--kube-api-burst=1000", "--requeue-dependency=2s", "--http-retry=2", "--feature-gates=ExternalArtifact=true")
+	p, err := f.testbed.StartProgram(f.binary, f.config, "--concurrent=20", "--watch-all-namespaces=true",
+		"--enable-leader-election=false",
+		"--kube-api-qps=500", "--kube-api-burst=1000", "--requeue-dependency=2s", "--http-retry=2",
+		"--feature-gates=ExternalArtifact=true")
 	return f.run(ctx, p, err)
 }
 
@@ -88,7 +91,8 @@ func (*flux) installObject(s installSpec, interval time.Duration) client.Object 
 			"sourceRef": map[string]any{"kind": "GitRepository", "namespace": sourceNamespace, "name": sourceName}},
 	}}
 	if s.DependsOn != nil {
-		_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"namespace": s.DependsOn.Namespace, "name": s.DependsOn.Name}}, "spec", "dependsOn")
+		_ = unstructured.SetNestedSlice(u.Object,
+			[]any{map[string]any{"namespace": s.DependsOn.Namespace, "name": s.DependsOn.Name}}, "spec", "dependsOn")
 	}
 	return u
 }

@@ -29,15 +29,18 @@ func inventoryEntries(objects []*unstructured.Unstructured, state appsv1.EntrySt
 
 // writeInventories writes the KsctlInventory objects of an install with more objects than its
 // status can list: as intended or as applied. With an empty state it deletes them.
-func (f *floor) writeInventories(ctx context.Context, s installSpec, objects []*unstructured.Unstructured, state appsv1.EntryState) error {
+func (f *floor) writeInventories(ctx context.Context, s installSpec, objects []*unstructured.Unstructured,
+	state appsv1.EntryState) error {
 	if len(objects) <= plan.MaxStatusEntries {
 		return nil
 	}
 	var inventories []*appsv1.KsctlInventory
 	for part := range slices.Chunk(objects, plan.MaxStatusEntries) {
 		name := fmt.Sprintf("%s-%d", s.Name, len(inventories))
-		inventories = append(inventories, &appsv1.KsctlInventory{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
-			Owner: appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: "KsctlInstall", Name: s.Name}, Entries: inventoryEntries(part, state)})
+		inventories = append(inventories, &appsv1.KsctlInventory{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace,
+			Name: name},
+			Owner:   appsv1.InventoryOwner{Group: appsv1.GroupVersion.Group, Kind: "KsctlInstall", Name: s.Name},
+			Entries: inventoryEntries(part, state)})
 	}
 	return forEach(ctx, floorConcurrency, inventories, func(ctx context.Context, c *appsv1.KsctlInventory) error {
 		switch state {

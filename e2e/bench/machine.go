@@ -19,8 +19,9 @@ import (
 
 // describeMachine returns a description of this machine.
 func describeMachine() report.Machine {
-	m := report.Machine{Processor: cmp.Or(procstat.Field("/proc/cpuinfo", "model name"), "unknown processor"), Processors: runtime.NumCPU(),
-		MemoryMiB: procstat.Bytes("/proc/meminfo", "MemTotal") >> 20, System: runtime.GOOS + "/" + runtime.GOARCH}
+	m := report.Machine{Processor: cmp.Or(procstat.Field("/proc/cpuinfo", "model name"), "unknown processor"),
+		Processors: runtime.NumCPU(),
+		MemoryMiB:  procstat.Bytes("/proc/meminfo", "MemTotal") >> 20, System: runtime.GOOS + "/" + runtime.GOARCH}
 	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		m.System += ", kernel " + strings.TrimSpace(string(kernel))
 	}

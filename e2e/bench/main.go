@@ -69,12 +69,14 @@ func parseFlags(args []string) (options, error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&names, "scenario", all, "comma-separated scenarios")
 	fs.StringVar(&counts, "installs", "", "comma-separated numbers of installs; default: the numbers of each scenario")
-	fs.StringVar(&peers, "peer", strings.Join([]string{report.Ours, report.Flux, report.Floor}, ","), "comma-separated peers")
+	fs.StringVar(&peers, "peer", strings.Join([]string{report.Ours, report.Flux, report.Floor}, ","),
+		"comma-separated peers")
 	fs.IntVar(&o.runs, "runs", 5, "number of runs of each scenario; the results show medians")
 	fs.StringVar(&o.out, "out", "", "folder for the results; if empty, only the table is printed")
 	fs.IntVar(&o.objects, "objects", 5000, "number of objects in the large install")
 	fs.DurationVar(&o.idle, "idle", time.Minute, "duration of the idle scenario")
-	fs.DurationVar(&o.timeout, "timeout", 20*time.Minute, "timeout of the scenarios on one control plane; -resume repeats scenarios that timed out")
+	fs.DurationVar(&o.timeout, "timeout", 20*time.Minute,
+		"timeout of the scenarios on one control plane; -resume repeats scenarios that timed out")
 	fs.IntVar(&o.concurrent, "concurrent", 0, "--concurrent of our controller; 0 means the controller's default")
 	fs.BoolVar(&o.profile, "profile", false, "write CPU and heap profiles of each scenario below -out")
 	fs.BoolVar(&o.resume, "resume", false, "keep the results of the same commit in -out and run only the missing ones")
@@ -177,7 +179,9 @@ func jobs(o options) []job {
 			continue
 		}
 		for _, n := range sc.installCounts(o) {
-			i := slices.IndexFunc(out, func(j job) bool { return sc.sharesControlPlane && j.scenarios[0].sharesControlPlane && j.installs == n })
+			i := slices.IndexFunc(out, func(j job) bool {
+				return sc.sharesControlPlane && j.scenarios[0].sharesControlPlane && j.installs == n
+			})
 			if i < 0 {
 				i, out = len(out), append(out, job{installs: n})
 			}
@@ -197,7 +201,9 @@ func (sc scenario) installCounts(o options) []int {
 
 // runJob runs a job with one peer on a new control plane.
 func runJob(ctx context.Context, j job, o options, peer string) (_ []report.Result, err error) {
-	j.scenarios = slices.DeleteFunc(slices.Clone(j.scenarios), func(sc scenario) bool { return sc.peers != nil && !slices.Contains(sc.peers, peer) })
+	j.scenarios = slices.DeleteFunc(slices.Clone(j.scenarios), func(sc scenario) bool {
+		return sc.peers != nil && !slices.Contains(sc.peers, peer)
+	})
 	if len(j.scenarios) == 0 {
 		return nil, nil
 	}

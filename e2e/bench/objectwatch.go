@@ -41,7 +41,8 @@ type expectation struct {
 }
 
 // newObjectWatch watches a kind in all namespaces.
-func newObjectWatch(ctx context.Context, config *rest.Config, kind schema.GroupVersionResource, selector string) (*objectWatch, error) {
+func newObjectWatch(ctx context.Context, config *rest.Config, kind schema.GroupVersionResource,
+	selector string) (*objectWatch, error) {
 	dynamics, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -106,7 +107,8 @@ func (w *expectation) update(key types.NamespacedName, object *unstructured.Unst
 // expect registers an expectation. The caller registers it before it triggers the change: the
 // current state of the objects does not count.
 func (b *objectWatch) expect(keys []types.NamespacedName, matches objectPredicate) *expectation {
-	w := &expectation{matches: matches, pending: map[types.NamespacedName]*unstructured.Unstructured{}, matchedAt: timestamps{}, done: make(chan struct{})}
+	w := &expectation{matches: matches, pending: map[types.NamespacedName]*unstructured.Unstructured{},
+		matchedAt: timestamps{}, done: make(chan struct{})}
 	for _, k := range keys {
 		w.pending[k] = nil
 	}
@@ -131,7 +133,8 @@ func (b *objectWatch) await(ctx context.Context, w *expectation) (timestamps, er
 	example := slices.SortedFunc(maps.Keys(w.pending), func(x, y types.NamespacedName) int {
 		return slices.Compare([]byte(x.String()), []byte(y.String()))
 	})[0]
-	return nil, errors.Join(context.Cause(ctx), fmt.Errorf("%d of %d objects are not in the expected state, such as %s: %s",
+	return nil, errors.Join(context.Cause(ctx), fmt.Errorf("%d of %d objects are not in the expected state, such "+
+		"as %s: %s",
 		len(w.pending), len(w.pending)+len(w.matchedAt), example, describe(w.pending[example])))
 }
 

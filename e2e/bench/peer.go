@@ -65,7 +65,8 @@ func newPeer(name string, o options) (peer, error) {
 	case report.Floor:
 		return &floor{}, nil
 	}
-	return nil, fmt.Errorf("unknown peer %q; known peers: %s, %s, %s, %s", name, report.Ours, report.Flux, report.ArgoCD, report.Floor)
+	return nil, fmt.Errorf("unknown peer %q; known peers: %s, %s, %s, %s", name, report.Ours, report.Flux,
+		report.ArgoCD, report.Floor)
 }
 
 // processPeer is a base type for peers that run as processes and watch the API server.

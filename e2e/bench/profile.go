@@ -26,7 +26,8 @@ func (s *session) profile(ctx context.Context, scenario string) (end func(ctx co
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	base, url := filepath.Join(dir, fmt.Sprintf("%s-%d-%s", scenario, len(s.specs), s.peerName)), "http://"+s.peer.pprofAddress()+"/debug/pprof/"
+	base, url := filepath.Join(dir, fmt.Sprintf("%s-%d-%s", scenario, len(s.specs), s.peerName)),
+		"http://"+s.peer.pprofAddress()+"/debug/pprof/"
 	ctx, stop := context.WithCancel(ctx)
 	var parts []*profile.Profile
 	failed := make(chan error, 1)
@@ -35,7 +36,8 @@ func (s *session) profile(ctx context.Context, scenario string) (end func(ctx co
 		for ctx.Err() == nil && err == nil {
 			var part *profile.Profile
 			// Not canceled with ctx, so that the last slice is complete.
-			if part, err = fetchProfile(context.WithoutCancel(ctx), fmt.Sprintf("%sprofile?seconds=%d", url, sliceSeconds)); err == nil {
+			if part, err = fetchProfile(context.WithoutCancel(ctx),
+				fmt.Sprintf("%sprofile?seconds=%d", url, sliceSeconds)); err == nil {
 				parts = append(parts, part)
 			}
 		}

@@ -30,14 +30,17 @@ func loadResults(dir string, now report.Report) (report.Report, error) {
 	}
 	switch {
 	case before.Commit != now.Commit:
-		return now, fmt.Errorf("%s is from commit %q, the checkout is at commit %q; check out that commit, or use another -out", file, before.Commit, now.Commit)
+		return now, fmt.Errorf("%s is from commit %q, the checkout is at commit %q; check out that commit, or use "+
+			"another -out", file, before.Commit, now.Commit)
 	case before.Machine != now.Machine:
-		return now, fmt.Errorf("%s is from another machine (%+v; this machine is %+v); use another -out", file, before.Machine, now.Machine)
+		return now, fmt.Errorf("%s is from another machine (%+v; this machine is %+v); use another -out", file,
+			before.Machine, now.Machine)
 	}
 	// A run with other peers uses other programs, so only common programs are compared.
 	for name, version := range now.Versions {
 		if was, ok := before.Versions[name]; ok && was != version {
-			return now, fmt.Errorf("%s was measured with another version of %s (%s; this run uses %s); use another -out", file, name, was, version)
+			return now, fmt.Errorf("%s was measured with another version of %s (%s; this run uses %s); use "+
+				"another -out", file, name, was, version)
 		}
 	}
 	versions := maps.Clone(now.Versions)

@@ -9,7 +9,8 @@ import (
 
 func TestLoadResults(t *testing.T) {
 	dir := t.TempDir()
-	now := report.Report{Commit: "abc", Machine: report.Machine{Processors: 2}, Versions: map[string]string{"etcd": "v1"}}
+	now := report.Report{Commit: "abc", Machine: report.Machine{Processors: 2},
+		Versions: map[string]string{"etcd": "v1"}}
 	if r, err := loadResults(dir, now); err != nil || len(r.Done) != 0 {
 		t.Fatalf("an empty folder: %+v, %v", r, err)
 	}
@@ -24,7 +25,8 @@ func TestLoadResults(t *testing.T) {
 		t.Fatalf("got %+v, %v", r, err)
 	}
 	// A completed job is not run again; running it would fail without a control plane.
-	if err := runAndRecord(t.Context(), &r, options{}, jobs(options{scenarios: []string{"b"}})[0], report.Ours, 1); err != nil || len(r.Results) != 1 {
+	if err := runAndRecord(t.Context(), &r, options{}, jobs(options{scenarios: []string{"b"}})[0], report.Ours,
+		1); err != nil || len(r.Results) != 1 {
 		t.Errorf("a completed job was run again: %v", err)
 	}
 	more := now

@@ -38,24 +38,39 @@ var (
 
 // scenarios are all scenarios, in the order in which they run.
 var scenarios = []scenario{
-	{name: "a", title: "first install, one namespace each", installs: []int{100, 500, 1000}, layout: onePerNamespace, sharesControlPlane: true, run: firstInstall("a")},
-	{name: "b", title: "one commit that changes one object of every install", installs: []int{500}, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(changeEach)},
-	{name: "c", title: "one commit that changes one object of one install", installs: []int{500}, peers: withFloor, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(changeOne)},
-	{name: "d1", title: "idle, all installed", installs: []int{500}, peers: ourAndFlux, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(idle)},
-	{name: "d2", title: "forced reconcile of all, no changes", installs: []int{500}, peers: withArgoCD, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(forcedReconcile)},
-	{name: "e", title: "manual edit of one object of every install, all at once", installs: []int{200}, peers: ourAndFlux, layout: onePerNamespace, run: drift},
-	{name: "f0", title: "the healthy installs of f alone", installs: []int{200}, peers: ourAndFlux, layout: healthyLayout, run: firstInstall("f0")},
-	{name: "f", title: "one install in twenty never becomes ready", installs: []int{200}, peers: ourAndFlux, layout: partlyUnready, run: installWithUnready},
-	{name: "g", title: "one install of many objects", installs: []int{1}, peers: withFloor, layout: largeLayout, run: largeInstall},
-	{name: "h", title: fmt.Sprintf("a Helm chart with %d templates, one namespace each", templates), installs: []int{200}, peers: []string{report.Ours}, layout: helmLayout, run: firstInstall("h")},
-	{name: "i", title: "removal of all, every second install depends on the previous one", installs: []int{500}, peers: withArgoCD, layout: dependencyPairs, run: onInstalled(removal)},
-	{name: "j", title: "controller start with all installed, until each install has handled a reconcile request", installs: []int{500}, peers: ourAndFlux, layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(controllerStart)},
-	{name: "k", title: "first install, all in one namespace", installs: []int{100}, peers: withFloor, layout: sharedNamespace, run: firstInstall("k")},
+	{name: "a", title: "first install, one namespace each", installs: []int{100, 500, 1000}, layout: onePerNamespace,
+		sharesControlPlane: true, run: firstInstall("a")},
+	{name: "b", title: "one commit that changes one object of every install", installs: []int{500},
+		layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(changeEach)},
+	{name: "c", title: "one commit that changes one object of one install", installs: []int{500}, peers: withFloor,
+		layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(changeOne)},
+	{name: "d1", title: "idle, all installed", installs: []int{500}, peers: ourAndFlux, layout: onePerNamespace,
+		sharesControlPlane: true, run: onInstalled(idle)},
+	{name: "d2", title: "forced reconcile of all, no changes", installs: []int{500}, peers: withArgoCD,
+		layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(forcedReconcile)},
+	{name: "e", title: "manual edit of one object of every install, all at once", installs: []int{200},
+		peers: ourAndFlux, layout: onePerNamespace, run: drift},
+	{name: "f0", title: "the healthy installs of f alone", installs: []int{200}, peers: ourAndFlux,
+		layout: healthyLayout, run: firstInstall("f0")},
+	{name: "f", title: "one install in twenty never becomes ready", installs: []int{200}, peers: ourAndFlux,
+		layout: partlyUnready, run: installWithUnready},
+	{name: "g", title: "one install of many objects", installs: []int{1}, peers: withFloor, layout: largeLayout,
+		run: largeInstall},
+	{name: "h", title: fmt.Sprintf("a Helm chart with %d templates, one namespace each", templates),
+		installs: []int{200}, peers: []string{report.Ours}, layout: helmLayout, run: firstInstall("h")},
+	{name: "i", title: "removal of all, every second install depends on the previous one", installs: []int{500},
+		peers: withArgoCD, layout: dependencyPairs, run: onInstalled(removal)},
+	{name: "j", title: "controller start with all installed, until each install has handled a reconcile request",
+		installs: []int{500}, peers: ourAndFlux, layout: onePerNamespace, sharesControlPlane: true,
+		run: onInstalled(controllerStart)},
+	{name: "k", title: "first install, all in one namespace", installs: []int{100}, peers: withFloor,
+		layout: sharedNamespace, run: firstInstall("k")},
 }
 
 // titles returns the titles of scenarios and their steps, by name.
 func titles() map[string]string {
-	out := map[string]string{"g1": "first install of many objects", "g2": "change of one of many objects", "g3": "removal of many objects"}
+	out := map[string]string{"g1": "first install of many objects", "g2": "change of one of many objects",
+		"g3": "removal of many objects"}
 	for _, s := range scenarios {
 		out[s.name] = s.title
 	}
@@ -91,7 +106,8 @@ func partlyUnready(o options, n int) ([]installSpec, source) {
 }
 
 func largeLayout(o options, _ int) ([]installSpec, source) {
-	return []installSpec{{Namespace: "site-0000", Name: "app", Folder: "app"}}, source{"app": {value: "1", count: o.objects}}
+	return []installSpec{{Namespace: "site-0000", Name: "app", Folder: "app"}},
+		source{"app": {value: "1", count: o.objects}}
 }
 
 func helmLayout(_ options, n int) ([]installSpec, source) {
@@ -124,13 +140,17 @@ func sharedNamespace(_ options, n int) ([]installSpec, source) {
 
 func firstInstall(name string) func(ctx context.Context, s *session) error {
 	return func(ctx context.Context, s *session) error {
-		return s.measure(ctx, name, func(ctx context.Context) (timestamps, error) { return s.install(ctx, time.Hour, s.specs) })
+		return s.measure(ctx, name, func(ctx context.Context) (timestamps, error) {
+			return s.install(ctx, time.Hour, s.specs)
+		})
 	}
 }
 
 func installWithUnready(ctx context.Context, s *session) error {
 	healthySpecs := slices.DeleteFunc(slices.Clone(s.specs), func(at installSpec) bool { return at.Folder == "sick" })
-	return s.measure(ctx, "f", func(ctx context.Context) (timestamps, error) { return s.install(ctx, time.Hour, healthySpecs) })
+	return s.measure(ctx, "f", func(ctx context.Context) (timestamps, error) {
+		return s.install(ctx, time.Hour, healthySpecs)
+	})
 }
 
 // ensureInstalled creates all installs without measuring and waits until the peer is idle. It does
@@ -155,7 +175,9 @@ func onInstalled(run func(ctx context.Context, s *session) error) func(ctx conte
 }
 
 func changeEach(ctx context.Context, s *session) error {
-	return s.measure(ctx, "b", func(ctx context.Context) (timestamps, error) { return s.change(ctx, s.source.withValue(s.nextValue())) })
+	return s.measure(ctx, "b", func(ctx context.Context) (timestamps, error) {
+		return s.change(ctx, s.source.withValue(s.nextValue()))
+	})
 }
 
 // changeOne measures the latency of the changed install. The wall time ends when the other installs
@@ -192,7 +214,9 @@ func largeInstall(ctx context.Context, s *session) error {
 	if err := firstInstall("g1")(ctx, s); err != nil {
 		return err
 	}
-	err := s.measure(ctx, "g2", func(ctx context.Context) (timestamps, error) { return s.change(ctx, s.source.withValue(s.nextValue())) })
+	err := s.measure(ctx, "g2", func(ctx context.Context) (timestamps, error) {
+		return s.change(ctx, s.source.withValue(s.nextValue()))
+	})
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,8 @@ type timestamps = map[types.NamespacedName]time.Time
 // measure runs an action and records its wall time, CPU time, memory, requests and latencies. The
 // action returns the time at which each changed object reached the expected state; nil means that
 // the result has no latencies.
-func (s *session) measure(ctx context.Context, scenario string, act func(ctx context.Context) (timestamps, error)) error {
+func (s *session) measure(ctx context.Context, scenario string,
+	act func(ctx context.Context) (timestamps, error)) error {
 	roots := s.pids()
 	before := readUsage(roots)
 	resetPeak(roots)
@@ -123,15 +124,17 @@ func (s *session) measure(ctx context.Context, scenario string, act func(ctx con
 	ended := time.Now()
 	if err != nil {
 		peakRSS()
-		return errors.Join(fmt.Errorf("scenario %s with %d installs: %w", scenario, len(s.specs), err), endProfiles(ctx))
+		return errors.Join(fmt.Errorf("scenario %s with %d installs: %w", scenario, len(s.specs), err),
+			endProfiles(ctx))
 	}
 	time.Sleep(settleTime)
 	after := readUsage(s.pids())
 	if !slices.Equal(s.pids(), roots) { // the action started the peer
 		before = usage{}
 	}
-	r := report.Result{Scenario: scenario, Installs: len(s.specs), WallSeconds: ended.Sub(s.measureStart).Seconds(), PeakRSSBytes: peakRSS(),
-		CPUSeconds: (after.cpu - before.cpu).Seconds(), WorkerCPUSeconds: (after.workers - before.workers).Seconds()}
+	r := report.Result{Scenario: scenario, Installs: len(s.specs), WallSeconds: ended.Sub(s.measureStart).Seconds(),
+		PeakRSSBytes: peakRSS(),
+		CPUSeconds:   (after.cpu - before.cpu).Seconds(), WorkerCPUSeconds: (after.workers - before.workers).Seconds()}
 	if err := endProfiles(ctx); err != nil {
 		return err
 	}
@@ -146,7 +149,8 @@ func (s *session) measure(ctx context.Context, scenario string, act func(ctx con
 	}
 	countRequests(&r, requests, s.peer.user())
 	s.results = append(s.results, r)
-	logf("%s × %d, %s: %.2f s, CPU %.2f s, %d MiB, %d requests", r.Scenario, r.Installs, s.peerName, r.WallSeconds, r.CPUSeconds, r.PeakRSSBytes>>20, r.Total())
+	logf("%s × %d, %s: %.2f s, CPU %.2f s, %d MiB, %d requests", r.Scenario, r.Installs, s.peerName, r.WallSeconds,
+		r.CPUSeconds, r.PeakRSSBytes>>20, r.Total())
 	return nil
 }
 
@@ -175,7 +179,9 @@ func objectKeys(p peer, specs []installSpec) []types.NamespacedName {
 // install creates all installs, and waits until the given ones are Ready.
 func (s *session) install(ctx context.Context, interval time.Duration, awaited []installSpec) (timestamps, error) {
 	now := s.revision
-	w := s.installWatch.expect(objectKeys(s.peer, awaited), ready(s.peer, func(revision string) bool { return revision == now }))
+	w := s.installWatch.expect(objectKeys(s.peer, awaited), ready(s.peer, func(revision string) bool {
+		return revision == now
+	}))
 	err := forEach(ctx, parallel, s.specs, func(ctx context.Context, at installSpec) error {
 		return s.ControlPlane.Client().Create(ctx, s.peer.installObject(at, interval))
 	})
@@ -195,7 +201,9 @@ func (s *session) change(ctx context.Context, to source) (timestamps, error) {
 	// The revision is unknown before the commit, so any other revision than the previous one
 	// matches.
 	before := s.revision
-	w := s.installWatch.expect(objectKeys(s.peer, s.specs), ready(s.peer, func(revision string) bool { return revision != before }))
+	w := s.installWatch.expect(objectKeys(s.peer, s.specs), ready(s.peer, func(revision string) bool {
+		return revision != before
+	}))
 	if err := s.commit(ctx, to); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,8 @@ type testbed struct {
 
 // newTestbed starts a control plane with our CRDs and Flux' source CRDs.
 func newTestbed(ctx context.Context) (*testbed, error) {
-	h, err := harness.Start(ctx, cluster.Options{Nodes: nodes, Audit: true, CRDPaths: []string{harness.RepoPath("e2e/install/testdata/crds")}})
+	h, err := harness.Start(ctx,
+		cluster.Options{Nodes: nodes, Audit: true, CRDPaths: []string{harness.RepoPath("e2e/install/testdata/crds")}})
 	if err != nil {
 		return nil, err
 	}
@@ -91,19 +92,22 @@ subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 // publish publishes a source as a new artifact of the GitRepository: first the archive, then the
 // status with its URL.
 func (w *testbed) publish(ctx context.Context, s source) (string, error) {
-	revision := fmt.Sprintf("main@sha1:%x", sha1.Sum(fmt.Append(nil, w.commits))) //nolint:gosec // a revision, no security use
+	// nolint:gosec // a revision, no security use
+	revision := fmt.Sprintf("main@sha1:%x", sha1.Sum(fmt.Append(nil, w.commits)))
 	a, err := w.ArtifactServer.Publish("gitrepository/"+sourceNamespace+"/"+sourceName, s.tree(), revision)
 	if err != nil {
 		return "", err
 	}
 	var repository sourcev1.GitRepository
-	if err := w.ControlPlane.Client().Get(ctx, types.NamespacedName{Namespace: sourceNamespace, Name: sourceName}, &repository); err != nil {
+	if err := w.ControlPlane.Client().Get(ctx, types.NamespacedName{Namespace: sourceNamespace, Name: sourceName},
+		&repository); err != nil {
 		return "", err
 	}
 	repository.Status.Artifact = &a
 	repository.Status.ObservedGeneration = repository.Generation
 	repository.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Succeeded",
-		Message: "stored artifact for revision " + revision, LastTransitionTime: metav1.Now(), ObservedGeneration: repository.Generation}}
+		Message: "stored artifact for revision " + revision, LastTransitionTime: metav1.Now(),
+		ObservedGeneration: repository.Generation}}
 	return revision, w.ControlPlane.Client().Status().Update(ctx, &repository)
 }
 

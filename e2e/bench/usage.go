@@ -17,7 +17,9 @@ import (
 // usage is the resource usage of processes and their descendants.
 type usage struct {
 	cpu, workers time.Duration // CPU time in total, and of the descendants
-	peakRSS      int64         // sum of the peak resident sets since the last reset, in bytes; the shared executable counts once
+	// sum of the peak resident sets since the last reset, in bytes; the shared executable counts
+	// once
+	peakRSS int64
 }
 
 // processTree returns processes and their descendants, the processes first.

@@ -220,7 +220,9 @@ func (r *run) editLive(ctx context.Context) error {
 	}
 	r.logf("%s %s is edited", u.GetKind(), u.GetName())
 	return retry(ctx, "editing an object", func() error {
-		return client.IgnoreNotFound(r.client().Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody")))
+		return client.IgnoreNotFound(r.client().
+			Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)),
+				client.FieldOwner("somebody")))
 	})
 }
 
@@ -239,7 +241,9 @@ func (r *run) delete(ctx context.Context, o client.Object) error {
 
 func (r *run) deleteInstall(ctx context.Context) error {
 	isDependency := func(in *install) bool {
-		return slices.ContainsFunc(r.installs, func(x *install) bool { return !x.deleted && slices.Contains(x.dependsOn, in) })
+		return slices.ContainsFunc(r.installs, func(x *install) bool {
+			return !x.deleted && slices.Contains(x.dependsOn, in)
+		})
 	}
 	in, err := r.any(func(in *install) bool { return !in.deleted && !isDependency(in) })
 	if err != nil {
@@ -437,7 +441,8 @@ func (r *run) heal(ctx context.Context) error {
 		}
 	}
 	for ns := range r.lost {
-		if err := r.create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: harness.Deployer}}); err != nil {
+		if err := r.create(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: harness.Deployer}}); err != nil {
 			return err
 		}
 	}

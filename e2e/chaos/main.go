@@ -1,5 +1,5 @@
-// Command chaos runs the controller on a real control plane while commits, people and failures change
-// everything at random, and then demands that it converges by itself:
+// Command chaos runs the controller on a real control plane while commits, people and failures
+// change everything at random, and then demands that it converges by itself:
 //
 //	go run ./e2e/chaos -seed 1 -minutes 10 -installs 30
 //
@@ -42,7 +42,8 @@ func main() {
 	err := chaos(ctx, *seed, *minutes, *installs, *keep)
 	stop()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "chaos: repeat with -seed %d -minutes %v -installs %d: %v\n", *seed, *minutes, *installs, err)
+		fmt.Fprintf(os.Stderr, "chaos: repeat with -seed %d -minutes %v -installs %d: %v\n", *seed, *minutes, *installs,
+			err)
 		os.Exit(1)
 	}
 }
@@ -110,7 +111,8 @@ func (r *run) faultsAndRemoval(ctx context.Context, duration time.Duration) erro
 	}
 	n := len(took)
 	r.logf("all %d installs are Ready: p50 %s, p90 %s, p99 %s, all %s after the last fault", n,
-		took[n/2].Round(time.Millisecond), took[n*9/10].Round(time.Millisecond), took[n*99/100].Round(time.Millisecond), took[n-1].Round(time.Millisecond))
+		took[n/2].Round(time.Millisecond), took[n*9/10].Round(time.Millisecond), took[n*99/100].Round(time.Millisecond),
+		took[n-1].Round(time.Millisecond))
 	if err := r.check(ctx, r.expected(r.heads), "after"); err != nil {
 		return err
 	}
@@ -142,7 +144,8 @@ func (r *run) reportFaults(duration time.Duration) error {
 	}
 	if n := len(r.errorLines); n > 0 {
 		slices.Sort(r.errorLines)
-		fmt.Printf("%5d error lines in the logs of the controllers, such as:\n%s\n", n, strings.Join(slices.Compact(r.errorLines)[:min(20, len(slices.Compact(slices.Clone(r.errorLines))))], "\n"))
+		fmt.Printf("%5d error lines in the logs of the controllers, such as:\n%s\n", n,
+			strings.Join(slices.Compact(r.errorLines)[:min(20, len(slices.Compact(slices.Clone(r.errorLines))))], "\n"))
 	}
 	return nil
 }

@@ -51,8 +51,8 @@ type run struct {
 	// faults counts the actions by name.
 	faults map[string]int
 	began  time.Time
-	// logFile gets the logs of the controllers, if it is not empty. errorLines are the error lines in
-	// them.
+	// logFile gets the logs of the controllers, if it is not empty. errorLines are the error lines
+	// in them.
 	logFile    string
 	errorLines []string
 }
@@ -91,7 +91,8 @@ func retry(ctx context.Context, doing string, do func() error) error {
 
 func (r *run) client() client.Client { return r.h.ControlPlane.Client() }
 
-// prepare creates repositories, namespaces, accounts, sources and installs, and starts the controller.
+// prepare creates repositories, namespaces, accounts, sources and installs, and starts the
+// controller.
 func (r *run) prepare(ctx context.Context, server *gitserver.Server) error {
 	r.lost, r.denied, r.faults = map[string]bool{}, map[string]bool{}, map[string]int{}
 	for i := range repositoryCount {
@@ -113,7 +114,8 @@ func (r *run) prepare(ctx context.Context, server *gitserver.Server) error {
 		}
 		for i, repo := range r.repos {
 			src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("repo%d", i)}}
-			src.Spec.Interval, src.Spec.RetryInterval = &metav1.Duration{Duration: pollInterval}, &metav1.Duration{Duration: pollInterval}
+			src.Spec.Interval, src.Spec.RetryInterval = &metav1.Duration{Duration: pollInterval},
+				&metav1.Duration{Duration: pollInterval}
 			src.Spec.Git = &appsv1.GitSource{URL: repo.URL()}
 			if err := r.client().Create(ctx, src); err != nil {
 				return err
@@ -135,7 +137,9 @@ func (r *run) startController(ctx context.Context) (err error) {
 
 func (r *run) createInstall(ctx context.Context, in *install) error {
 	x := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: in.name}}
-	x.Spec = appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: fmt.Sprintf("repo%d", in.repository)}, Path: "stacks", Stack: in.name, ServiceAccountName: harness.Deployer}
+	x.Spec = appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: "KsctlSource",
+		Name: fmt.Sprintf("repo%d", in.repository)}, Path: "stacks", Stack: in.name,
+		ServiceAccountName: harness.Deployer}
 	x.Spec.RetryInterval = &metav1.Duration{Duration: 10 * time.Second}
 	x.Spec.DependsOn = dependencies(in)
 	x.Spec.Suspend = in.suspended
@@ -180,7 +184,9 @@ func (r *run) awaitConvergence(ctx context.Context) ([]time.Duration, error) {
 		if left, err = check.Installs(ctx, r.client(), want); err == nil {
 			for name := range want.Installs {
 				_, ready := took[name]
-				isLeft := slices.ContainsFunc(left, func(s string) bool { return strings.HasPrefix(s, "install "+name+" ") })
+				isLeft := slices.ContainsFunc(left, func(s string) bool {
+					return strings.HasPrefix(s, "install "+name+" ")
+				})
 				switch {
 				case isLeft:
 					delete(took, name) // also if it was Ready in between
@@ -198,7 +204,8 @@ func (r *run) awaitConvergence(ctx context.Context) ([]time.Duration, error) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	return nil, fmt.Errorf("%d installs are not Ready %s after the last fault:\n%s", len(left), convergence, strings.Join(left, "\n"))
+	return nil, fmt.Errorf("%d installs are not Ready %s after the last fault:\n%s", len(left), convergence,
+		strings.Join(left, "\n"))
 }
 
 // check runs the checker against an expectation.
@@ -218,7 +225,8 @@ func (r *run) check(ctx context.Context, want check.Expected, name string) error
 	if err != nil {
 		return fmt.Errorf("%s: %w:\n%s", name, err, out)
 	}
-	r.logf("%s: the cluster has exactly what is expected (%d objects, %d foreign ones)", name, len(want.Objects), len(want.Foreign))
+	r.logf("%s: the cluster has exactly what is expected (%d objects, %d foreign ones)", name, len(want.Objects),
+		len(want.Foreign))
 	return nil
 }
 
@@ -230,10 +238,12 @@ func (r *run) plantForeign(ctx context.Context) error {
 			continue
 		}
 		own := &corev1.ConfigMap{}
-		if err := r.client().Get(ctx, client.ObjectKey{Namespace: in.namespace, Name: anchorPrefix + in.name}, own); err != nil {
+		if err := r.client().Get(ctx, client.ObjectKey{Namespace: in.namespace, Name: anchorPrefix + in.name},
+			own); err != nil {
 			return err
 		}
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: "foreign-" + in.name}, Data: map[string]string{"value": "theirs"}}
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in.namespace, Name: "foreign-" + in.name},
+			Data: map[string]string{"value": "theirs"}}
 		if i%8 == 0 {
 			cm.Labels, cm.Annotations = own.Labels, own.Annotations
 		}
@@ -246,7 +256,9 @@ func (r *run) plantForeign(ctx context.Context) error {
 		if err := r.client().Get(ctx, client.ObjectKeyFromObject(cm), u); err != nil {
 			return err
 		}
-		r.foreign = append(r.foreign, check.Foreign{Object: check.Object{Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name}, Content: check.Content(u)})
+		r.foreign = append(r.foreign,
+			check.Foreign{Object: check.Object{Kind: "ConfigMap", Namespace: cm.Namespace, Name: cm.Name},
+				Content: check.Content(u)})
 	}
 	return nil
 }
@@ -273,7 +285,8 @@ func (r *run) removeAll(ctx context.Context) error {
 // buildChecker builds the checker.
 func (r *run) buildChecker(ctx context.Context) error {
 	r.checker = filepath.Join(r.dir, "checker")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", r.checker, "github.com/ksctl/gitops/e2e/chaos/checker").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", r.checker, "github.com/ksctl/gitops/e2e/chaos/checker").
+		CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("building the checker: %w\n%s", err, out)
 	}

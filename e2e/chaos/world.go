@@ -15,8 +15,8 @@ const (
 	repositoryCount = 3
 )
 
-// world is the desired state of a run. It changes with the commits of the run, and knows the objects
-// that the cluster has to have, without a render.
+// world is the desired state of a run. It changes with the commits of the run, and knows the
+// objects that the cluster has to have, without a render.
 type world struct {
 	random   *rand.Rand
 	prefix   string
@@ -45,8 +45,9 @@ type install struct {
 func newWorld(random *rand.Rand, prefix string, n int) *world {
 	w := &world{random: random, prefix: prefix, owners: map[check.Object]*install{}}
 	for i := range n {
-		in := &install{name: fmt.Sprintf("i%02d", i), namespace: w.namespace(i % namespaceCount), repository: i / namespaceCount % repositoryCount,
-			objects: map[check.Object]string{}, late: map[check.Object]bool{}}
+		in := &install{name: fmt.Sprintf("i%02d", i), namespace: w.namespace(i % namespaceCount),
+			repository: i / namespaceCount % repositoryCount,
+			objects:    map[check.Object]string{}, late: map[check.Object]bool{}}
 		w.installs = append(w.installs, in)
 		w.assign(check.Object{Kind: "ConfigMap", Namespace: in.namespace, Name: anchorPrefix + in.name}, in, w.value())
 		for range 3 + random.IntN(4) {
@@ -71,7 +72,8 @@ func (w *world) namespaces() (out []string) {
 // addObject adds a new object to an install.
 func (w *world) addObject(in *install) {
 	kinds := []string{"ConfigMap", "ConfigMap", "ConfigMap", "Service", "Role", "ClusterRole"}
-	o := check.Object{Kind: kinds[w.random.IntN(len(kinds))], Namespace: in.namespace, Name: fmt.Sprintf("o%04d", w.next)}
+	o := check.Object{Kind: kinds[w.random.IntN(len(kinds))], Namespace: in.namespace,
+		Name: fmt.Sprintf("o%04d", w.next)}
 	if o.Kind == "ClusterRole" {
 		o.Namespace, o.Name = "", w.prefix+"-"+o.Name
 	}
@@ -99,7 +101,9 @@ func (w *world) assign(o check.Object, in *install, value string) {
 
 // sorted returns the objects of an install in a fixed order, so that a seed repeats a run.
 func (in *install) sorted() []check.Object {
-	return slices.SortedFunc(maps.Keys(in.objects), func(a, b check.Object) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(in.objects), func(a, b check.Object) int {
+		return strings.Compare(a.String(), b.String())
+	})
 }
 
 // Each install keeps one object, its anchor: a stack that renders no objects is refused.
@@ -116,7 +120,8 @@ func (w *world) pick(in *install) (check.Object, bool) {
 	return all[w.random.IntN(len(all))], true
 }
 
-// expected returns the objects and installs of the cluster. heads are the commits of the repositories.
+// expected returns the objects and installs of the cluster. heads are the commits of the
+// repositories.
 func (w *world) expected(heads []string) check.Expected {
 	out := check.Expected{Namespaces: w.namespaces(), Installs: map[string]string{}}
 	for _, in := range w.installs {
@@ -153,7 +158,8 @@ func (in *install) files() map[string]string {
 	if in.broken {
 		out[dir+"main.yaml"] = "kind: broken\n"
 	}
-	out[dir+"stack.yaml"] = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " + in.name + "}\nspec:\n  version: 1.0.0\n  components:\n" + components
+	out[dir+"stack.yaml"] = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " + in.name +
+		"}\nspec:\n  version: 1.0.0\n  components:\n" + components
 	return out
 }
 
@@ -170,6 +176,7 @@ func manifest(o check.Object, value string) string {
 	case "Service":
 		return head + "apiVersion: v1\n" + metadata + "spec: {selector: {value: " + value + "}, ports: [{port: 80}]}\n"
 	default:
-		return head + "apiVersion: rbac.authorization.k8s.io/v1\n" + metadata + "  annotations: {value: " + value + "}\nrules: []\n"
+		return head + "apiVersion: rbac.authorization.k8s.io/v1\n" + metadata + "  annotations: {value: " + value +
+			"}\nrules: []\n"
 	}
 }

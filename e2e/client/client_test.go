@@ -46,7 +46,8 @@ var _ = Describe("The typed client", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(updated.Status.StackVersion).To(Equal("1.0.0"))
 
-		patched, err := installs.Patch(ctx, "web", types.MergePatchType, []byte(`{"spec":{"suspend":null}}`), metav1.PatchOptions{})
+		patched, err := installs.Patch(ctx, "web", types.MergePatchType, []byte(`{"spec":{"suspend":null}}`),
+			metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(patched.Spec.Suspend).To(BeFalse())
 		_, err = installs.Update(ctx, made, metav1.UpdateOptions{})
@@ -60,11 +61,19 @@ var _ = Describe("The typed client", func() {
 	It("uses the resource name of the CRD for each kind", func(ctx SpecContext) {
 		apps, ns := clientset.AppsV1(), namespace(ctx)
 		meta := metav1.ObjectMeta{Name: "one"}
-		_, err := apps.KsctlRemoves(ns).Create(ctx, &appsv1.KsctlRemove{ObjectMeta: meta, Spec: appsv1.KsctlRemoveSpec{InstallRef: &appsv1.InstallRef{Name: "web"}}}, metav1.CreateOptions{})
+		_, err := apps.KsctlRemoves(ns).
+			Create(ctx, &appsv1.KsctlRemove{ObjectMeta: meta,
+				Spec: appsv1.KsctlRemoveSpec{InstallRef: &appsv1.InstallRef{Name: "web"}}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		_, err = apps.KsctlSources(ns).Create(ctx, &appsv1.KsctlSource{ObjectMeta: meta, Spec: appsv1.KsctlSourceSpec{Git: &appsv1.GitSource{URL: "https://git.example.com/fleet.git"}}}, metav1.CreateOptions{})
+		_, err = apps.KsctlSources(ns).
+			Create(ctx, &appsv1.KsctlSource{ObjectMeta: meta,
+				Spec: appsv1.KsctlSourceSpec{Git: &appsv1.GitSource{URL: "https://git.example.com/fleet.git"}}},
+				metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		_, err = apps.KsctlInventories(ns).Create(ctx, &appsv1.KsctlInventory{ObjectMeta: meta, Owner: appsv1.InventoryOwner{Group: "apps.ksctl.com", Kind: "KsctlInstall", Name: "web"}}, metav1.CreateOptions{})
+		_, err = apps.KsctlInventories(ns).
+			Create(ctx, &appsv1.KsctlInventory{ObjectMeta: meta,
+				Owner: appsv1.InventoryOwner{Group: "apps.ksctl.com", Kind: "KsctlInstall", Name: "web"}},
+				metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	})
 })
@@ -72,7 +81,8 @@ var _ = Describe("The typed client", func() {
 var _ = Describe("An informer", func() {
 	It("notifies of added, changed and deleted installs, and its lister returns them", func(ctx SpecContext) {
 		ns, other := namespace(ctx), namespace(ctx)
-		factory := externalversions.NewSharedInformerFactoryWithOptions(clientset, 0, externalversions.WithNamespace(ns))
+		factory := externalversions.NewSharedInformerFactoryWithOptions(clientset, 0,
+			externalversions.WithNamespace(ns))
 		informer := factory.Apps().V1().KsctlInstalls()
 		events := make(chan string, 100)
 		_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -99,9 +109,11 @@ var _ = Describe("An informer", func() {
 		})
 		Expect(cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced)).To(BeTrue())
 
-		_, err = clientset.AppsV1().KsctlInstalls(other).Create(ctx, harness.NewInstall("", "elsewhere"), metav1.CreateOptions{})
+		_, err = clientset.AppsV1().KsctlInstalls(other).Create(ctx, harness.NewInstall("", "elsewhere"),
+			metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		in, err := clientset.AppsV1().KsctlInstalls(ns).Create(ctx, harness.NewInstall("", "web"), metav1.CreateOptions{})
+		in, err := clientset.AppsV1().KsctlInstalls(ns).
+			Create(ctx, harness.NewInstall("", "web"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(events, waitTimeout).Should(Receive(Equal("added web")))
 		cached, err := informer.Lister().KsctlInstalls(ns).Get("web")
@@ -125,7 +137,8 @@ var _ = Describe("An apply configuration", func() {
 		ns := namespace(ctx)
 		installs := clientset.AppsV1().KsctlInstalls(ns)
 		desired := acappsv1.KsctlInstall("web", ns).WithLabels(map[string]string{"team": "shop"}).
-			WithSpec(acappsv1.KsctlInstallSpec().WithPath("./stacks").WithStack("shop").WithInterval(metav1.Duration{Duration: 5 * time.Minute}).
+			WithSpec(acappsv1.KsctlInstallSpec().WithPath("./stacks").WithStack("shop").
+				WithInterval(metav1.Duration{Duration: 5 * time.Minute}).
 				WithSourceRef(acappsv1.SourceRef().WithKind("GitRepository").WithName("fleet")).
 				WithComponents(acappsv1.ComponentChoice().WithName("cache").WithEnabled(false)))
 		bot := metav1.ApplyOptions{FieldManager: "bot"}
@@ -134,15 +147,18 @@ var _ = Describe("An apply configuration", func() {
 		Expect(in.Spec.Interval.Duration).To(Equal(5 * time.Minute))
 		Expect(in.Spec.Components).To(HaveLen(1))
 		Expect(in.ManagedFields).To(HaveLen(1))
-		Expect(in.ManagedFields[0].FieldsV1.GetRawString()).To(And(ContainSubstring("f:stack"), Not(ContainSubstring("f:suspend")), Not(ContainSubstring("f:status"))))
+		Expect(in.ManagedFields[0].FieldsV1.GetRawString()).
+			To(And(ContainSubstring("f:stack"), Not(ContainSubstring("f:suspend")), Not(ContainSubstring("f:status"))))
 
 		By("another field manager sets a new field, and conflicts on the bot's field")
 		person := metav1.ApplyOptions{FieldManager: "person"}
-		in, err = installs.Apply(ctx, acappsv1.KsctlInstall("web", ns).WithSpec(acappsv1.KsctlInstallSpec().WithSuspend(true)), person)
+		in, err = installs.Apply(ctx, acappsv1.KsctlInstall("web", ns).
+			WithSpec(acappsv1.KsctlInstallSpec().WithSuspend(true)), person)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(in.Spec.Suspend).To(BeTrue())
 		Expect(in.Spec.Stack).To(Equal("shop"))
-		_, err = installs.Apply(ctx, acappsv1.KsctlInstall("web", ns).WithSpec(acappsv1.KsctlInstallSpec().WithSuspend(true).WithStack("other")), person)
+		_, err = installs.Apply(ctx, acappsv1.KsctlInstall("web", ns).
+			WithSpec(acappsv1.KsctlInstallSpec().WithSuspend(true).WithStack("other")), person)
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "got %v", err)
 
 		By("the bot omits a field, which is removed, and the other manager's field stays")
@@ -158,8 +174,10 @@ var _ = Describe("An apply configuration", func() {
 		installs := clientset.AppsV1().KsctlInstalls(ns)
 		_, err := installs.Create(ctx, harness.NewInstall("", "web"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		in, err := installs.ApplyStatus(ctx, acappsv1.KsctlInstall("web", ns).WithStatus(acappsv1.KsctlInstallStatus().WithObservedGeneration(1).
-			WithConditions(acmetav1.Condition().WithType("Ready").WithStatus(metav1.ConditionTrue).WithReason("Succeeded").WithMessage("").WithLastTransitionTime(metav1.Now()))),
+		in, err := installs.ApplyStatus(ctx, acappsv1.KsctlInstall("web", ns).WithStatus(acappsv1.KsctlInstallStatus().
+			WithObservedGeneration(1).
+			WithConditions(acmetav1.Condition().WithType("Ready").WithStatus(metav1.ConditionTrue).
+				WithReason("Succeeded").WithMessage("").WithLastTransitionTime(metav1.Now()))),
 			metav1.ApplyOptions{FieldManager: "bot", Force: true})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(harness.ReadyCondition(in).Status).To(Equal(metav1.ConditionTrue))

@@ -29,7 +29,8 @@ func TestClient(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
-	controlPlane, err = cluster.Start(ctx, cluster.Options{NoControllerManager: true, CRDPaths: []string{"../../config/crd/bases"}})
+	controlPlane, err = cluster.Start(ctx,
+		cluster.Options{NoControllerManager: true, CRDPaths: []string{"../../config/crd/bases"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(controlPlane.Stop)
 	clientset, err = versioned.NewForConfig(controlPlane.Config())

@@ -118,10 +118,12 @@ func ServiceAccountUser(namespace, name string) string {
 
 // AwaitPermission waits until RBAC allows a user an action. The API server's authorizer sees roles
 // and bindings a moment after they are stored, and until then denies what they allow.
-func (c *Cluster) AwaitPermission(ctx context.Context, user string, permission authorizationv1.ResourceAttributes) error {
+func (c *Cluster) AwaitPermission(ctx context.Context, user string,
+	permission authorizationv1.ResourceAttributes) error {
 	what := fmt.Sprintf("permission of %s to %s %s", user, permission.Verb, permission.Resource)
 	return Await(ctx, what, startTimeout, func(ctx context.Context) error {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &permission}}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
+			ResourceAttributes: &permission}}
 		review, err := c.clientset.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {
 			err = fmt.Errorf("not allowed: %s", review.Status.Reason)

@@ -76,8 +76,10 @@ var _ = Describe("Access", func() {
 		Expect(c.List(ctx, list, client.InNamespace(ns))).To(Succeed())
 		Expect(list.Items).To(ContainElement(HaveField("Name", "kube-root-ca.crt")))
 
-		Expect(apierrors.IsForbidden(c.List(ctx, list, client.InNamespace("default")))).To(BeTrue(), "another namespace")
-		Expect(apierrors.IsForbidden(c.List(ctx, &corev1.SecretList{}, client.InNamespace(ns)))).To(BeTrue(), "another resource")
+		Expect(apierrors.IsForbidden(c.List(ctx, list, client.InNamespace("default")))).
+			To(BeTrue(), "another namespace")
+		Expect(apierrors.IsForbidden(c.List(ctx, &corev1.SecretList{}, client.InNamespace(ns)))).
+			To(BeTrue(), "another resource")
 		err = c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "new"}})
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "another verb")
 	})
@@ -104,7 +106,8 @@ var _ = Describe("Access", func() {
 			file:                      cluster.ServiceAccountUser(ns, "reader"),
 			controlPlane.Kubeconfig(): cluster.AdminUser,
 		} {
-			kubectl := exec.CommandContext(ctx, controlPlane.Kubectl(), "--kubeconfig", path, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+			kubectl := exec.CommandContext(ctx, controlPlane.Kubectl(), "--kubeconfig", path, "auth", "whoami", "-o",
+				"jsonpath={.status.userInfo.username}")
 			kubectl.Env = []string{"HOME=" + GinkgoT().TempDir()}
 			output, err := kubectl.CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), string(output))
@@ -117,7 +120,8 @@ var _ = Describe("Apply", func() {
 	It("applies the namespace and the CRD of a folder before their objects", func(ctx SpecContext) {
 		Expect(controlPlane.Apply(ctx, "testdata/manifests")).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(controlPlane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manifests"}})).To(Succeed())
+			Expect(controlPlane.Client().
+				Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manifests"}})).To(Succeed())
 		})
 		gadget := widget("cluster-manifests", "one")
 		gadget.SetKind("Gadget")
@@ -132,11 +136,13 @@ var _ = Describe("Apply", func() {
 		Expect(os.WriteFile(filepath.Join(dir, "map.yaml"),
 			[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n"), 0o600)).To(Succeed())
 		Expect(controlPlane.Apply(ctx, dir)).To(Succeed())
-		Expect(controlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "pre-settings"}, &corev1.ConfigMap{})).To(Succeed())
+		Expect(controlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "pre-settings"},
+			&corev1.ConfigMap{})).To(Succeed())
 	})
 
 	It("names the object that it failed to apply", func(ctx SpecContext) {
-		err := controlPlane.ApplyYAML(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER, namespace: default}\n"))
+		err := controlPlane.ApplyYAML(ctx,
+			[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: UPPER, namespace: default}\n"))
 		Expect(err).To(MatchError(ContainSubstring("ConfigMap default/UPPER")))
 		Expect(controlPlane.Apply(ctx, GinkgoT().TempDir())).To(MatchError(ContainSubstring("no manifests")))
 	})

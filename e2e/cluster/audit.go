@@ -87,7 +87,8 @@ func (c *Cluster) readAudit(ctx context.Context, from Mark) (Requests, Mark, err
 	}
 	defer func() { _ = file.Close() }()
 
-	r := &auditReader{file: file, offset: from.offset, serverStarted: c.apiServerStarted, sentinelURI: id, pending: maps.Clone(from.pending)}
+	r := &auditReader{file: file, offset: from.offset, serverStarted: c.apiServerStarted, sentinelURI: id,
+		pending: maps.Clone(from.pending)}
 	if r.pending == nil {
 		r.pending = map[string]time.Time{}
 	}

@@ -54,18 +54,21 @@ var _ = Describe("The audit log", func() {
 			wg.Go(func() {
 				defer GinkgoRecover()
 				for range each {
-					Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})).To(Succeed())
+					Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "kube-root-ca.crt"}, &corev1.ConfigMap{})).
+						To(Succeed())
 				}
 			})
 		}
 		wg.Wait()
-		Expect(apierrors.IsForbidden(c.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kube-root-ca.crt"}}))).To(BeTrue())
+		Expect(apierrors.IsForbidden(c.Delete(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kube-root-ca.crt"}}))).To(BeTrue())
 
 		all := since(ctx, before)
 		mine := all.Where(cluster.ByUser(cluster.ServiceAccountUser(ns, "reader")))
 		Expect(mine).To(HaveLen(workers*each+1), mine.String())
 		Expect(mine.Where(cluster.ByUserAgent("cluster-spec/"))).To(HaveLen(len(mine)))
-		Expect(mine.Where(cluster.Verb("get"), cluster.Resource("configmaps"), cluster.InNamespace(ns), cluster.Named("kube-root-ca.crt"))).
+		Expect(mine.Where(cluster.Verb("get"), cluster.Resource("configmaps"), cluster.InNamespace(ns),
+			cluster.Named("kube-root-ca.crt"))).
 			To(HaveLen(workers * each))
 		denied := mine.Where(cluster.Write)
 		Expect(denied).To(HaveLen(1))
@@ -73,7 +76,8 @@ var _ = Describe("The audit log", func() {
 		Expect(denied[0].URI).To(Equal("/api/v1/namespaces/" + ns + "/configmaps/kube-root-ca.crt"))
 		Expect(denied[0].Completed).NotTo(BeZero())
 		Expect(denied.String()).To(ContainSubstring("1 × delete configmaps in " + ns))
-		Expect(all).To(HaveEach(Not(HaveField("URI", ContainSubstring("sentinel")))), "without the suite's own requests")
+		Expect(all).To(HaveEach(Not(HaveField("URI", ContainSubstring("sentinel")))),
+			"without the suite's own requests")
 	})
 
 	It("is read until every received request is answered", func(ctx SpecContext) {
@@ -82,7 +86,8 @@ var _ = Describe("The audit log", func() {
 		transport, err := rest.HTTPClientFor(controlPlane.Config())
 		Expect(err).NotTo(HaveOccurred())
 		body, send := io.Pipe()
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, controlPlane.Config().Host+"/api/v1/namespaces/"+ns+"/configmaps", body)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, controlPlane.Config().Host+
+			"/api/v1/namespaces/"+ns+"/configmaps", body)
 		Expect(err).NotTo(HaveOccurred())
 		request.Header.Set("Content-Type", "application/json")
 		answered := make(chan error, 1)
@@ -98,7 +103,8 @@ var _ = Describe("The audit log", func() {
 			defer cancel()
 			_, err := controlPlane.AuditSince(ctx, before)
 			return err
-		}).WithTimeout(waitTimeout).Should(MatchError(ContainSubstring("1 requests without a response")), "the request's body is incomplete")
+		}).WithTimeout(waitTimeout).Should(MatchError(ContainSubstring("1 requests without a response")),
+			"the request's body is incomplete")
 
 		go func() {
 			defer GinkgoRecover()
@@ -106,7 +112,8 @@ var _ = Describe("The audit log", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(send.Close()).To(Succeed())
 		}()
-		Expect(since(ctx, before).Where(cluster.InNamespace(ns), cluster.Verb("create"), cluster.Resource("configmaps"), cluster.ByUser(cluster.AdminUser))).To(HaveLen(1))
+		Expect(since(ctx, before).Where(cluster.InNamespace(ns), cluster.Verb("create"), cluster.Resource("configmaps"),
+			cluster.ByUser(cluster.AdminUser))).To(HaveLen(1))
 		Expect(<-answered).To(Succeed())
 	})
 
@@ -117,7 +124,8 @@ var _ = Describe("The audit log", func() {
 		before := mark(ctx)
 		Expect(newClient(config).List(ctx, &corev1.ConfigMapList{}, client.InNamespace(ns))).To(Succeed())
 
-		made := since(ctx, before).Where(cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "reader"))).Without(cluster.Discovery)
+		made := since(ctx, before).Where(cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "reader"))).
+			Without(cluster.Discovery)
 		Expect(made).To(HaveLen(1), made.String())
 		Expect(made[0].User).To(Equal(cluster.AdminUser))
 		Expect(made[0].Verb).To(Equal("list"))

@@ -23,7 +23,8 @@ const (
 	// startTimeout bounds each step of a start; a loaded machine needs a tenth of it.
 	startTimeout = 3 * time.Minute
 	// stopGrace is the time between SIGTERM and SIGKILL. It is longer than the minute
-	// (--request-timeout) for which an API server that stops waits for the connections of its clients.
+	// (--request-timeout) for which an API server that stops waits for the connections of its
+	// clients.
 	stopGrace = 90 * time.Second
 	// keepVariable is the environment variable that keeps run folders after a run.
 	keepVariable = "KSCTL_E2E_KEEP"

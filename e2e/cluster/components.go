@@ -157,7 +157,8 @@ func (c *Cluster) NodeReady(ctx context.Context, name string) error {
 // manager creates in each namespace. Without them no pod can be created there.
 func (c *Cluster) AwaitServiceAccount(ctx context.Context, namespace string) error {
 	ready := func(ctx context.Context) error {
-		if _, err := c.clientset.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		if _, err := c.clientset.CoreV1().ServiceAccounts(namespace).
+			Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return err
 		}
 		_, err := c.clientset.CoreV1().ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})

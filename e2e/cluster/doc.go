@@ -2,7 +2,9 @@
 // kube-apiserver with RBAC and ServiceAccount admission, kube-controller-manager, kube-scheduler,
 // and kwok with fake nodes on which pods become Ready without running.
 //
-//	c, err := cluster.Start(ctx, cluster.Options{CRDPaths: []string{"../../config/crd"}, Audit: true})
+//	c, err := cluster.Start(ctx, cluster.Options{
+//		CRDPaths: []string{"../../config/crd"}, Audit: true,
+//	})
 //	...
 //	defer c.Stop()
 //

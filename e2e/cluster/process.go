@@ -32,7 +32,8 @@ type Process struct {
 
 // Launch starts a program in a folder, which is also its HOME. Its log is kept or deleted together
 // with the control plane's logs. env is appended to its environment and wins over earlier values. A
-// later start kills what this run left behind, if an argument contains the path of the run's folder.
+// later start kills what this run left behind, if an argument contains the path of the run's
+// folder.
 func (c *Cluster) Launch(name, binary, dir string, args []string, env ...string) (*Process, error) {
 	p := &Process{name: name, LogPath: c.run.path(name + ".log"), done: make(chan struct{})}
 	// Append, because a restart must keep the earlier log.
@@ -152,7 +153,8 @@ func (p *Process) Tail() string {
 // Await polls ready until it returns nil. It fails when ctx or the timeout ends, or when one of the
 // processes that ready depends on ends. The error contains the last error of ready and the end of
 // the first process' log.
-func Await(ctx context.Context, what string, timeout time.Duration, ready func(context.Context) error, processes ...*Process) error {
+func Await(ctx context.Context, what string, timeout time.Duration, ready func(context.Context) error,
+	processes ...*Process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
 	defer cancel()
 	tick := time.NewTicker(pollInterval)
@@ -174,7 +176,8 @@ func Await(ctx context.Context, what string, timeout time.Duration, ready func(c
 		case <-ctx.Done():
 			err = fmt.Errorf("waiting for %s: %w; last error: %w", what, context.Cause(ctx), err)
 			if len(processes) > 0 {
-				err = errors.Join(err, fmt.Errorf("the log of %s ends with:\n%s", processes[0].name, processes[0].Tail()))
+				err = errors.Join(err,
+					fmt.Errorf("the log of %s ends with:\n%s", processes[0].name, processes[0].Tail()))
 			}
 			return err
 		}

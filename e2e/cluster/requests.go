@@ -10,7 +10,9 @@ import (
 
 // Request is one request that the API server has completed.
 type Request struct {
-	Verb             string // get, list, watch, create, update, patch, delete, deletecollection; for non-resource URIs the lower-case HTTP method
+	// get, list, watch, create, update, patch, delete, deletecollection; for non-resource URIs the
+	// lower-case HTTP method
+	Verb             string
 	User             string // authenticated user
 	ImpersonatedUser string // "" without impersonation
 	UserAgent        string

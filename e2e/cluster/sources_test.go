@@ -69,8 +69,10 @@ var _ = Describe("The Git server", func() {
 		server, repo := serve(ctx)
 		first, err := repo.Commit(ctx, tree, "first")
 		Expect(err).NotTo(HaveOccurred())
-		second, err := repo.Commit(ctx, map[string]string{"stack.yaml": "name: two\n", "odd \"name\\": "x"}, "second\n\nwith a body\n",
-			gitserver.Delete("components"), gitserver.Executable("run.sh", "#!/bin/sh\n"), gitserver.Symlink("out", "../../etc/passwd"))
+		second, err := repo.Commit(ctx, map[string]string{"stack.yaml": "name: two\n", "odd \"name\\": "x"},
+			"second\n\nwith a body\n",
+			gitserver.Delete("components"), gitserver.Executable("run.sh", "#!/bin/sh\n"),
+			gitserver.Symlink("out", "../../etc/passwd"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(repo.Head(ctx, gitserver.DefaultBranch)).To(Equal(second))
 
@@ -94,12 +96,14 @@ var _ = Describe("The Git server", func() {
 		Expect(err).NotTo(HaveOccurred())
 		whole, err := repo.CommitDir(ctx, artifacts.Files(tree), "whole")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(server.Git(ctx, repo.Dir(), "ls-tree", "-r", "--name-only", whole)).To(Equal("components/a/values.yaml\nstack.yaml"))
+		Expect(server.Git(ctx, repo.Dir(), "ls-tree", "-r", "--name-only", whole)).
+			To(Equal("components/a/values.yaml\nstack.yaml"))
 
 		Expect(repo.SetTag(ctx, "v1", first)).To(Succeed())
 		Expect(server.Git(ctx, clone(ctx, server, repo.URL(), "--branch=v1"), "rev-parse", "HEAD")).To(Equal(first))
 
-		side, err := repo.Commit(ctx, map[string]string{"side": "1"}, "side", gitserver.OnBranch("side"), gitserver.Onto(first))
+		side, err := repo.Commit(ctx, map[string]string{"side": "1"}, "side", gitserver.OnBranch("side"),
+			gitserver.Onto(first))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(server.Git(ctx, repo.Dir(), "rev-parse", side+"~1")).To(Equal(first))
 		Expect(repo.DeleteBranch(ctx, "side")).To(Succeed())

@@ -58,7 +58,8 @@ func namespace(ctx context.Context) string {
 	name, err := controlPlane.Namespace(ctx, "cluster")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(controlPlane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+		Expect(controlPlane.Client().Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).
+			To(Succeed())
 	})
 	return name
 }

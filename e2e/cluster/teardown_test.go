@@ -74,7 +74,8 @@ var _ = Describe("Teardown", func() {
 		_, err := cluster.Start(ctx, cluster.Options{CRDPaths: []string{"testdata/missing"}})
 		Expect(err).To(MatchError(ContainSubstring("testdata/missing")))
 		_, err = cluster.Start(ctx, cluster.Options{APIServerFlags: []string{"--no-such-flag"}})
-		Expect(err).To(MatchError(ContainSubstring("unknown flag: --no-such-flag")), "the log of the program that failed")
+		Expect(err).To(MatchError(ContainSubstring("unknown flag: --no-such-flag")),
+			"the log of the program that failed")
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
 		_, err = cluster.Start(cancelled, cluster.Options{})
@@ -99,14 +100,17 @@ var _ = Describe("Teardown", func() {
 		Expect(suite.Process.Kill()).To(Succeed())
 		_ = suite.Wait()
 		if runtime.GOOS == "linux" {
-			Eventually(ctx, alive(pids)).WithTimeout(waitTimeout).Should(BeEmpty(), "the kernel kills them with their parent")
+			Eventually(ctx, alive(pids)).WithTimeout(waitTimeout).
+				Should(BeEmpty(), "the kernel kills them with their parent")
 		}
 		c, err := cluster.Start(ctx, cluster.Options{Nodes: -1, NoControllerManager: true, NoScheduler: true})
 		Expect(err).NotTo(HaveOccurred())
 		// A concurrent suite may be cleaning up the same run, so Start may return before the end of
 		// it.
-		Eventually(ctx, alive(pids)).WithTimeout(waitTimeout).Should(BeEmpty(), "the next start kills leftover processes")
-		Eventually(ctx, func() string { return dir }).WithTimeout(waitTimeout).ShouldNot(BeADirectory(), "the next start removes the folder")
+		Eventually(ctx, alive(pids)).WithTimeout(waitTimeout).
+			Should(BeEmpty(), "the next start kills leftover processes")
+		Eventually(ctx, func() string { return dir }).WithTimeout(waitTimeout).
+			ShouldNot(BeADirectory(), "the next start removes the folder")
 		Expect(controlPlane.Dir()).To(BeADirectory(), "the folder of a live run stays")
 		Expect(c.Stop()).To(Succeed())
 	})
@@ -120,18 +124,23 @@ var _ = Describe("A restart of the API server", func() {
 			Expect(controlPlane.Client().Create(ctx, deployment(ns, "early", ""))).To(Succeed())
 
 			Expect(stop()).To(Succeed())
-			Eventually(ctx, func() error { return controlPlane.Client().List(ctx, &corev1.NodeList{}) }).WithTimeout(waitTimeout).
-				Should(MatchError(ContainSubstring("connection refused")), "the first request may fail on the broken connection instead")
+			Eventually(ctx, func() error {
+				return controlPlane.Client().List(ctx, &corev1.NodeList{})
+			}).WithTimeout(waitTimeout).
+				Should(MatchError(ContainSubstring("connection refused")),
+					"the first request may fail on the broken connection instead")
 			Expect(controlPlane.StopAPIServer()).To(MatchError(ContainSubstring("not running")))
 			Expect(controlPlane.StartAPIServer(ctx)).To(Succeed())
 
 			Expect(controlPlane.Config().Host).To(Equal(host))
 			late := deployment(ns, "late", "")
 			Expect(controlPlane.Client().Create(ctx, late)).To(Succeed())
-			Eventually(ctx, available(ctx, late)).WithTimeout(4*waitTimeout).Should(BeEquivalentTo(2), "all clients have reconnected, each after up to half a minute")
+			Eventually(ctx, available(ctx, late)).WithTimeout(4*waitTimeout).
+				Should(BeEquivalentTo(2), "all clients have reconnected, each after up to half a minute")
 			early := deployment(ns, "early", "")
 			Expect(controlPlane.Client().Get(ctx, client.ObjectKeyFromObject(early), early)).To(Succeed())
-			created := since(ctx, before).Where(cluster.ByUser(cluster.AdminUser), cluster.Verb("create"), cluster.Resource("deployments"))
+			created := since(ctx, before).Where(cluster.ByUser(cluster.AdminUser), cluster.Verb("create"),
+				cluster.Resource("deployments"))
 			Expect(created).To(HaveLen(2), created.String())
 		},
 		Entry("when it is stopped", func() error { return controlPlane.StopAPIServer() }),

@@ -88,7 +88,8 @@ var _ = Describe("Workloads on fake nodes", func() {
 
 	It("succeed, fail or keep running, for Jobs with different fates", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		good, bad, endless := job(ns, "good", ""), job(ns, "bad", cluster.FateFails), job(ns, "endless", cluster.FateNeverEnds)
+		good, bad, endless := job(ns, "good", ""), job(ns, "bad", cluster.FateFails),
+			job(ns, "endless", cluster.FateNeverEnds)
 		for _, j := range []*batchv1.Job{good, bad, endless} {
 			Expect(controlPlane.Client().Create(ctx, j)).To(Succeed())
 		}
@@ -100,14 +101,17 @@ var _ = Describe("Workloads on fake nodes", func() {
 		}
 		Eventually(ctx, status(good)).WithTimeout(waitTimeout).Should(HaveField("Succeeded", BeEquivalentTo(1)))
 		Eventually(ctx, status(bad)).WithTimeout(waitTimeout).Should(HaveField("Failed", BeEquivalentTo(1)))
-		Eventually(ctx, status(endless)).WithTimeout(waitTimeout).Should(HaveField("Ready", HaveValue(BeEquivalentTo(1))))
+		Eventually(ctx, status(endless)).WithTimeout(waitTimeout).
+			Should(HaveField("Ready", HaveValue(BeEquivalentTo(1))))
 		// It still runs although the other two Jobs have ended.
 		Expect(endless.Status.Succeeded + endless.Status.Failed).To(BeZero())
 	})
 
-	It("stay not Ready with the fates never-ready and fails, and ReplicaSets do not replace them", func(ctx SpecContext) {
+	It("stay not Ready with the fates never-ready and fails, and ReplicaSets do not "+
+		"replace them", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		stuck, crashing := deployment(ns, "stuck", cluster.FateNeverReady), deployment(ns, "crashing", cluster.FateFails)
+		stuck, crashing := deployment(ns, "stuck", cluster.FateNeverReady),
+			deployment(ns, "crashing", cluster.FateFails)
 		Expect(controlPlane.Client().Create(ctx, stuck)).To(Succeed())
 		Expect(controlPlane.Client().Create(ctx, crashing)).To(Succeed())
 		waiting := func(_ Gomega) []corev1.Pod {
@@ -121,7 +125,8 @@ var _ = Describe("Workloads on fake nodes", func() {
 			}
 			return crashed
 		}
-		Eventually(ctx, waiting).WithTimeout(waitTimeout).Should(HaveLen(2), "both replicas of the crashing Deployment restart")
+		Eventually(ctx, waiting).WithTimeout(waitTimeout).
+			Should(HaveLen(2), "both replicas of the crashing Deployment restart")
 		Eventually(ctx, func() []corev1.Pod {
 			var scheduled []corev1.Pod
 			for _, pod := range pods(ctx, ns) {
@@ -152,7 +157,8 @@ var _ = Describe("Workloads on fake nodes", func() {
 				pod.Annotations = nil
 				Expect(controlPlane.Client().Patch(ctx, &pod, client.MergeFrom(before))).To(Succeed())
 			}
-			Eventually(ctx, available(ctx, d)).WithTimeout(waitTimeout).Should(BeEquivalentTo(2), "after the fate "+fate)
+			Eventually(ctx, available(ctx, d)).WithTimeout(waitTimeout).
+				Should(BeEquivalentTo(2), "after the fate "+fate)
 		}
 	})
 
@@ -162,12 +168,14 @@ var _ = Describe("Workloads on fake nodes", func() {
 		Expect(controlPlane.Client().Create(ctx, d)).To(Succeed())
 		Eventually(ctx, func() []corev1.Pod { return pods(ctx, ns) }).WithTimeout(waitTimeout).Should(HaveLen(2))
 
-		Expect(controlPlane.Client().Delete(ctx, d, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		Expect(controlPlane.Client().Delete(ctx, d, client.PropagationPolicy(metav1.DeletePropagationBackground))).
+			To(Succeed())
 		Eventually(ctx, func() []corev1.Pod { return pods(ctx, ns) }).WithTimeout(waitTimeout).Should(BeEmpty(),
 			"the garbage collector deletes the ReplicaSet and the pods, and kwok ends the pods")
 	})
 
-	It("include garbage collection of a custom resource's children, for CRDs of Options.CRDPaths", func(ctx SpecContext) {
+	It("include garbage collection of a custom resource's children, for CRDs of "+
+		"Options.CRDPaths", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		owner := widget(ns, "owner")
 		Expect(controlPlane.Client().Create(ctx, owner)).To(Succeed())

@@ -14,7 +14,8 @@ import (
 )
 
 var _ = Describe("Cost is proportional to change", func() {
-	It("with one status write per requestedAt of each of 100 installs, and no request afterwards", func(ctx SpecContext) {
+	It("with one status write per requestedAt of each of 100 installs, and no request "+
+		"afterwards", func(ctx SpecContext) {
 		const n = 100
 		ns, err := h.Namespace(ctx, "hundred")
 		Expect(err).NotTo(HaveOccurred())
@@ -23,7 +24,9 @@ var _ = Describe("Cost is proportional to change", func() {
 		for i := range n {
 			name := fmt.Sprintf("i%d", i)
 			src := fmt.Sprintf("src%d", i)
-			Expect(h.PublishSource(ctx, ns, src, "r1", harness.SourceTree(harness.OneComponent, map[string]string{"main/a.yaml": configMap(name, "1")}))).To(Succeed())
+			Expect(h.PublishSource(ctx, ns, src, "r1",
+				harness.SourceTree(harness.OneComponent, map[string]string{"main/a.yaml": configMap(name, "1")}))).
+				To(Succeed())
 			in := harness.NewInstall(ns, name)
 			in.Labels = map[string]string{"spec": ns}
 			in.Spec.SourceRef.Name = src
@@ -41,10 +44,12 @@ var _ = Describe("Cost is proportional to change", func() {
 			requestAll(ctx, installs, when+" again")
 			requests, err := h.ControlPlane.AuditSince(ctx, mark)
 			Expect(err).NotTo(HaveOccurred())
-			discovery := requests.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)), cluster.Discovery)
+			discovery := requests.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace,
+				harness.ServiceAccount)), cluster.Discovery)
 			Expect(len(discovery)).To(BeNumerically("<", n), "not for each install: %s", discovery)
 			requests = ours(requests)
-			Expect(len(requests.Where(cluster.Verb("patch"), cluster.Resource("ksctlinstalls/status")))).To(Equal(n), requests.String())
+			Expect(len(requests.Where(cluster.Verb("patch"), cluster.Resource("ksctlinstalls/status")))).
+				To(Equal(n), requests.String())
 			Expect(len(requests)).To(Equal(n), requests.String())
 		}
 		expectIdle("first start")
@@ -53,7 +58,8 @@ var _ = Describe("Cost is proportional to change", func() {
 		expectIdle("second start")
 	})
 
-	It("with one write of the object and one of the status when one of 5,000 objects changes, also after a restart", func(ctx SpecContext) {
+	It("with one write of the object and one of the status when one of 5,000 objects changes, also after a "+
+		"restart", func(ctx SpecContext) {
 		const n = 5000
 		ns, err := h.Namespace(ctx, "many")
 		Expect(err).NotTo(HaveOccurred())
@@ -66,7 +72,8 @@ var _ = Describe("Cost is proportional to change", func() {
 		in := install(ctx, ns, ns, "i")
 		began := time.Now()
 		atRevisionWithin(ctx, long, in, "r1")
-		AddReportEntry("first apply of 5,000", time.Since(began).Round(time.Millisecond).String(), ReportEntryVisibilityAlways)
+		AddReportEntry("first apply of 5,000", time.Since(began).Round(time.Millisecond).String(),
+			ReportEntryVisibilityAlways)
 		Expect(in.Status.Inventory.Chunks).To(HaveLen(5))
 
 		change := func(revision string) {
@@ -75,15 +82,19 @@ var _ = Describe("Cost is proportional to change", func() {
 			mark, err := h.ControlPlane.AuditMark(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			began := time.Now()
-			Expect(h.PublishSource(ctx, ns, "src", revision, harness.SourceTree(harness.OneComponent, files))).To(Succeed())
+			Expect(h.PublishSource(ctx, ns, "src", revision, harness.SourceTree(harness.OneComponent, files))).
+				To(Succeed())
 			atRevision(ctx, in, revision)
-			AddReportEntry("one change among 5,000", time.Since(began).Round(time.Millisecond).String(), ReportEntryVisibilityAlways)
+			AddReportEntry("one change among 5,000", time.Since(began).Round(time.Millisecond).String(),
+				ReportEntryVisibilityAlways)
 			requests, err := h.ControlPlane.AuditSince(ctx, mark)
 			Expect(err).NotTo(HaveOccurred())
 			requests = ours(requests)
 			Expect(len(requests)).To(Equal(2), requests.String())
-			Expect(len(requests.Where(cluster.Verb("patch"), cluster.Resource("configmaps"), cluster.Named("c7")))).To(Equal(1), requests.String())
-			Expect(len(requests.Where(cluster.Verb("patch"), cluster.Resource("ksctlinstalls/status")))).To(Equal(1), requests.String())
+			Expect(len(requests.Where(cluster.Verb("patch"), cluster.Resource("configmaps"), cluster.Named("c7")))).
+				To(Equal(1), requests.String())
+			Expect(len(requests.Where(cluster.Verb("patch"), cluster.Resource("ksctlinstalls/status")))).
+				To(Equal(1), requests.String())
 		}
 		change("r2")
 		Expect(c.Stop()).To(Succeed())
@@ -108,6 +119,7 @@ var _ = Describe("Cost is proportional to change", func() {
 		// requests that a busy API server rejected the first time.
 		Expect(len(objects)).To(BeNumerically("~", n, 5), objects.Without(cluster.Verb("delete")).String())
 		Expect(len(objects.Where(cluster.Verb("delete")))).To(BeNumerically(">=", n))
-		Expect(len(requests)).To(BeNumerically("<", n+25+int(took/time.Second)), "inventory chunks, the status at most once a second, and the finalizer")
+		Expect(len(requests)).To(BeNumerically("<", n+25+int(took/time.Second)),
+			"inventory chunks, the status at most once a second, and the finalizer")
 	})
 })

@@ -16,11 +16,14 @@ var _ = Describe("Two replicas", suite.Safety, func() {
 		var replicas []*framework.Controller
 		for range 2 {
 			// A stopping leader releases its lease, so the default duration is fine.
-			replicas = append(replicas, startController(ns, "--enable-leader-election", "--leader-election-retry-period=500ms"))
+			replicas = append(replicas,
+				startController(ns, "--enable-leader-election", "--leader-election-retry-period=500ms"))
 		}
 		offer := func(revision string) {
 			GinkgoHelper()
-			Expect(h.PublishSource(ctx, ns, "src", revision, harness.SourceTree(harness.OneComponent, map[string]string{"main/a.yaml": configMap("a", revision)}))).To(Succeed())
+			Expect(h.PublishSource(ctx, ns, "src", revision,
+				harness.SourceTree(harness.OneComponent, map[string]string{"main/a.yaml": configMap("a", revision)}))).
+				To(Succeed())
 		}
 		writes := func(mark cluster.Mark) int {
 			GinkgoHelper()

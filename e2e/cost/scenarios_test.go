@@ -31,9 +31,12 @@ var _ = Describe("The scenarios of the benchmark", func() {
 		files := map[string]string{}
 		for i, value := range values {
 			dir := "stacks/" + name(i) + "/"
-			files[dir+"stack.yaml"] = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + harness.OneComponent
+			files[dir+"stack.yaml"] = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" +
+				harness.OneComponent
 			files[dir+"main/all.yaml"] = configMap(name(i), value) + "---\n" + configMap(name(i)+"-fixed", "1") +
-				fmt.Sprintf("---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %[1]s}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {selector: {app: %[1]s}, ports: [{port: 80}]}\n", name(i))
+				fmt.Sprintf("---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: %[1]s}\n---\napiVersion: "+
+					"v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {selector: {app: %[1]s}, ports: [{port: 80}]}\n",
+					name(i))
 		}
 		Expect(h.PublishSource(ctx, ns, "src", revision, artifacts.Files(files))).To(Succeed())
 	}
@@ -69,7 +72,8 @@ var _ = Describe("The scenarios of the benchmark", func() {
 			Expect(count(requests)).To(cost(want, want[statusWrite], n, time.Since(start)), requests.String())
 		}
 
-		By("a: first apply: for each install a finalizer, an intent, its objects and an outcome, and for each kind a list")
+		By("a: first apply: for each install a finalizer, an intent, its objects and an outcome, and for each " +
+			"kind a list")
 		publish(ctx, ns, "r1", all("1"))
 		costs(tally{"patch ksctlinstalls": n, statusWrite: 2 * n,
 			"patch configmaps": 2 * n, "patch serviceaccounts": n, "patch services": n,
@@ -98,7 +102,8 @@ var _ = Describe("The scenarios of the benchmark", func() {
 			ready("r2")
 		})
 
-		By("c: one object of one install changes: one write of the object, and each install writes the revision to its status")
+		By("c: one object of one install changes: one write of the object, and each install writes the revision to " +
+			"its status")
 		costs(tally{"patch configmaps": 1, statusWrite: n}, func() {
 			values := all("2")
 			values[0] = "3"
@@ -127,7 +132,8 @@ var _ = Describe("The scenarios of the benchmark", func() {
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
 		// An install that is gone before its status is due needs no status write.
-		Expect(count(ours(requests).Where(cluster.Write))).To(cost(tally{"delete configmaps": 2 * n, "delete serviceaccounts": n, "delete services": n,
+		Expect(count(ours(requests).Where(cluster.Write))).To(cost(tally{"delete configmaps": 2 * n,
+			"delete serviceaccounts": n, "delete services": n,
 			statusWrite: n, "patch ksctlinstalls": n}, 0, n, time.Since(start)), ours(requests).String())
 		// A watch event of a deletion is confirmed by a read, unless the response to the delete
 		// did that.

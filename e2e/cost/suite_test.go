@@ -37,7 +37,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // startController starts a controller for the installs of one spec.
 func startController(name string, flags ...string) *framework.Controller {
 	GinkgoHelper()
-	return framework.StartController(h, append([]string{"--owner-id=" + name, "--watch-label-selector=spec=" + name}, flags...)...)
+	return framework.StartController(h,
+		append([]string{"--owner-id=" + name, "--watch-label-selector=spec=" + name}, flags...)...)
 }
 
 // install creates an install for the controller of a spec.

@@ -44,10 +44,14 @@ func (d *demo) change(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	writes := requests.Where(cluster.ByEffectiveUser(cluster.ServiceAccountUser(namespace, deployerAccount)), cluster.Write).Without(cluster.Failed) // such as a conflict with a status update
+	// such as a conflict with a status update
+	writes := requests.Where(cluster.ByEffectiveUser(cluster.ServiceAccountUser(namespace, deployerAccount)),
+		cluster.Write).Without(cluster.Failed)
 	changed, statusOnly, same := before.compare(after)
-	d.line("  The source fetched the push after %s, and the install was ready %s later.", seconds(fetched.Sub(t.start)), seconds(took-fetched.Sub(t.start)))
-	d.line("  %s by %s to the %d objects of the install:", d.bold(plural(len(writes), "write")), deployerAccount, len(after))
+	d.line("  The source fetched the push after %s, and the install was ready %s later.", seconds(fetched.Sub(t.start)),
+		seconds(took-fetched.Sub(t.start)))
+	d.line("  %s by %s to the %d objects of the install:", d.bold(plural(len(writes), "write")), deployerAccount,
+		len(after))
 	for _, f := range changed {
 		d.line("    %s  %s", d.bold(f.name()), d.dim(f.versions()))
 		d.fields(f.fields)
@@ -56,7 +60,8 @@ func (d *demo) change(ctx context.Context) error {
 	if len(changed) != 1 || len(writes) != 1 {
 		return errors.New("expected one write to one object, got " + writes.String())
 	}
-	d.summary = append(d.summary, fmt.Sprintf("%-10s %d of %d objects with %s, ready %s after git push", "changed", len(changed), len(after), plural(len(writes), "write"), seconds(took)))
+	d.summary = append(d.summary, fmt.Sprintf("%-10s %d of %d objects with %s, ready %s after git push", "changed",
+		len(changed), len(after), plural(len(writes), "write"), seconds(took)))
 	return nil
 }
 

@@ -19,7 +19,8 @@ func buildController(ctx context.Context, root, temp, binary string) error {
 	if built := os.Getenv(layout.ProgramsVariable); built != "" {
 		return os.Symlink(filepath.Join(built, "controller"), binary)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./cmd/controller")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", binary,
+		"./cmd/controller")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), tempVariable+"="+temp)
 	// A separate process group, so that compilers and linkers are killed with the go command.
@@ -48,7 +49,8 @@ func (d *demo) runController(ctx context.Context, binary string, cancel context.
 	}
 	dir := d.cluster.Dir()
 	d.controller, err = d.cluster.Launch("controller", binary, dir, []string{"--runtime-namespace=" + systemNamespace,
-		"--storage-path=" + filepath.Join(dir, "storage"), "--storage-addr=" + storage, "--metrics-addr=0", "--health-addr=" + health,
+		"--storage-path=" + filepath.Join(dir, "storage"), "--storage-addr=" + storage, "--metrics-addr=0",
+		"--health-addr=" + health,
 		"--default-service-account=default", "--log-encoding=console"}, "KUBECONFIG="+kubeconfig)
 	if err != nil {
 		return "", err

@@ -107,11 +107,14 @@ func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error 
 		{"control plane", "starting the control plane", d.startControlPlane},
 		{"repository", "creating the repository", d.serveGit},
 		{"CRDs and RBAC", "applying CRDs and RBAC", d.applyConfig},
-		{"build", "building the controller (about 2 minutes with an empty build cache, else seconds)", func(ctx context.Context) (string, error) {
+		{"build", "building the controller (about 2 minutes with an empty build cache, else " +
+			"seconds)", func(ctx context.Context) (string, error) {
 			binary = filepath.Join(d.cluster.Dir(), "controller")
 			return "cmd/controller", buildController(ctx, d.root, d.temp, binary)
 		}},
-		{"controller", "starting the controller", func(ctx context.Context) (string, error) { return d.runController(ctx, binary, cancel) }},
+		{"controller", "starting the controller", func(ctx context.Context) (string, error) {
+			return d.runController(ctx, binary, cancel)
+		}},
 	}
 	for _, s := range steps {
 		began := time.Now()
@@ -158,7 +161,8 @@ func (d *demo) applyConfig(ctx context.Context) (string, error) {
 	// The first request for a kind makes the API server initialize its storage. Until that is done,
 	// the API server rejects watches with a retry delay of a second.
 	var group errgroup.Group
-	for _, list := range []client.ObjectList{&appsv1.KsctlInstallList{}, &appsv1.KsctlSourceList{}, &appsv1.KsctlInventoryList{}} {
+	for _, list := range []client.ObjectList{&appsv1.KsctlInstallList{}, &appsv1.KsctlSourceList{},
+		&appsv1.KsctlInventoryList{}} {
 		group.Go(func() error { return d.client.List(ctx, list) })
 	}
 	return "config/crd and config/rbac", group.Wait()

@@ -52,13 +52,17 @@ func TestDemo(t *testing.T) {
 	}
 	text := r.output()
 	for _, want := range []string{
-		`✓ tools `, `✓ control plane +https://127\.0\.0\.1:`, `✓ repository +http://127\.0\.0\.1:`, `✓ CRDs and RBAC `, `✓ build `,
+		`✓ tools `, `✓ control plane +https://127\.0\.0\.1:`, `✓ repository +http://127\.0\.0\.1:`, `✓ CRDs and RBAC `,
+		`✓ build `,
 		`✓ controller +process \d+ as ksctl-gitops-system/ksctl-gitops`,
-		`INSTALL `, `wave 0 +base +7/7 +ready`, `wave 1 +cache +3/3 +ready`, `wave 2 +web +6/6 +ready`, `Ready at main@sha1:[0-9a-f]{12}\n`,
+		`INSTALL `, `wave 0 +base +7/7 +ready`, `wave 1 +cache +3/3 +ready`, `wave 2 +web +6/6 +ready`,
+		`Ready at main@sha1:[0-9a-f]{12}\n`,
 		`CHANGE `, `- version: 1\.0\.0`, `\+ version: 1\.1\.0`, `Ready at main@sha1:[0-9a-f]{12}\n`,
-		`1 write by shop-deployer to the 16 objects of the install`, `Deployment shop/frontend +resourceVersion \d+ → \d+, generation 1 → 2`,
+		`1 write by shop-deployer to the 16 objects of the install`,
+		`Deployment shop/frontend +resourceVersion \d+ → \d+, generation 1 → 2`,
 		`spec\.template\.spec\.containers\[frontend\]\.env\[PODINFO_UI_MESSAGE\]\.value\n +"Welcome to the shop" → "Everything must go"`,
-		`DRIFT `, `✗ Deployment shop/frontend`, `✓ reverted after \S+s`, `✗ ConfigMap shop/shop-settings`, `✓ recreated after \S+s`, `DriftCorrected`,
+		`DRIFT `, `✗ Deployment shop/frontend`, `✓ reverted after \S+s`, `✗ ConfigMap shop/shop-settings`,
+		`✓ recreated after \S+s`, `DriftCorrected`,
 		`REMOVE `, `✓ all 16 objects, then the install, were removed`,
 		`ALL STEPS SUCCEEDED`, `All processes and files are removed`,
 	} {
@@ -84,7 +88,8 @@ func TestInterruptCleansUp(t *testing.T) {
 		"while the control plane starts": {after: "✓ tools"},
 		"while the controller is built":  {after: "✓ CRDs and RBAC", env: []string{layout.ProgramsVariable + "="}},
 		"while it installs":              {after: "INSTALL"},
-		"while it runs with KEEP=1":      {after: "Remove the install.*\n.*\n", env: []string{"KEEP=1"}, check: (*child).checkSuggestions},
+		"while it runs with KEEP=1": {after: "Remove the install.*\n.*\n", env: []string{"KEEP=1"},
+			check: (*child).checkSuggestions},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, c.env...)
@@ -95,7 +100,8 @@ func TestInterruptCleansUp(t *testing.T) {
 			// As a terminal does: to the whole foreground process group, here for two presses of
 			// Ctrl-C.
 			for range 2 {
-				if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT); err != nil && !errors.Is(err, syscall.ESRCH) {
+				if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT); err != nil &&
+					!errors.Is(err, syscall.ESRCH) {
 					t.Fatal(err)
 				}
 				time.Sleep(100 * time.Millisecond)
@@ -119,7 +125,8 @@ func TestFailsWhenControllerDies(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if code := r.wait(); code != exitFailed || !strings.Contains(r.output(), "the controller ended (signal: killed); its log ends with:") {
+	if code := r.wait(); code != exitFailed ||
+		!strings.Contains(r.output(), "the controller ended (signal: killed); its log ends with:") {
 		t.Errorf("exit code %d\n%s", code, r.output())
 	}
 	r.checkNothingLeft()
@@ -244,7 +251,8 @@ func (r *child) checkSuggestions() {
 	r.t.Helper()
 	var script []string
 	for l := range strings.Lines(r.output()) {
-		if strings.HasPrefix(l, "    . ") || strings.HasPrefix(l, "    kubectl ") || strings.HasPrefix(l, "    git ") || strings.HasPrefix(l, "    sed ") {
+		if strings.HasPrefix(l, "    . ") || strings.HasPrefix(l, "    kubectl ") || strings.HasPrefix(l, "    git ") ||
+			strings.HasPrefix(l, "    sed ") {
 			script = append(script, strings.TrimSpace(l))
 		}
 	}
@@ -255,7 +263,8 @@ func (r *child) checkSuggestions() {
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-e", "-x", "-c", strings.Join(script, "\n")+"\ncd .. && rm -r fleet")
 	shell.Dir = r.home
-	shell.Env = append(os.Environ(), "HOME="+r.home, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_AUTHOR_NAME=me", "GIT_AUTHOR_EMAIL=me@example.com",
+	shell.Env = append(os.Environ(), "HOME="+r.home, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_AUTHOR_NAME=me",
+		"GIT_AUTHOR_EMAIL=me@example.com",
 		"GIT_COMMITTER_NAME=me", "GIT_COMMITTER_EMAIL=me@example.com")
 	output, err := shell.CombinedOutput()
 	if err != nil || !bytes.Contains(output, []byte("shop 1.1.0, 3 components, 16 objects ready")) {

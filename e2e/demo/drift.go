@@ -35,7 +35,8 @@ var manualChanges = []manualChange{
 		kind:    schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, name: "frontend",
 		do: func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 			patch := `{"spec":{"template":{"spec":{"containers":[{"name":"frontend","image":"docker.io/library/nginx:latest"}]}}}}`
-			return c.Patch(ctx, u, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner(manualFieldManager))
+			return c.Patch(ctx, u, client.RawPatch(types.StrategicMergePatchType, []byte(patch)),
+				client.FieldOwner(manualFieldManager))
 		},
 		correction: "reverted",
 	},
@@ -120,7 +121,8 @@ func (d *demo) changeManually(ctx context.Context, x *manualChange) (time.Durati
 
 // awaitCorrection returns the time from the first event with the changed object to the first event
 // with the original fields.
-func awaitCorrection(ctx context.Context, w watch.Interface, healthy fields) (took time.Duration, seen []fieldChange, err error) {
+func awaitCorrection(ctx context.Context, w watch.Interface,
+	healthy fields) (took time.Duration, seen []fieldChange, err error) {
 	var broken time.Time
 	for {
 		select {
@@ -155,7 +157,8 @@ func (d *demo) showEvents(ctx context.Context) error {
 		}
 		var found []string
 		for _, e := range list.Items {
-			if e.InvolvedObject.Name == installName && e.InvolvedObject.Kind == "KsctlInstall" && e.Reason == "DriftCorrected" {
+			if e.InvolvedObject.Name == installName && e.InvolvedObject.Kind == "KsctlInstall" &&
+				e.Reason == "DriftCorrected" {
 				found = append(found, e.Message)
 			}
 		}

@@ -34,7 +34,8 @@ func (d *demo) install(ctx context.Context) error {
 	}
 	d.printHeading("INSTALL", fmt.Sprintf("kubectl apply --server-side -k %s", clusterPath))
 	t := newTable(d.screen, d.plan)
-	if err := d.kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(d.repository.clone, filepath.FromSlash(clusterPath))); err != nil {
+	if err := d.kubectl(ctx, "apply", "--server-side", "-k",
+		filepath.Join(d.repository.clone, filepath.FromSlash(clusterPath))); err != nil {
 		return err
 	}
 	in, _, err := d.follow(ctx, t, revision)
@@ -42,7 +43,8 @@ func (d *demo) install(ctx context.Context) error {
 		return fmt.Errorf("waiting for the install to become ready: %w", err)
 	}
 	waves := d.plan.Components[len(d.plan.Components)-1].Wave + 1
-	d.summary = append(d.summary, fmt.Sprintf("%-10s %d objects in %d waves, ready after %s", "installed", len(inventory(in)), waves, seconds(time.Since(t.start))))
+	d.summary = append(d.summary, fmt.Sprintf("%-10s %d objects in %d waves, ready after %s", "installed",
+		len(inventory(in)), waves, seconds(time.Since(t.start))))
 	return nil
 }
 
@@ -77,7 +79,8 @@ func (d *demo) printHeading(name, what string) {
 func (d *demo) kubectl(ctx context.Context, args ...string) error {
 	dir := d.cluster.Dir()
 	cmd := exec.CommandContext(ctx, d.cluster.Kubectl(), args...)
-	cmd.Env = []string{"KUBECONFIG=" + d.cluster.Kubeconfig(), "KUBECACHEDIR=" + filepath.Join(dir, "kubectl"), "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"KUBECONFIG=" + d.cluster.Kubeconfig(), "KUBECACHEDIR=" + filepath.Join(dir, "kubectl"),
+		"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return errors.Join(context.Cause(ctx), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, output))
 	}
@@ -86,7 +89,8 @@ func (d *demo) kubectl(ctx context.Context, args ...string) error {
 
 // follow shows the table until the install is ready at a revision. It returns the install, and the
 // time at which the source had fetched the revision.
-func (d *demo) follow(ctx context.Context, t *table, revision string) (in *appsv1.KsctlInstall, fetched time.Time, err error) {
+func (d *demo) follow(ctx context.Context, t *table,
+	revision string) (in *appsv1.KsctlInstall, fetched time.Time, err error) {
 	defer d.keepLive()
 	last := "no event received"
 	err = d.watchInstall(ctx, func(now *appsv1.KsctlInstall) (bool, error) {
@@ -113,7 +117,8 @@ func (d *demo) follow(ctx context.Context, t *table, revision string) (in *appsv
 // watchInstall calls show for every new version of the install, and every [redraw] with the last
 // version. It returns when show returns true or an error, or the install is deleted.
 func (d *demo) watchInstall(ctx context.Context, show func(*appsv1.KsctlInstall) (enough bool, err error)) error {
-	w, err := d.client.Watch(ctx, &appsv1.KsctlInstallList{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": installName})
+	w, err := d.client.Watch(ctx, &appsv1.KsctlInstallList{}, client.InNamespace(namespace),
+		client.MatchingFields{"metadata.name": installName})
 	if err != nil {
 		return err
 	}
@@ -150,7 +155,8 @@ func (d *demo) watchInstall(ctx context.Context, show func(*appsv1.KsctlInstall)
 func (d *demo) state(src *appsv1.KsctlSource, in *appsv1.KsctlInstall, revision string) (string, bool) {
 	if a := src.Status.Artifact; a == nil || a.Revision != revision {
 		text := "waiting for the source to fetch " + short(revision)
-		if c := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); c != nil && c.Status == "False" {
+		if c := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); c != nil &&
+			c.Status == "False" {
 			text = "the source is not ready: " + c.Message
 		}
 		return text, false
@@ -159,7 +165,8 @@ func (d *demo) state(src *appsv1.KsctlSource, in *appsv1.KsctlInstall, revision 
 	switch {
 	case c == nil:
 		return "the source fetched " + short(revision), false
-	case c.Status == "True" && in.Status.LastAppliedRevision == revision && in.Status.ObservedGeneration == in.Generation:
+	case c.Status == "True" && in.Status.LastAppliedRevision == revision &&
+		in.Status.ObservedGeneration == in.Generation:
 		return c.Message, true
 	case in.Status.LastAttemptedRevision != revision:
 		return "the source fetched " + short(revision), false

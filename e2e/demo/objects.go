@@ -102,8 +102,10 @@ type fields map[string]string
 // controllers write. A recreated object has the same fields.
 func fieldsOf(u *unstructured.Unstructured) fields {
 	u = u.DeepCopy()
-	for _, path := range [][]string{{"status"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"}, {"metadata", "generation"},
-		{"metadata", "uid"}, {"metadata", "creationTimestamp"}, {"metadata", "annotations", "deployment.kubernetes.io/revision"}} {
+	for _, path := range [][]string{{"status"}, {"metadata", "managedFields"}, {"metadata", "resourceVersion"},
+		{"metadata", "generation"},
+		{"metadata", "uid"}, {"metadata", "creationTimestamp"},
+		{"metadata", "annotations", "deployment.kubernetes.io/revision"}} {
 		unstructured.RemoveNestedField(u.Object, path...)
 	}
 	out := fields{}

@@ -9,7 +9,8 @@ import (
 
 func object(version string, spec map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"kind": "Deployment", "metadata": map[string]any{"namespace": "ns", "name": "x", "resourceVersion": version}, "spec": spec,
+		"kind": "Deployment", "metadata": map[string]any{"namespace": "ns", "name": "x", "resourceVersion": version},
+		"spec":   spec,
 		"status": map[string]any{"seen": version},
 	}}
 }
@@ -18,16 +19,20 @@ func TestCompareObjects(t *testing.T) {
 	container := func(image string) map[string]any {
 		return map[string]any{"containers": []any{map[string]any{"name": "main", "image": image}}}
 	}
-	before := objects{"same": object("1", nil), "status": object("1", container("a")), "changed": object("1", container("a")), "gone": object("1", nil)}
-	after := objects{"same": object("1", nil), "status": object("2", container("a")), "changed": object("2", container("b")), "new": object("1", nil)}
+	before := objects{"same": object("1", nil), "status": object("1", container("a")),
+		"changed": object("1", container("a")), "gone": object("1", nil)}
+	after := objects{"same": object("1", nil), "status": object("2", container("a")),
+		"changed": object("2", container("b")), "new": object("1", nil)}
 	changed, statusOnly, same := before.compare(after)
 	if statusOnly != 1 || same != 1 || len(changed) != 3 {
 		t.Fatalf("%d changed, %d in status only, %d the same", len(changed), statusOnly, same)
 	}
-	if want := []fieldChange{{"spec.containers[main].image", `"a" → "b"`}}; !reflect.DeepEqual(changed[0].fields, want) {
+	if want := []fieldChange{{"spec.containers[main].image", `"a" → "b"`}}; !reflect.DeepEqual(changed[0].fields,
+		want) {
 		t.Errorf("fields %v", changed[0].fields)
 	}
-	for i, want := range []string{"resourceVersion 1 → 2, generation 0 → 0", "deleted, resourceVersion was 1", "created, resourceVersion 1"} {
+	for i, want := range []string{"resourceVersion 1 → 2, generation 0 → 0", "deleted, resourceVersion was 1",
+		"created, resourceVersion 1"} {
 		if got := changed[i].versions(); got != want || changed[i].name() != "Deployment ns/x" {
 			t.Errorf("%s is %q, want %q", changed[i].name(), got, want)
 		}

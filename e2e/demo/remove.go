@@ -49,10 +49,12 @@ func (d *demo) remove(ctx context.Context) error {
 	took := time.Since(began)
 	for _, u := range before {
 		if err := d.client.Get(ctx, client.ObjectKeyFromObject(u), u); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s %s still exists after the removal of the install (%w)", u.GetKind(), client.ObjectKeyFromObject(u), err)
+			return fmt.Errorf("%s %s still exists after the removal of the install (%w)", u.GetKind(),
+				client.ObjectKeyFromObject(u), err)
 		}
 	}
-	d.line("  %s all %d objects, then the install, were removed after %s", d.green("✓"), len(before), d.bold(seconds(took)))
+	d.line("  %s all %d objects, then the install, were removed after %s", d.green("✓"), len(before),
+		d.bold(seconds(took)))
 	d.summary = append(d.summary, fmt.Sprintf("%-10s %d objects in %s", "removed", len(before), seconds(took)))
 	return nil
 }

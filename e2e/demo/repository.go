@@ -48,13 +48,15 @@ func newRepository(ctx context.Context, root, dir string) (opened *repository, e
 	if r.bare, err = r.server.NewRepo(ctx, repositoryName); err != nil {
 		return nil, err
 	}
-	if _, err = r.bare.CommitDir(ctx, os.DirFS(filepath.Join(root, "examples", "standalone")), "The shop and where it runs"); err != nil {
+	if _, err = r.bare.CommitDir(ctx, os.DirFS(filepath.Join(root, "examples", "standalone")),
+		"The shop and where it runs"); err != nil {
 		return nil, err
 	}
 	if _, err = r.server.Git(ctx, dir, "clone", "--quiet", r.bare.URL(), r.clone); err != nil {
 		return nil, err
 	}
-	_, _, err = r.push(ctx, "Address of this repository", edit{devSource, exampleURL, r.bare.URL()}, edit{devSource, exampleInterval, pollInterval},
+	_, _, err = r.push(ctx, "Address of this repository", edit{devSource, exampleURL, r.bare.URL()},
+		edit{devSource, exampleInterval, pollInterval},
 		edit{prodSource, exampleURL, r.bare.URL()})
 	return r, err
 }
@@ -71,7 +73,8 @@ type edit struct{ path, old, replacement string }
 
 // push edits files, commits and pushes the edits. It returns the revision in the format of a
 // source, and the changed lines.
-func (r *repository) push(ctx context.Context, message string, edits ...edit) (revision string, diff []string, err error) {
+func (r *repository) push(ctx context.Context, message string,
+	edits ...edit) (revision string, diff []string, err error) {
 	for _, e := range edits {
 		path := filepath.Join(r.clone, filepath.FromSlash(e.path))
 		data, err := os.ReadFile(path)
@@ -114,7 +117,8 @@ func (r *repository) revision(ctx context.Context) (string, error) {
 }
 
 func (r *repository) git(ctx context.Context, args ...string) (string, error) {
-	settings := []string{"-c", "user.name=demo", "-c", "user.email=demo@example.com", "-c", "maintenance.auto=false", "-c", "gc.auto=0"}
+	settings := []string{"-c", "user.name=demo", "-c", "user.email=demo@example.com", "-c", "maintenance.auto=false",
+		"-c", "gc.auto=0"}
 	return r.server.Git(ctx, r.clone, append(settings, args...)...)
 }
 

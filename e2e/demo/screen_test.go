@@ -79,18 +79,21 @@ func TestScreenWithoutTerminal(t *testing.T) {
 func TestTableShowsWaves(t *testing.T) {
 	s, read := newFileScreen(t, false)
 	plan := &stacks.ResolvedStack{Components: []stacks.ResolvedComponent{
-		{Component: &stacks.Component{Name: "a"}}, {Component: &stacks.Component{Name: "b", DependsOn: []string{"a"}}, Wave: 1},
+		{Component: &stacks.Component{Name: "a"}},
+		{Component: &stacks.Component{Name: "b", DependsOn: []string{"a"}}, Wave: 1},
 	}}
 	table := newTable(s, plan)
 	in := &appsv1.KsctlInstall{}
 	table.show(in, "")
 	entry := func(component string, state appsv1.EntryState) {
-		in.Status.Inventory.Entries = append(in.Status.Inventory.Entries, appsv1.InventoryEntry{ID: component, Component: component, State: state})
+		in.Status.Inventory.Entries = append(in.Status.Inventory.Entries,
+			appsv1.InventoryEntry{ID: component, Component: component, State: state})
 	}
 	in.Status.Inventory = &appsv1.Inventory{}
 	entry("a", appsv1.EntryApplied)
 	entry("b", appsv1.EntryIntended)
-	in.Status.Components = []appsv1.ComponentStatus{{Name: "a", Objects: 1, Message: "almost"}, {Name: "b", Objects: 1, Message: "waits for a"}}
+	in.Status.Components = []appsv1.ComponentStatus{{Name: "a", Objects: 1, Message: "almost"},
+		{Name: "b", Objects: 1, Message: "waits for a"}}
 	table.show(in, "")
 	table.show(in, "") // no change, no output
 	in.Status.Components[0].Ready = true
@@ -113,7 +116,8 @@ func TestTableShowsWaves(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
-	if a := table.rows[0]; a.started.IsZero() || a.becameReady.Before(a.started) || time.Since(a.becameReady) > time.Minute {
+	if a := table.rows[0]; a.started.IsZero() || a.becameReady.Before(a.started) ||
+		time.Since(a.becameReady) > time.Minute {
 		t.Errorf("times %v, %v", a.started, a.becameReady)
 	}
 }

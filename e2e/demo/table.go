@@ -105,7 +105,8 @@ func (t *table) update(now time.Time) {
 		t.print(now)
 		return
 	}
-	lines := []string{t.dim(fmt.Sprintf("    %-4s  %-10s  %-7s  %-8s  %6s  %6s  %s", "WAVE", "COMPONENT", "OBJECTS", "STATE", "BEGAN", "TOOK", "MESSAGE"))}
+	lines := []string{t.dim(fmt.Sprintf("    %-4s  %-10s  %-7s  %-8s  %6s  %6s  %s", "WAVE", "COMPONENT", "OBJECTS",
+		"STATE", "BEGAN", "TOOK", "MESSAGE"))}
 	for i := range t.rows {
 		lines = append(lines, t.row(&t.rows[i], now))
 	}
@@ -130,7 +131,8 @@ func (t *table) row(r *row, now time.Time) string {
 		mark, state = t.cyan(frame(n)), t.yellow(fmt.Sprintf("%-8s", starting))
 		took = tenths(now.Sub(r.started))
 	}
-	return fmt.Sprintf("  %s %-4d  %-10s  %-7s  %s  %6s  %6s  %s", mark, r.wave, r.name, r.counts(), state, began, took, t.dim(r.message))
+	return fmt.Sprintf("  %s %-4d  %-10s  %-7s  %s  %6s  %6s  %s", mark, r.wave, r.name, r.counts(), state, began, took,
+		t.dim(r.message))
 }
 
 func (r *row) counts() string {
@@ -144,7 +146,8 @@ func (r *row) counts() string {
 func (t *table) print(now time.Time) {
 	for i := range t.rows {
 		r := &t.rows[i]
-		text := strings.TrimRight(fmt.Sprintf("wave %d  %-10s  %-7s  %-8s  %s", r.wave, r.name, r.counts(), r.state, r.message), " ")
+		text := strings.TrimRight(fmt.Sprintf("wave %d  %-10s  %-7s  %-8s  %s", r.wave, r.name, r.counts(), r.state,
+			r.message), " ")
 		if r.state == ready && r.started.IsZero() || text == r.printed {
 			continue // ready before the table began, or unchanged
 		}

@@ -51,7 +51,8 @@ func (f *installSet) awaitFailure(ctx context.Context, install, text string) {
 		err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: f.ns, Name: install}, in)
 		c := harness.ReadyCondition(in)
 		return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), err
-	}).WithTimeout(soon).Should(SatisfyAll(HavePrefix("False "), ContainSubstring(text)), "the install reports the error")
+	}).WithTimeout(soon).Should(SatisfyAll(HavePrefix("False "), ContainSubstring(text)),
+		"the install reports the error")
 }
 
 var _ = Describe("A failing disk", func() {

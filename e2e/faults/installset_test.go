@@ -94,12 +94,16 @@ func (f *installSet) publish(ctx context.Context, install string, revision int) 
 		kind, name, _ := strings.Cut(key, " ")
 		i := slices.IndexFunc(kinds, func(k struct{ apiVersion, kind, rest string }) bool { return k.kind == kind })
 		_, name, _ = strings.Cut(name, "/")
-		files[component+"/"+name+".yaml"] = fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, annotations: {%s: %s}}\n%s",
+		files[component+"/"+name+".yaml"] = fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, annotations: "+
+			"{%s: %s}}\n%s",
 			kinds[i].apiVersion, kind, name, valueAnnotation, value, kinds[i].rest)
 	}
-	stack := "spec:\n  version: 1.0.0\n  components:\n  - {name: one, manifests: [one/]}\n  - {name: two, dependsOn: [one], manifests: [two/]}\n" +
-		fmt.Sprintf("  - {name: three, dependsOn: [two], manifests: [three/], namespace: %s, createNamespace: true}\n", f.sharedNamespace())
-	Expect(h.PublishSource(ctx, f.ns, install, fmt.Sprint("r", revision), harness.SourceTree(stack, files))).To(Succeed())
+	stack := "spec:\n  version: 1.0.0\n  components:\n  - {name: one, manifests: [one/]}\n  - {name: two, dependsOn: " +
+		"[one], manifests: [two/]}\n" +
+		fmt.Sprintf("  - {name: three, dependsOn: [two], manifests: [three/], namespace: %s, createNamespace: true}\n",
+			f.sharedNamespace())
+	Expect(h.PublishSource(ctx, f.ns, install, fmt.Sprint("r", revision), harness.SourceTree(stack, files))).
+		To(Succeed())
 	f.at[install] = revision
 }
 
@@ -128,7 +132,8 @@ func (f *installSet) remove(ctx context.Context, name string) {
 // exactly the expected objects.
 func (f *installSet) awaitConverged(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, f.converged).WithContext(ctx).WithTimeout(soon).WithPolling(50*time.Millisecond).Should(Succeed(), "the installs converge")
+	Eventually(ctx, f.converged).WithContext(ctx).WithTimeout(soon).WithPolling(50*time.Millisecond).
+		Should(Succeed(), "the installs converge")
 }
 
 func (f *installSet) converged(ctx context.Context) error {
@@ -139,8 +144,10 @@ func (f *installSet) converged(ctx context.Context) error {
 	for i := range list.Items {
 		in := &list.Items[i]
 		want, exists := f.at[in.Name]
-		if c := harness.ReadyCondition(in); !exists || c.Status != "True" || in.Status.LastAppliedRevision != fmt.Sprint("r", want) {
-			return fmt.Errorf("%s is at %q, expected r%d (expected to exist: %t), Ready is %s/%s: %s", in.Name, in.Status.LastAppliedRevision, want, exists, c.Status, c.Reason, c.Message)
+		if c := harness.ReadyCondition(in); !exists || c.Status != "True" ||
+			in.Status.LastAppliedRevision != fmt.Sprint("r", want) {
+			return fmt.Errorf("%s is at %q, expected r%d (expected to exist: %t), Ready is %s/%s: %s", in.Name,
+				in.Status.LastAppliedRevision, want, exists, c.Status, c.Reason, c.Message)
 		}
 	}
 	if len(list.Items) != len(f.at) {
@@ -216,7 +223,8 @@ func listable() ([]schema.GroupVersionKind, error) {
 		for _, r := range g.APIResources {
 			// EndpointSlices and Endpoints are copies of Services with their labels.
 			// ComponentStatuses are not stored.
-			if slices.Contains(r.Verbs, "list") && !slices.Contains([]string{"EndpointSlice", "Endpoints", "ComponentStatus"}, r.Kind) {
+			if slices.Contains(r.Verbs, "list") &&
+				!slices.Contains([]string{"EndpointSlice", "Endpoints", "ComponentStatus"}, r.Kind) {
 				kind := gv.WithKind(r.Kind)
 				kind.Kind += "List"
 				out = append(out, kind)
@@ -236,13 +244,16 @@ func (f *installSet) orphans(ctx context.Context) ([]string, error) {
 	}
 	var installs appsv1.KsctlInstallList
 	var chunks appsv1.KsctlInventoryList
-	if err := errors.Join(h.ControlPlane.Client().List(ctx, &installs, client.InNamespace(f.ns)), h.ControlPlane.Client().List(ctx, &chunks, client.InNamespace(f.ns))); err != nil {
+	if err := errors.Join(h.ControlPlane.Client().List(ctx, &installs, client.InNamespace(f.ns)),
+		h.ControlPlane.Client().List(ctx, &chunks, client.InNamespace(f.ns))); err != nil {
 		return nil, err
 	}
 	known := map[string]*plan.Inventory{}
 	for i := range installs.Items {
 		in := &installs.Items[i]
-		parts := slices.DeleteFunc(slices.Clone(chunks.Items), func(c appsv1.KsctlInventory) bool { return c.Owner.Name != in.Name })
+		parts := slices.DeleteFunc(slices.Clone(chunks.Items), func(c appsv1.KsctlInventory) bool {
+			return c.Owner.Name != in.Name
+		})
 		known[in.Name] = plan.NewInventory(in.Status.Inventory, parts)
 	}
 	var out []string
@@ -256,7 +267,8 @@ func (f *installSet) orphans(ctx context.Context) ([]string, error) {
 				}
 			}
 		}
-		out = append(out, fmt.Sprintf("%s %s/%s with the mark %q", o.GetKind(), o.GetNamespace(), o.GetName(), o.GetAnnotations()[live.MarkAnnotation]))
+		out = append(out, fmt.Sprintf("%s %s/%s with the mark %q", o.GetKind(), o.GetNamespace(), o.GetName(),
+			o.GetAnnotations()[live.MarkAnnotation]))
 	}
 	return out, nil
 }

@@ -36,7 +36,8 @@ func kills() int {
 }
 
 var _ = Describe("A controller that is killed", suite.Safety, func() {
-	It("at any moment of installs, changes and removals leaves no object without an inventory entry, and converges after a restart", func(ctx SpecContext) {
+	It("at any moment of installs, changes and removals leaves no object without an inventory entry, and converges "+
+		"after a restart", func(ctx SpecContext) {
 		f := newInstallSet(ctx, map[string]int{"big": 140, "small": 60})
 		p := newProxy()
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -62,12 +63,14 @@ var _ = Describe("A controller that is killed", suite.Safety, func() {
 			life.Kill()
 			converged++
 			if total > 50 && converged%10 == 0 {
-				fmt.Printf("%d kills, converged %d times, after %s\n", done, converged, time.Since(began).Round(time.Second))
+				fmt.Printf("%d kills, converged %d times, after %s\n", done, converged,
+					time.Since(began).Round(time.Second))
 			}
 		}
 		startController(ctx, f, p)
 		f.removeAll(ctx)
-		AddReportEntry("kills", fmt.Sprintf("%d: %v, %d while idle; converged %d times, in %s", total, did, idle, converged, time.Since(began).Round(time.Second)), ReportEntryVisibilityAlways)
+		AddReportEntry("kills", fmt.Sprintf("%d: %v, %d while idle; converged %d times, in %s", total, did, idle,
+			converged, time.Since(began).Round(time.Second)), ReportEntryVisibilityAlways)
 	}, SpecTimeout(2*time.Hour))
 })
 
@@ -76,7 +79,8 @@ var _ = Describe("A create that reaches the API server 30 s later", suite.Safety
 		const delay = 30 * time.Second
 		f := newInstallSet(ctx, map[string]int{"i": 3})
 		p := newProxy()
-		p.Set(proxy.Rule{When: []cluster.RequestFilter{cluster.Verb("patch"), cluster.Resource("configmaps"), cluster.InNamespace(f.ns)}, Times: 1, Do: proxy.Late(delay)})
+		p.Set(proxy.Rule{When: []cluster.RequestFilter{cluster.Verb("patch"), cluster.Resource("configmaps"),
+			cluster.InNamespace(f.ns)}, Times: 1, Do: proxy.Late(delay)})
 		f.install(ctx, "i", 1)
 		life := startController(ctx, f, p)
 		Eventually(p.FaultCount, soon, "20ms").Should(Equal(1), "the ConfigMap is created")
@@ -95,7 +99,8 @@ var _ = Describe("A create that reaches the API server 30 s later", suite.Safety
 		Expect(time.Since(sent)).To(BeNumerically(">", delay), "the install waits for the request")
 		f.expectNoOrphans(ctx, "after the removal")
 		var left corev1.ConfigMapList
-		Expect(h.ControlPlane.Client().List(ctx, &left, client.InNamespace(f.ns), client.HasLabels{live.OwnerLabel})).To(Succeed())
+		Expect(h.ControlPlane.Client().List(ctx, &left, client.InNamespace(f.ns), client.HasLabels{live.OwnerLabel})).
+			To(Succeed())
 		Expect(left.Items).To(BeEmpty())
 	})
 })
@@ -137,7 +142,8 @@ const whileIdle = "while idle"
 // killed as well.
 func (f *installSet) killOnce(ctx context.Context, p *proxy.Proxy, r *rand.Rand) (moment string) {
 	GinkgoHelper()
-	t := &trigger{n: 1 + r.IntN(120), lost: r.IntN(2) == 0, pause: time.Duration(r.IntN(3000)) * time.Microsecond, fired: make(chan struct{})}
+	t := &trigger{n: 1 + r.IntN(120), lost: r.IntN(2) == 0, pause: time.Duration(r.IntN(3000)) * time.Microsecond,
+		fired: make(chan struct{})}
 	if r.IntN(4) == 0 { // any request, which is mostly a read before the first write
 		t.any, t.n = true, 1+r.IntN(60)
 	}
@@ -153,7 +159,8 @@ func (f *installSet) killOnce(ctx context.Context, p *proxy.Proxy, r *rand.Rand)
 		case <-life.Done():
 			Fail("the controller ended without a kill: " + tail(life.Log()))
 		case <-tick.C:
-			if quiet := t.quiet(); quiet > time.Second && time.Since(began) > 2*time.Second || time.Since(began) > 20*time.Second {
+			if quiet := t.quiet(); quiet > time.Second && time.Since(began) > 2*time.Second ||
+				time.Since(began) > 20*time.Second {
 				life.Kill()
 				return whileIdle
 			}

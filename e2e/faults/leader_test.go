@@ -51,7 +51,8 @@ var _ = Describe("A leader that is paused for longer than its lease", suite.Safe
 			same := n > 0 && n == before
 			before = n
 			return same
-		}).WithTimeout(soon).WithPolling(300*time.Millisecond).Should(BeTrue(), "as many requests as are sent concurrently")
+		}).WithTimeout(soon).WithPolling(300*time.Millisecond).
+			Should(BeTrue(), "as many requests as are sent concurrently")
 		Expect(first.Signal(syscall.SIGSTOP)).To(Succeed())
 		p.Watch(nil)
 		letGo()
@@ -73,7 +74,8 @@ var _ = Describe("A leader that is paused for longer than its lease", suite.Safe
 		f.removeAll(ctx)
 	})
 
-	It("may still create an object that its successor has removed since, which is removed again", func(ctx SpecContext) {
+	It("may still create an object that its successor has removed since, which is "+
+		"removed again", func(ctx SpecContext) {
 		f := newInstallSet(ctx, map[string]int{"i": 20})
 		p := newProxy()
 		first := startController(ctx, f, p, harness.LeaderElectionFlags...)
@@ -103,7 +105,8 @@ var _ = Describe("A leader that is paused for longer than its lease", suite.Safe
 		f.awaitConverged(ctx)
 
 		By("forwarding its blocked request")
-		accounts := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccountList"}}
+		accounts := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1",
+			Kind: "ServiceAccountList"}}
 		w, err := h.ControlPlane.Client().Watch(ctx, accounts, client.InNamespace(f.ns))
 		Expect(err).NotTo(HaveOccurred())
 		defer w.Stop()

@@ -41,9 +41,11 @@ func every(d time.Duration, f func(n int)) (stop func()) {
 func (f *installSet) correctsDrift(ctx context.Context, install string) {
 	GinkgoHelper()
 	var list corev1.ConfigMapList
-	Expect(h.ControlPlane.Client().List(ctx, &list, client.InNamespace(f.ns), client.HasLabels{"ksctl.com/owner-id"})).To(Succeed())
+	Expect(h.ControlPlane.Client().List(ctx, &list, client.InNamespace(f.ns), client.HasLabels{"ksctl.com/owner-id"})).
+		To(Succeed())
 	Expect(list.Items).NotTo(BeEmpty())
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"drifted"}}}`, valueAnnotation))
+	patch := client.RawPatch(types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"drifted"}}}`, valueAnnotation))
 	Expect(h.ControlPlane.Client().Patch(ctx, &list.Items[0], patch)).To(Succeed(), install)
 	f.awaitConverged(ctx)
 }
@@ -83,7 +85,8 @@ var _ = Describe("An outage of the control plane", func() {
 			Eventually(ctx, now).WithTimeout(soon).Should(BeClosed())
 			outage(ctx)
 			f.removeAll(ctx)
-			Consistently(life.Done()).WithTimeout(100*time.Millisecond).ShouldNot(BeClosed(), "the controller keeps running")
+			Consistently(life.Done()).WithTimeout(100*time.Millisecond).
+				ShouldNot(BeClosed(), "the controller keeps running")
 		},
 		Entry("when the API server is restarted", func(ctx context.Context) {
 			Expect(h.ControlPlane.StopAPIServer()).To(Succeed())

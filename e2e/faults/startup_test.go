@@ -47,15 +47,18 @@ func (t *traffic) totals() (total, peak int) {
 }
 
 var _ = Describe("Many installs at the start of the controller", func() {
-	It("are reconciled a few at a time, with the minimum of writes, and without writes at the next start", func(ctx SpecContext) {
+	It("are reconciled a few at a time, with the minimum of writes, and without writes at the "+
+		"next start", func(ctx SpecContext) {
 		const n, atOnce = 500, 4
 		ns, err := h.Namespace(ctx, "faults")
 		Expect(err).NotTo(HaveOccurred())
 		f := &installSet{ns: ns}
 		files := map[string]string{}
 		for i := range n {
-			files[fmt.Sprintf("stacks/s%d/stack.yaml", i)] = fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: s%d}\n", i) + harness.OneComponent
-			files[fmt.Sprintf("stacks/s%d/main/a.yaml", i)] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\n", i)
+			files[fmt.Sprintf("stacks/s%d/stack.yaml", i)] = fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: "+
+				"Stack\nmetadata: {name: s%d}\n", i) + harness.OneComponent
+			files[fmt.Sprintf("stacks/s%d/main/a.yaml", i)] = fmt.Sprintf("apiVersion: v1\nkind: "+
+				"ConfigMap\nmetadata: {name: c%d}\n", i)
 		}
 		Expect(h.PublishSource(ctx, ns, "src", "r1", artifacts.Files(files))).To(Succeed())
 		for i := range n {
@@ -75,7 +78,9 @@ var _ = Describe("Many installs at the start of the controller", func() {
 			p, t := newProxy(), &traffic{}
 			p.Set(proxy.Rule{When: []cluster.RequestFilter{cluster.Write, notLease}, Do: t.count})
 			process := startController(ctx, f, p, fmt.Sprint("--concurrent=", atOnce))
-			Eventually(ctx, func(ctx context.Context) (int, error) { return reconciled(ctx, process) }, 2*soon, "100ms").Should(BeNumerically(">=", n))
+			Eventually(ctx, func(ctx context.Context) (int, error) {
+				return reconciled(ctx, process)
+			}, 2*soon, "100ms").Should(BeNumerically(">=", n))
 			Eventually(ctx, func(ctx context.Context) (ready int, err error) {
 				var list appsv1.KsctlInstallList
 				err = h.ControlPlane.Client().List(ctx, &list, client.InNamespace(ns))
@@ -91,7 +96,8 @@ var _ = Describe("Many installs at the start of the controller", func() {
 			scanner.Record(leakscan.Metrics, metrics)
 			Expect(process.Stop()).To(Or(Succeed(), MatchError(ContainSubstring("signal"))))
 			writes, most := t.totals()
-			AddReportEntry(life.name+" start", fmt.Sprintf("%d writes, at most %d at once", writes, most), ReportEntryVisibilityAlways)
+			AddReportEntry(life.name+" start", fmt.Sprintf("%d writes, at most %d at once", writes, most),
+				ReportEntryVisibilityAlways)
 			Expect(writes).To(BeNumerically("~", life.writes, life.writes/50), "writes")
 			Expect(most).To(BeNumerically("<=", atOnce), "concurrent writes")
 		}

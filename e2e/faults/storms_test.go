@@ -35,7 +35,8 @@ var _ = Describe("A storm of faults between controller and API server", func() {
 				rules[i].When = append(rules[i].When, notLease)
 			}
 			p.Set(rules...)
-			// Repeat until the number of faults suffices: chance decides which requests are affected.
+			// Repeat until the number of faults suffices: chance decides which requests are
+			// affected.
 			for revision := 1; revision <= 2 || p.FaultCount() < minFaults; revision++ {
 				Expect(revision).To(BeNumerically("<=", 20), "too few requests are affected: %d faults", p.FaultCount())
 				f.install(ctx, "i", revision)
@@ -45,19 +46,25 @@ var _ = Describe("A storm of faults between controller and API server", func() {
 			f.removeAll(ctx)
 			AddReportEntry("faults", p.FaultCount(), ReportEntryVisibilityAlways)
 		},
-		Entry("with 429 and Retry-After", proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.2, Do: proxy.TooManyRequests(time.Second)}),
-		Entry("with 409 for writes", proxy.Rule{When: []cluster.RequestFilter{cluster.Write}, Chance: 0.3, Do: proxy.Conflict}),
+		Entry("with 429 and Retry-After",
+			proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.2, Do: proxy.TooManyRequests(time.Second)}),
+		Entry("with 409 for writes",
+			proxy.Rule{When: []cluster.RequestFilter{cluster.Write}, Chance: 0.3, Do: proxy.Conflict}),
 		Entry("with 500", proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.2, Do: proxy.InternalError}),
-		Entry("with 502 without a Status", proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.2, Do: proxy.BadGateway}),
+		Entry("with 502 without a Status",
+			proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.2, Do: proxy.BadGateway}),
 		Entry("with lost requests", proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.2, Do: proxy.Drop}),
-		Entry("with lost responses", proxy.Rule{When: []cluster.RequestFilter{cluster.Write}, Chance: 0.3, Do: proxy.LoseResponse}),
-		Entry("with all these faults", proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.05, Do: proxy.TooManyRequests(0)},
+		Entry("with lost responses",
+			proxy.Rule{When: []cluster.RequestFilter{cluster.Write}, Chance: 0.3, Do: proxy.LoseResponse}),
+		Entry("with all these faults",
+			proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.05, Do: proxy.TooManyRequests(0)},
 			proxy.Rule{When: []cluster.RequestFilter{cluster.Write}, Chance: 0.1, Do: proxy.Conflict},
 			proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.1, Do: proxy.InternalError},
 			proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.1, Do: proxy.Drop},
 			proxy.Rule{When: []cluster.RequestFilter{cluster.Write}, Chance: 0.1, Do: proxy.LoseResponse},
 			proxy.Rule{When: []cluster.RequestFilter{notWatch}, Chance: 0.3, Do: proxy.Delay(20 * time.Millisecond)}),
-		Entry("with watches that end and expire", proxy.Rule{When: []cluster.RequestFilter{cluster.Watch}, Chance: 0.5, Do: proxy.Expired},
+		Entry("with watches that end and expire",
+			proxy.Rule{When: []cluster.RequestFilter{cluster.Watch}, Chance: 0.5, Do: proxy.Expired},
 			proxy.Rule{When: []cluster.RequestFilter{cluster.Watch}, Chance: 0.3, Do: proxy.Drop},
 			proxy.Rule{When: []cluster.RequestFilter{cluster.Verb("list")}, Chance: 0.2, Do: proxy.InternalError},
 			proxy.Rule{When: []cluster.RequestFilter{cluster.Write}, Chance: 0.1, Do: proxy.InternalError}),
@@ -97,7 +104,8 @@ var _ = Describe("A storm of faults between controller and API server", func() {
 			close(givenUp)
 			proxy.Hang(w, r, next)
 		}
-		p.Set(proxy.Rule{When: []cluster.RequestFilter{cluster.Write, cluster.Resource("serviceaccounts"), cluster.InNamespace(f.ns)}, Times: 1, Do: swallow})
+		p.Set(proxy.Rule{When: []cluster.RequestFilter{cluster.Write, cluster.Resource("serviceaccounts"),
+			cluster.InNamespace(f.ns)}, Times: 1, Do: swallow})
 		f.install(ctx, "i", 1)
 		Eventually(ctx, p.FaultCount).WithTimeout(soon).Should(Equal(1), "a request hangs")
 		f.install(ctx, "other", 1)

@@ -79,7 +79,9 @@ func startController(ctx context.Context, f *installSet, through *proxy.Proxy, f
 	if through != nil {
 		config = through.Config(config)
 	}
-	p, err := h.StartProcess(ctx, config, append([]string{"--log-level=debug", "--owner-id=" + f.ns, "--watch-label-selector=fleet=" + f.ns}, flags...)...)
+	p, err := h.StartProcess(ctx, config,
+		append([]string{"--log-level=debug", "--owner-id=" + f.ns, "--watch-label-selector=fleet=" + f.ns},
+			flags...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		if CurrentSpecReport().Failed() {

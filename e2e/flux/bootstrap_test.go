@@ -39,28 +39,35 @@ var _ = Describe("config/flux", func() {
 		Expect(err).NotTo(HaveOccurred())
 		commit, err := repo.Commit(ctx, shippedConfig(), "config")
 		Expect(err).NotTo(HaveOccurred())
-		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/flux")
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
+			Run(filesys.MakeFsOnDisk(), "../../config/flux")
 		Expect(err).NotTo(HaveOccurred())
 		manifests, err := built.AsYaml()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(h.ControlPlane.ApplyYAML(ctx, bytes.ReplaceAll(manifests, []byte("https://github.com/ksctl/gitops"), []byte(repo.URL())))).To(Succeed())
+		Expect(h.ControlPlane.ApplyYAML(ctx,
+			bytes.ReplaceAll(manifests, []byte("https://github.com/ksctl/gitops"), []byte(repo.URL())))).To(Succeed())
 
 		system := fixture{ns: fluxNamespace}
-		definitions, controller := system.object("Kustomization", "ksctl-gitops-definitions"), system.object("Kustomization", "ksctl-gitops")
+		definitions, controller := system.object("Kustomization", "ksctl-gitops-definitions"),
+			system.object("Kustomization", "ksctl-gitops")
 		readyAt(ctx, definitions, "main@sha1:"+commit)
 		readyAt(ctx, controller, "main@sha1:"+commit)
-		d := &workloads.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl-gitops-system", Name: "ksctl-gitops"}}
+		d := &workloads.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl-gitops-system",
+			Name: "ksctl-gitops"}}
 		Expect(get(ctx, d)).To(Succeed())
 		Expect(d.Status.AvailableReplicas).NotTo(BeZero(), "Flux has waited for the Deployment")
-		Expect(d.Spec.Template.Spec.Containers[0].Image).To(ContainSubstring("/ksctl-gitops:"), "the image is a release, not the placeholder")
+		Expect(d.Spec.Template.Spec.Containers[0].Image).
+			To(ContainSubstring("/ksctl-gitops:"), "the image is a release, not the placeholder")
 		installs := &unstructured.Unstructured{}
-		installs.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		installs.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+			Kind: "CustomResourceDefinition"})
 		installs.SetName("ksctlinstalls.apps.ksctl.com")
 		Expect(get(ctx, installs)).To(Succeed())
 		uid := installs.GetUID()
 
 		Expect(h.ControlPlane.Client().Delete(ctx, definitions)).To(Succeed())
-		Eventually(ctx, get, soon).WithArguments(ctx, definitions).Should(MatchError(apierrors.IsNotFound, "is not found"), "its finalizer is removed")
+		Eventually(ctx, get, soon).WithArguments(ctx, definitions).
+			Should(MatchError(apierrors.IsNotFound, "is not found"), "its finalizer is removed")
 		Expect(get(ctx, installs)).To(Succeed())
 		Expect(installs.GetDeletionTimestamp()).To(BeNil())
 		Expect(installs.GetUID()).To(Equal(uid), "the CRD stays")

@@ -60,7 +60,8 @@ func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Contents []object
 		}{Name: bucketName, KeyCount: len(s.objects)}
 		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-			list.Contents = append(list.Contents, object{key, "1970-01-12T13:46:40Z", `"` + etag(s.objects[key]) + `"`, len(s.objects[key])})
+			list.Contents = append(list.Contents,
+				object{key, "1970-01-12T13:46:40Z", `"` + etag(s.objects[key]) + `"`, len(s.objects[key])})
 		}
 		w.Header().Set("Content-Type", "application/xml")
 		_ = xml.NewEncoder(w).Encode(list)
@@ -74,11 +75,14 @@ func etag(content string) string {
 
 var _ = Describe("A Bucket", func() {
 	It("is applied with its objects, and with later changes", func(ctx SpecContext) {
-		s := &bucketServer{objects: map[string]string{"stacks/app/stack.yaml": stack, "stacks/app/base/base.yaml": configMap("base", "1"), "stacks/app/extra/extra.yaml": configMap("extra", "1")}}
+		s := &bucketServer{objects: map[string]string{"stacks/app/stack.yaml": stack,
+			"stacks/app/base/base.yaml":   configMap("base", "1"),
+			"stacks/app/extra/extra.yaml": configMap("extra", "1")}}
 		server := httptest.NewServer(s)
 		DeferCleanup(server.Close)
 		w := newFixture(ctx, map[string]string{
-			"clusters/prod/install.yaml": strings.ReplaceAll(installManifest, "kind: GitRepository, name: fleet", "kind: Bucket, name: stacks"),
+			"clusters/prod/install.yaml": strings.ReplaceAll(installManifest, "kind: GitRepository, name: fleet",
+				"kind: Bucket, name: stacks"),
 			"clusters/prod/bucket.yaml": fmt.Sprintf(`apiVersion: v1
 kind: Secret
 metadata: {name: reader}

@@ -29,7 +29,8 @@ func example(url string) fstest.MapFS {
 			return err
 		}
 		data, err := fs.ReadFile(root, path)
-		out[path] = &fstest.MapFile{Mode: 0o644, Data: []byte(strings.ReplaceAll(string(data), "https://git.example.com/platform/fleet.git", url))}
+		out[path] = &fstest.MapFile{Mode: 0o644,
+			Data: []byte(strings.ReplaceAll(string(data), "https://git.example.com/platform/fleet.git", url))}
 		return err
 	})).To(Succeed())
 	return out
@@ -56,7 +57,8 @@ func shell(ctx context.Context, bin, dir, script string) {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.ControlPlane.Kubeconfig(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.ControlPlane.Kubeconfig(), "PATH="+bin+string(os.PathListSeparator)+
+		os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s\n%s", script, out)
 }
@@ -82,7 +84,8 @@ var _ = Describe("The example", Ordered, func() {
 		Expect(os.Symlink(plugin, filepath.Join(bin, programs.Kubectl))).To(Succeed())
 	}, NodeTimeout(15*time.Minute))
 
-	DescribeTable("works with the commands of its README", func(ctx SpecContext, cluster string, replicas int, image, greeting string) {
+	DescribeTable("works with the commands of its README", func(ctx SpecContext, cluster string, replicas int,
+		image, greeting string) {
 		head, err := repo.Head(ctx, "main")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(repo.SetBranch(ctx, branches[cluster], head)).To(Succeed())
@@ -96,12 +99,16 @@ var _ = Describe("The example", Ordered, func() {
 
 		By("a change")
 		path := "clusters/" + cluster + "/install.yaml"
-		changed := strings.ReplaceAll(string(example(repo.URL())[path].Data), "greeting: "+greeting, "greeting: Changed")
-		_, err = repo.Commit(ctx, map[string]string{path: changed}, "another greeting", gitserver.OnBranch(branches[cluster]))
+		changed := strings.ReplaceAll(string(example(repo.URL())[path].Data), "greeting: "+greeting,
+			"greeting: Changed")
+		_, err = repo.Commit(ctx, map[string]string{path: changed}, "another greeting",
+			gitserver.OnBranch(branches[cluster]))
 		Expect(err).NotTo(HaveOccurred())
 		shell(ctx, bin, dir, commands("Change it", cluster))
 		settings := configMapOf("web", "web-settings")
-		Eventually(ctx, func() (string, error) { return settings.Data["PODINFO_UI_MESSAGE"], get(ctx, settings) }, soon).Should(Equal("Changed"))
+		Eventually(ctx, func() (string, error) {
+			return settings.Data["PODINFO_UI_MESSAGE"], get(ctx, settings)
+		}, soon).Should(Equal("Changed"))
 
 		shell(ctx, bin, dir, commands("Remove it", cluster))
 		web := fixture{ns: "web"}

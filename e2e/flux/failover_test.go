@@ -17,15 +17,19 @@ import (
 
 // secret returns a Secret with the suite's secret value, of a type, which is immutable.
 func secret(kind string) string {
-	return "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\ntype: " + kind + "\nstringData: {token: " + aSecret + "}\n"
+	return "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\ntype: " + kind + "\nstringData: {token: " + aSecret +
+		"}\n"
 }
 
 var _ = Describe("With Flux", func() {
-	It("an install whose account is deleted changes nothing until the account exists again, and no secret is leaked", func(ctx SpecContext) {
+	It("an install whose account is deleted changes nothing until the account exists again, and no secret "+
+		"is leaked", func(ctx SpecContext) {
 		team := strings.ReplaceAll(installManifest, "serviceAccountName: "+harness.Deployer, "serviceAccountName: team")
-		files := content(map[string]string{"clusters/prod/install.yaml": team, "stacks/app/base/token.yaml": secret("example.com/one")})
+		files := content(map[string]string{"clusters/prod/install.yaml": team,
+			"stacks/app/base/token.yaml": secret("example.com/one")})
 		w := newTenant(ctx, "", files)
-		k, in := w.sync(ctx, "cluster", "./clusters/prod", "serviceAccountName: team\n"), w.object("KsctlInstall", "app")
+		k, in := w.sync(ctx, "cluster", "./clusters/prod", "serviceAccountName: team\n"),
+			w.object("KsctlInstall", "app")
 		readyAt(ctx, k, w.head(ctx))
 
 		By("deleting its account")
@@ -39,7 +43,9 @@ var _ = Describe("With Flux", func() {
 		By("a Secret that the API server rejects, after the account is created again")
 		files["stacks/app/base/token.yaml"] = secret("example.com/two")
 		w.commit(ctx, files)
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "team"}})).To(Succeed())
+		Expect(h.ControlPlane.Client().
+			Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "team"}})).
+			To(Succeed())
 		notReady(ctx, in, "ReconciliationFailed", "token", "immutable")
 
 		By("correcting the Secret")
@@ -50,13 +56,16 @@ var _ = Describe("With Flux", func() {
 		readyAt(ctx, k, revision)
 	}, SpecTimeout(15*time.Minute))
 
-	It("a paused leader is replaced, commits are applied, and it writes nothing when it resumes", suite.Safety, func(ctx SpecContext) {
+	It("a paused leader is replaced, commits are applied, and it writes nothing when it "+
+		"resumes", suite.Safety, func(ctx SpecContext) {
 		labelled := strings.Replace(installManifest, "name: app}", "name: app, labels: {"+controllerLabel+": NS}}", 1)
 		w := newFixture(ctx, content(nil))
 		files := content(map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(labelled, "NS", w.ns)})
 		replica := func(name string) *harness.Process {
 			GinkgoHelper()
-			p, err := h.StartProcess(ctx, h.Config, slices.Concat([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + controllerLabel + "=" + w.ns}, harness.LeaderElectionFlags, lockdown)...)
+			p, err := h.StartProcess(ctx, h.Config,
+				slices.Concat([]string{"--owner-id=" + w.ns, "--watch-label-selector=" + controllerLabel + "=" + w.ns},
+					harness.LeaderElectionFlags, lockdown)...)
 			Expect(err).NotTo(HaveOccurred())
 			register(name+" replica", p)
 			return p

@@ -45,9 +45,11 @@ func newFixtureIn(ctx SpecContext, ns string, files map[string]string) fixture {
 	w := fixture{ns: ns, repo: repo}
 	_, err = repo.CommitDir(ctx, artifacts.Files(files), "first")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(h.ControlPlane.Client().Create(ctx, &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fleet"},
-		Spec: sourcev1.GitRepositorySpec{URL: repo.URL(), Reference: &sourcev1.GitRepositoryRef{Branch: gitserver.DefaultBranch},
-			Interval: metav1.Duration{Duration: time.Hour}}})).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+		Name: "fleet"},
+		Spec: sourcev1.GitRepositorySpec{URL: repo.URL(),
+			Reference: &sourcev1.GitRepositoryRef{Branch: gitserver.DefaultBranch},
+			Interval:  metav1.Duration{Duration: time.Hour}}})).To(Succeed())
 	return w
 }
 
@@ -72,8 +74,10 @@ func (w fixture) head(ctx context.Context) string {
 // object returns an object without content, of a kind and name in the namespace.
 func (w fixture) object(kind, name string) *unstructured.Unstructured {
 	GinkgoHelper()
-	versions := map[string]string{"Kustomization": "kustomize.toolkit.fluxcd.io/v1", "GitRepository": "source.toolkit.fluxcd.io/v1",
-		"OCIRepository": "source.toolkit.fluxcd.io/v1", "ExternalArtifact": "source.toolkit.fluxcd.io/v1", "KsctlInstall": "apps.ksctl.com/v1", "KsctlRemove": "apps.ksctl.com/v1"}
+	versions := map[string]string{"Kustomization": "kustomize.toolkit.fluxcd.io/v1",
+		"GitRepository": "source.toolkit.fluxcd.io/v1",
+		"OCIRepository": "source.toolkit.fluxcd.io/v1", "ExternalArtifact": "source.toolkit.fluxcd.io/v1",
+		"KsctlInstall": "apps.ksctl.com/v1", "KsctlRemove": "apps.ksctl.com/v1"}
 	Expect(versions).To(HaveKey(kind))
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(versions[kind])
@@ -88,8 +92,10 @@ func (w fixture) object(kind, name string) *unstructured.Unstructured {
 func (w fixture) sync(ctx context.Context, name, path, more string) *unstructured.Unstructured {
 	GinkgoHelper()
 	u := w.object("Kustomization", name)
-	spec := map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"}, "path": path, "targetNamespace": w.ns,
-		"interval": "1h", "retryInterval": "1s", "timeout": "1m", "wait": true, "prune": true, "serviceAccountName": harness.Deployer}
+	spec := map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"}, "path": path,
+		"targetNamespace": w.ns,
+		"interval":        "1h", "retryInterval": "1s", "timeout": "1m", "wait": true, "prune": true,
+		"serviceAccountName": harness.Deployer}
 	Expect(yaml.Unmarshal([]byte(more), &spec)).To(Succeed())
 	u.Object["spec"] = spec
 	Expect(h.ControlPlane.Client().Create(ctx, u)).To(Succeed())
@@ -113,7 +119,8 @@ func absent(ctx context.Context, o client.Object) bool {
 // patch changes an object like a user does.
 func patch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)), client.FieldOwner("somebody"))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(body)),
+		client.FieldOwner("somebody"))).To(Succeed())
 }
 
 // requestReconcile requests a reconcile and returns the token of the request.
@@ -158,7 +165,8 @@ func readySummary(ctx context.Context, u *unstructured.Unstructured) (string, er
 // readyAt waits until an object is Ready at a revision.
 func readyAt(ctx context.Context, u *unstructured.Unstructured, revision string) {
 	GinkgoHelper()
-	Eventually(ctx, readySummary, soon).WithArguments(ctx, u).Should(HavePrefix(revision+" True "), "%s %s is Ready", u.GetKind(), u.GetName())
+	Eventually(ctx, readySummary, soon).WithArguments(ctx, u).Should(HavePrefix(revision+" True "), "%s %s is Ready",
+		u.GetKind(), u.GetName())
 }
 
 // notReady waits until an object is not Ready with a reason and all texts in its message.
@@ -227,8 +235,9 @@ spec:
 // content returns the stack app with two ConfigMaps, merged with files. Flux syncs
 // clusters/prod, which has at least a ConfigMap.
 func content(files map[string]string) map[string]string {
-	all := map[string]string{"stacks/app/stack.yaml": stack, "stacks/app/base/base.yaml": configMap("base", "1"), "stacks/app/extra/extra.yaml": configMap("extra", "1"),
-		"clusters/prod/none.yaml": configMap("synced", "1")}
+	all := map[string]string{"stacks/app/stack.yaml": stack, "stacks/app/base/base.yaml": configMap("base", "1"),
+		"stacks/app/extra/extra.yaml": configMap("extra", "1"),
+		"clusters/prod/none.yaml":     configMap("synced", "1")}
 	for name, content := range files {
 		all[name] = content
 	}

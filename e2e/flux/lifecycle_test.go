@@ -24,7 +24,8 @@ const clusterOverride = `  components:
 
 var _ = Describe("A Kustomization that waits for installs", func() {
 	It("is Ready only when their objects are, and its dependents start then", func(ctx SpecContext) {
-		files := content(map[string]string{"clusters/prod/install.yaml": installManifest, "clusters/after/after.yaml": configMap("after", "1")})
+		files := content(map[string]string{"clusters/prod/install.yaml": installManifest,
+			"clusters/after/after.yaml": configMap("after", "1")})
 		By("an invalid stack")
 		files["stacks/app/stack.yaml"] = strings.Replace(stack, "version: 1.0.0", "version: none", 1)
 		w := newFixture(ctx, files)
@@ -76,7 +77,8 @@ var _ = Describe("A Kustomization that waits for installs", func() {
 		patch(ctx, configMapOf(w.ns, "extra"), `{"metadata":{"finalizers":["example.com/hold"]}}`)
 		delete(files, "clusters/prod/install.yaml")
 		revision = w.commit(ctx, files)
-		Eventually(ctx, readySummary, soon).WithArguments(ctx, in).Should(ContainSubstring("example.com/hold"), "the install reports what blocks its removal")
+		Eventually(ctx, readySummary, soon).WithArguments(ctx, in).
+			Should(ContainSubstring("example.com/hold"), "the install reports what blocks its removal")
 		base := configMapOf(w.ns, "base")
 		Expect(get(ctx, base)).To(Succeed())
 		Expect(base.DeletionTimestamp).To(BeNil(), "a dependency is removed after its dependents")

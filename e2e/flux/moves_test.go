@@ -52,7 +52,9 @@ func runDocBlock(ctx context.Context, heading string, block int, files map[strin
 }
 
 // app are the files that the Kustomization applies before the move.
-var app = map[string]string{"web.yaml": deployment(""), "settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes please}\n"}
+var app = map[string]string{"web.yaml": deployment(""),
+	"settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes " +
+		"please}\n"}
 
 func inFolder(folder string, files map[string]string) map[string]string {
 	out := map[string]string{}
@@ -103,7 +105,8 @@ func fluxReleased(ctx context.Context, ns string) error {
 			return err
 		}
 		byFlux := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == fluxAccount }
-		if _, labelled := o.GetLabels()[live.FluxKustomizationLabel]; labelled || slices.ContainsFunc(o.GetManagedFields(), byFlux) {
+		if _, labelled := o.GetLabels()[live.FluxKustomizationLabel]; labelled ||
+			slices.ContainsFunc(o.GetManagedFields(), byFlux) {
 			return errFluxOwns
 		}
 	}
@@ -113,16 +116,19 @@ func fluxReleased(ctx context.Context, ns string) error {
 var _ = Describe("Moving from a Kustomization", func() {
 	It("deletes nothing with the steps of docs/moving.md", func(ctx SpecContext) {
 		const ns = "shop"
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).
+			To(Succeed())
 		Expect(harness.CreateDeployer(ctx, h.ControlPlane, ns)).To(Succeed())
 		page := docFiles(kustomizationHeading)
-		before := strings.NewReplacer("  suspend: true      # new\n", "", "prune: false       # was true", "prune: true", "spec:\n", "spec:\n  serviceAccountName: deployer\n").
+		before := strings.NewReplacer("  suspend: true      # new\n", "", "prune: false       # was true",
+			"prune: true", "spec:\n", "spec:\n  serviceAccountName: deployer\n").
 			Replace(page["clusters/prod/shop.yaml"])
 		Expect(before).To(And(ContainSubstring("prune: true"), Not(ContainSubstring("suspend"))))
 		files := inFolder("apps/shop", app)
 		files["clusters/prod/shop.yaml"] = before
 		w := newFixtureIn(ctx, ns, files)
-		k, shop, in := w.sync(ctx, "cluster", "./clusters/prod", "wait: false"), w.object("Kustomization", "shop"), w.object("KsctlInstall", "shop")
+		k, shop, in := w.sync(ctx, "cluster", "./clusters/prod", "wait: false"), w.object("Kustomization", "shop"),
+			w.object("KsctlInstall", "shop")
 		readyAt(ctx, shop, w.head(ctx))
 		was := awaitRunning(ctx, ns)
 
@@ -143,7 +149,8 @@ var _ = Describe("Moving from a Kustomization", func() {
 			}
 		}
 		Expect(changes).NotTo(BeEmpty())
-		Expect(changes).To(HaveEach(Or(HavePrefix("kustomize.toolkit.fluxcd.io/name"), Equal("labels:"))), "nothing else changes")
+		Expect(changes).To(HaveEach(Or(HavePrefix("kustomize.toolkit.fluxcd.io/name"), Equal("labels:"))),
+			"nothing else changes")
 		Expect(running(ctx, ns)).To(Equal(was), "a diff changes nothing")
 
 		By("4. commit it")
@@ -155,7 +162,8 @@ var _ = Describe("Moving from a Kustomization", func() {
 		By("5. remove the Kustomization")
 		delete(files, "clusters/prod/shop.yaml")
 		maps.DeleteFunc(files, func(name, _ string) bool { return strings.HasPrefix(name, "apps/") })
-		files["clusters/prod/install.yaml"] = strings.Replace(page["clusters/prod/install.yaml"], "  adopt: Always\n", "", 1)
+		files["clusters/prod/install.yaml"] = strings.Replace(page["clusters/prod/install.yaml"], "  adopt: Always\n",
+			"", 1)
 		revision := w.commit(ctx, files)
 		readyAt(ctx, k, revision)
 		Eventually(ctx, absent, soon).WithArguments(ctx, shop).Should(BeTrue())
@@ -176,9 +184,12 @@ var _ = Describe("Moving from a Kustomization", func() {
 	}, SpecTimeout(15*time.Minute))
 
 	It("deletes nothing while the Kustomization is not suspended, and can be reverted", func(ctx SpecContext) {
-		w := newFixture(ctx, content(merged(inFolder("apps", app), inFolder("stacks/app/base", app), map[string]string{"apps/rest.yaml": configMap("rest", "1")})))
+		w := newFixture(ctx,
+			content(merged(inFolder("apps", app), inFolder("stacks/app/base", app),
+				map[string]string{"apps/rest.yaml": configMap("rest", "1")})))
 		k := w.object("Kustomization", "apps")
-		k.Object["spec"] = map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"}, "path": "./apps", "targetNamespace": w.ns,
+		k.Object["spec"] = map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "fleet"},
+			"path": "./apps", "targetNamespace": w.ns,
 			"interval": "1h", "prune": true, "serviceAccountName": harness.Deployer}
 		Expect(h.ControlPlane.Client().Create(ctx, k)).To(Succeed())
 		readyAt(ctx, k, w.head(ctx))
@@ -202,7 +213,8 @@ var _ = Describe("Moving from a Kustomization", func() {
 		By("the Kustomization applying the objects again")
 		at := requestReconcile(ctx, k)
 		Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, k).Should(Equal(at))
-		Eventually(ctx, fluxReleased, soon).WithArguments(ctx, w.ns).Should(Succeed(), "the install takes the objects over again")
+		Eventually(ctx, fluxReleased, soon).WithArguments(ctx, w.ns).
+			Should(Succeed(), "the install takes the objects over again")
 
 		By("reverting the move")
 		patch(ctx, in, `{"spec":{"deletionPolicy":"Orphan"}}`)

@@ -19,13 +19,16 @@ var _ = Describe("An OCIRepository", func() {
 		DeferCleanup(server.Close)
 		push := func(value string) string {
 			GinkgoHelper()
-			digest, err := server.Push(ctx, "team/stacks", "latest", artifacts.Files(map[string]string{"stacks/app/stack.yaml": stack,
-				"stacks/app/base/base.yaml": configMap("base", value), "stacks/app/extra/extra.yaml": configMap("extra", value)}), "main@sha1:"+value)
+			digest, err := server.Push(ctx, "team/stacks", "latest",
+				artifacts.Files(map[string]string{"stacks/app/stack.yaml": stack,
+					"stacks/app/base/base.yaml":   configMap("base", value),
+					"stacks/app/extra/extra.yaml": configMap("extra", value)}), "main@sha1:"+value)
 			Expect(err).NotTo(HaveOccurred())
 			return digest
 		}
 		pinned := func(digest string) map[string]string {
-			return map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(installManifest, "kind: GitRepository, name: fleet", "kind: OCIRepository, name: stacks"),
+			return map[string]string{"clusters/prod/install.yaml": strings.ReplaceAll(installManifest,
+				"kind: GitRepository, name: fleet", "kind: OCIRepository, name: stacks"),
 				"clusters/prod/stacks.yaml": fmt.Sprintf(`apiVersion: source.toolkit.fluxcd.io/v1
 kind: OCIRepository
 metadata: {name: stacks}
@@ -38,7 +41,8 @@ spec:
 		}
 		first := push("1")
 		w := newFixture(ctx, pinned(first))
-		k, source, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("OCIRepository", "stacks"), w.object("KsctlInstall", "app")
+		k, source, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("OCIRepository", "stacks"),
+			w.object("KsctlInstall", "app")
 		readyAt(ctx, k, w.head(ctx))
 		Eventually(ctx, readySummary, soon).WithArguments(ctx, in).Should(ContainSubstring(first + " True "))
 		Expect(value(ctx, w.ns, "base", "value")).To(Equal("1"))

@@ -42,7 +42,8 @@ func (w fixture) awaitArtifact(ctx context.Context, name, before, origin string)
 
 // awaitPublished waits until the Published condition of an install has a status, a reason and a
 // message with all texts.
-func (w fixture) awaitPublished(ctx context.Context, name string, status metav1.ConditionStatus, reason string, texts ...string) {
+func (w fixture) awaitPublished(ctx context.Context, name string, status metav1.ConditionStatus, reason string,
+	texts ...string) {
 	GinkgoHelper()
 	all := HavePrefix(fmt.Sprintf("%s %s: ", status, reason))
 	for _, s := range texts {
@@ -67,7 +68,8 @@ const (
 )
 
 var _ = Describe("An install with spec.publish", func() {
-	It("in mode Only is applied by a Kustomization, with overrides and new revisions, and the objects stay when the install is removed", func(ctx SpecContext) {
+	It("in mode Only is applied by a Kustomization, with overrides and new revisions, and the objects stay when the "+
+		"install is removed", func(ctx SpecContext) {
 		files := content(map[string]string{"clusters/prod/install.yaml": installManifest + publishOnly})
 		w := newFixture(ctx, files)
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("KsctlInstall", "app")
@@ -92,7 +94,8 @@ var _ = Describe("An install with spec.publish", func() {
 		Expect(value(ctx, w.ns, "base", "site")).To(Equal("e2e"))
 
 		By("a commit that removes a component from the stack")
-		files["stacks/app/stack.yaml"] = strings.ReplaceAll(stack, "  - {name: extra, manifests: [extra/], dependsOn: [base]}\n", "")
+		files["stacks/app/stack.yaml"] = strings.ReplaceAll(stack,
+			"  - {name: extra, manifests: [extra/], dependsOn: [base]}\n", "")
 		files["stacks/app/base/base.yaml"] = configMap("base", "2")
 		revision = w.commit(ctx, files)
 		third := w.awaitArtifact(ctx, "app", second.Status.Artifact.Revision, revision)
@@ -112,7 +115,8 @@ var _ = Describe("An install with spec.publish", func() {
 		Eventually(ctx, lastHandledRequest, soon).WithArguments(ctx, in).Should(Equal(at))
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		ours := requests.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)), cluster.InNamespace(w.ns)).
+		ours := requests.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace,
+			harness.ServiceAccount)), cluster.InNamespace(w.ns)).
 			Without(cluster.Watch, cluster.Resource("events"))
 		Expect(ours).To(HaveLen(1), ours.String())
 		Expect(ours.Where(cluster.Resource("ksctlinstalls/status"))).To(HaveLen(1), ours.String())
@@ -133,11 +137,13 @@ var _ = Describe("An install with spec.publish", func() {
 		other, err := h.Namespace(ctx, "flux")
 		Expect(err).NotTo(HaveOccurred())
 		install := func(publish string) string { return installManifest + publish }
-		files := content(map[string]string{"clusters/prod/install.yaml": install("  publish: {}\n"), "stacks/app/base/web.yaml": deployment(cluster.FateNeverReady)})
+		files := content(map[string]string{"clusters/prod/install.yaml": install("  publish: {}\n"),
+			"stacks/app/base/web.yaml": deployment(cluster.FateNeverReady)})
 		w := newFixture(ctx, files)
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", "wait: false"), w.object("KsctlInstall", "app")
 		taker := w.sync(ctx, "taker", "./", fromInstall+"\ntargetNamespace: "+other)
-		Eventually(ctx, absent, soon).WithArguments(ctx, configMapOf(w.ns, "base")).Should(BeFalse(), "the install applies its objects")
+		Eventually(ctx, absent, soon).WithArguments(ctx, configMapOf(w.ns, "base")).
+			Should(BeFalse(), "the install applies its objects")
 		w.awaitPublished(ctx, "app", "Unknown", "Progressing", "when the install is ready")
 		Expect(absent(ctx, w.object("ExternalArtifact", "app"))).To(BeTrue())
 
@@ -151,11 +157,13 @@ var _ = Describe("An install with spec.publish", func() {
 		Expect(value(ctx, other, "extra", "value")).To(Equal("1"))
 
 		By("a Secret in the stack")
-		files["stacks/app/extra/secret.yaml"] = "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\nstringData: {token: e2e}\n"
+		files["stacks/app/extra/secret.yaml"] = "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\nstringData: " +
+			"{token: e2e}\n"
 		readyAt(ctx, in, w.commit(ctx, files))
 		w.awaitPublished(ctx, "app", "False", "SecretsRefused", w.ns+"/token", "spec.publish.secrets")
 		Expect(readySummary(ctx, in)).To(ContainSubstring("; not published: "))
-		Expect(w.awaitArtifact(ctx, "app", "", revision).ResourceVersion).To(Equal(first.ResourceVersion), "the previous artifact stays")
+		Expect(w.awaitArtifact(ctx, "app", "", revision).ResourceVersion).
+			To(Equal(first.ResourceVersion), "the previous artifact stays")
 
 		By("omitting the Secret")
 		files["stacks/app/extra/extra.yaml"] = configMap("extra", "2")

@@ -54,19 +54,25 @@ func newPushFixture(ctx SpecContext, kind string) pushFixture {
 	}
 	if kind == "KsctlSource" {
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "fleet"},
-			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour}, Git: &appsv1.GitSource{URL: p.repo.URL()},
-				Webhook: &appsv1.SourceWebhook{Type: appsv1.GitLabWebhook, SecretRef: fluxmeta.LocalObjectReference{Name: "token"}}}}
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "token"},
+			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour},
+				Git: &appsv1.GitSource{URL: p.repo.URL()},
+				Webhook: &appsv1.SourceWebhook{Type: appsv1.GitLabWebhook,
+					SecretRef: fluxmeta.LocalObjectReference{Name: "token"}}}}
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns,
+			Name: "token"},
 			StringData: map[string]string{"token": pushToken}})).To(Succeed())
 		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
 		address = func() string {
-			Eventually(ctx, func() (string, error) { return src.Status.WebhookPath, get(ctx, src) }, soon).Should(HavePrefix("/hook/"))
+			Eventually(ctx, func() (string, error) {
+				return src.Status.WebhookPath, get(ctx, src)
+			}, soon).Should(HavePrefix("/hook/"))
 			return "http://" + receiver + src.Status.WebhookPath
 		}
 	}
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "app"},
-		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: hour}, SourceRef: appsv1.SourceRef{Kind: kind, Name: "fleet"},
-			Path: "stacks", Stack: "app", ServiceAccountName: "deployer"}}
+		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: hour},
+			SourceRef: appsv1.SourceRef{Kind: kind, Name: "fleet"},
+			Path:      "stacks", Stack: "app", ServiceAccountName: "deployer"}}
 	Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 	readyAt(ctx, p.object("KsctlInstall", "app"), p.head(ctx))
 	p.hook(address())
@@ -88,8 +94,10 @@ exec curl --silent --show-error --fail --noproxy '*' --header 'Content-Type: app
 // push commits a value of one ConfigMap and pushes. It returns the time when the push began.
 func (p pushFixture) push(ctx context.Context, value string) time.Time {
 	GinkgoHelper()
-	Expect(os.WriteFile(filepath.Join(p.clone, "stacks", "app", "extra", "extra.yaml"), []byte(configMap("extra", value)), 0o600)).To(Succeed())
-	_, err := git.Git(ctx, p.clone, "-c", "user.name=ann", "-c", "user.email=ann@example.com", "commit", "--quiet", "--all", "--message", value)
+	Expect(os.WriteFile(filepath.Join(p.clone, "stacks", "app", "extra", "extra.yaml"),
+		[]byte(configMap("extra", value)), 0o600)).To(Succeed())
+	_, err := git.Git(ctx, p.clone, "-c", "user.name=ann", "-c", "user.email=ann@example.com", "commit", "--quiet",
+		"--all", "--message", value)
 	Expect(err).NotTo(HaveOccurred())
 	began := time.Now()
 	_, err = git.Git(ctx, p.clone, "push", "--quiet", "origin", "HEAD:refs/heads/"+gitserver.DefaultBranch)
@@ -122,7 +130,8 @@ var _ = Describe("From git push to the object applied", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(n).To(BeNumerically(">", 0))
 		p := newPushFixture(ctx, kind)
-		events, err := h.ControlPlane.Client().Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(p.ns), client.MatchingFields{"metadata.name": "extra"})
+		events, err := h.ControlPlane.Client().Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(p.ns),
+			client.MatchingFields{"metadata.name": "extra"})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(events.Stop)
 		var took, pushing []time.Duration

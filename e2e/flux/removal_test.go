@@ -50,9 +50,11 @@ var _ = Describe("A Kustomization of a KsctlInstall and a KsctlRemove", suite.Sa
 			}
 			requests, err := h.ControlPlane.AuditSince(ctx, mark)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(requests.Where(cluster.ByUser(cluster.ServiceAccountUser(fluxNamespace, fluxAccount)), cluster.Resource("ksctlremoves"), cluster.Named("without-extra"))).
+			g.Expect(requests.Where(cluster.ByUser(cluster.ServiceAccountUser(fluxNamespace, fluxAccount)),
+				cluster.Resource("ksctlremoves"), cluster.Named("without-extra"))).
 				NotTo(BeEmpty(), "Flux reconciles it meanwhile")
-			ours := requests.Where(cluster.Write, cluster.InNamespace(w.ns)).Without(cluster.DryRun).Without(cluster.Lease)
+			ours := requests.Where(cluster.Write, cluster.InNamespace(w.ns)).Without(cluster.DryRun).
+				Without(cluster.Lease)
 			for _, resource := range []string{"ksctlinstalls/*", "ksctlremoves/*", "configmaps"} {
 				g.Expect(ours.Where(cluster.Resource(resource))).To(BeEmpty())
 			}

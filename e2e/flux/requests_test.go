@@ -12,14 +12,17 @@ import (
 var _ = Describe("Kinds of Flux and ours", func() {
 	It("handle a reconcile request, but not while they are suspended", func(ctx SpecContext) {
 		other := strings.NewReplacer("stack: app", "stack: other").Replace(installNamed("other"))
-		files := content(map[string]string{"clusters/prod/install.yaml": installManifest, "clusters/other/install.yaml": other,
-			"stacks/other/stack.yaml":     strings.Replace(stack, "name: app", "name: other", 1),
-			"stacks/other/base/base.yaml": configMap("other-base", "1"), "stacks/other/extra/extra.yaml": configMap("other-extra", "1")})
+		files := content(map[string]string{"clusters/prod/install.yaml": installManifest,
+			"clusters/other/install.yaml":   other,
+			"stacks/other/stack.yaml":       strings.Replace(stack, "name: app", "name: other", 1),
+			"stacks/other/base/base.yaml":   configMap("other-base", "1"),
+			"stacks/other/extra/extra.yaml": configMap("other-extra", "1")})
 		w := newFixture(ctx, files)
 		// The objects of the folder other are never suspended. When they have handled a request,
 		// their controllers have observed all earlier changes.
 		k, in := w.sync(ctx, "cluster", "./clusters/prod", ""), w.object("KsctlInstall", "app")
-		witnesses := []*unstructured.Unstructured{w.sync(ctx, "other", "./clusters/other", ""), w.object("KsctlInstall", "other")}
+		witnesses := []*unstructured.Unstructured{w.sync(ctx, "other", "./clusters/other", ""),
+			w.object("KsctlInstall", "other")}
 		first := w.head(ctx)
 		readyAt(ctx, k, first)
 		readyAt(ctx, witnesses[0], first)

@@ -95,13 +95,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	Expect(h.ControlPlane.ApplyYAML(ctx, []byte(settings))).To(Succeed())
 	for _, account := range []string{"source-controller", fluxAccount, "default"} {
-		Expect(h.ControlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(fluxNamespace, account), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})).To(Succeed())
+		Expect(h.ControlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(fluxNamespace, account),
+			authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})).To(Succeed())
 	}
 	storage := freeAddress()
 	startFlux(ctx, "source-controller", paths[tools.SourceController],
 		"--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
 	// Each waiting Kustomization occupies a worker.
-	startFlux(ctx, fluxAccount, paths[tools.KustomizeController], append(lockdown, "--no-remote-bases=true", "--concurrent=20", "--feature-gates=ExternalArtifact=true")...)
+	startFlux(ctx, fluxAccount, paths[tools.KustomizeController],
+		append(lockdown, "--no-remote-bases=true", "--concurrent=20", "--feature-gates=ExternalArtifact=true")...)
 })
 
 // processes are those of Flux, by the name of their account, and replicas of our controller.
@@ -111,7 +113,9 @@ func startFlux(ctx SpecContext, account, binary string, flags ...string) {
 	GinkgoHelper()
 	config, err := h.ControlPlane.ConfigFor(ctx, fluxNamespace, account)
 	Expect(err).NotTo(HaveOccurred())
-	p, err := h.StartProgram(binary, config, append([]string{"--watch-all-namespaces=true", "--enable-leader-election=false", "--requeue-dependency=1s"}, flags...)...)
+	p, err := h.StartProgram(binary, config,
+		append([]string{"--watch-all-namespaces=true", "--enable-leader-election=false", "--requeue-dependency=1s"},
+			flags...)...)
 	Expect(err).NotTo(HaveOccurred())
 	register(account, p)
 }
@@ -136,7 +140,8 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 	installs := &appsv1.KsctlInstallList{}
 	Expect(h.ControlPlane.Client().List(ctx, installs)).To(Succeed())
 	for i := range installs.Items {
-		GinkgoWriter.Println(installs.Items[i].Namespace, installs.Items[i].Name, harness.ReadyCondition(&installs.Items[i]))
+		GinkgoWriter.Println(installs.Items[i].Namespace, installs.Items[i].Name,
+			harness.ReadyCondition(&installs.Items[i]))
 	}
 })
 

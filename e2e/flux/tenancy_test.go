@@ -32,7 +32,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
 subjects: [{kind: ServiceAccount, name: team, namespace: %[1]s}]
 `, ns))).To(Succeed())
 	Expect(h.ControlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(ns, "team"),
-		authorizationv1.ResourceAttributes{Namespace: ns, Verb: "create", Group: "apps.ksctl.com", Resource: "ksctlinstalls"})).To(Succeed(), "the role includes our kinds")
+		authorizationv1.ResourceAttributes{Namespace: ns, Verb: "create", Group: "apps.ksctl.com",
+			Resource: "ksctlinstalls"})).To(Succeed(), "the role includes our kinds")
 	all := content(nil)
 	for path, content := range files {
 		all[path] = strings.ReplaceAll(content, "PLATFORM", platform)
@@ -53,9 +54,11 @@ var _ = Describe("A tenant under lockdown", suite.Safety, func() {
 		Expect(absent(ctx, configMapOf(w.ns, "extra"))).To(BeFalse())
 	}, SpecTimeout(15*time.Minute))
 
-	// The entries have the kind that reports the refusal, its reason and texts of its message; NS is
-	// replaced by the tenant's namespace.
-	DescribeTable("is refused, without a write in another namespace, with", func(ctx SpecContext, files map[string]string, more, kind, reason string, messages ...string) {
+	// The entries have the kind that reports the refusal, its reason and texts of its message; NS
+	// is replaced by the tenant's namespace.
+	DescribeTable("is refused, without a write in another "+
+		"namespace, with", func(ctx SpecContext, files map[string]string, more, kind, reason string,
+		messages ...string) {
 		platform := newFixture(ctx, content(nil))
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -73,8 +76,10 @@ var _ = Describe("A tenant under lockdown", suite.Safety, func() {
 		Expect(absent(ctx, platform.object("KsctlInstall", "app"))).To(BeTrue())
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		written := requests.Where(cluster.Write, cluster.InNamespace(platform.ns)).Without(cluster.Failed).Without(cluster.DryRun)
-		for _, by := range []string{cluster.ServiceAccountUser(fluxNamespace, fluxAccount), cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)} {
+		written := requests.Where(cluster.Write, cluster.InNamespace(platform.ns)).Without(cluster.Failed).
+			Without(cluster.DryRun)
+		for _, by := range []string{cluster.ServiceAccountUser(fluxNamespace, fluxAccount),
+			cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)} {
 			Expect(written.Where(cluster.ByUser(by))).To(BeEmpty())
 		}
 	},
@@ -84,21 +89,26 @@ var _ = Describe("A tenant under lockdown", suite.Safety, func() {
 		Entry("a Kustomization of a source in another namespace", SpecTimeout(15*time.Minute),
 			nil, asTeam+"sourceRef: {kind: GitRepository, name: fleet, namespace: PLATFORM}",
 			"Kustomization", "AccessDenied", "GitRepository/PLATFORM/fleet"),
-		Entry("an install with an account of another namespace", SpecTimeout(15*time.Minute), synced(installManifest), asTeam,
+		Entry("an install with an account of another namespace", SpecTimeout(15*time.Minute), synced(installManifest),
+			asTeam,
 			"KsctlInstall", "ServiceAccountNotFound", "NS/deployer"),
 		Entry("an install with an account and its namespace", SpecTimeout(15*time.Minute),
-			synced(strings.Replace(team, "serviceAccountName: team", "serviceAccountName: PLATFORM:deployer", 1)), asTeam,
+			synced(strings.Replace(team, "serviceAccountName: team", "serviceAccountName: PLATFORM:deployer", 1)),
+			asTeam,
 			"KsctlInstall", "ServiceAccountNotFound", "NS/PLATFORM:deployer"),
 		Entry("an install without an account", SpecTimeout(15*time.Minute),
 			synced(strings.Replace(team, "  serviceAccountName: team\n", "", 1)), asTeam,
 			"KsctlInstall", "ReconciliationFailed", "system:serviceaccount:NS:default", "forbidden"),
-		Entry("a Kustomization without an account", SpecTimeout(15*time.Minute), synced(team), "serviceAccountName: null",
+		Entry("a Kustomization without an account", SpecTimeout(15*time.Minute), synced(team),
+			"serviceAccountName: null",
 			"Kustomization", "ReconciliationFailed", "system:serviceaccount:NS:default", "forbidden"),
 		Entry("a stack with an object in another namespace", SpecTimeout(15*time.Minute),
 			map[string]string{"clusters/prod/install.yaml": team,
-				"stacks/app/base/base.yaml": strings.Replace(configMap("stray", "1"), "name: stray", "name: stray, namespace: PLATFORM", 1)}, asTeam,
+				"stacks/app/base/base.yaml": strings.Replace(configMap("stray", "1"), "name: stray",
+					"name: stray, namespace: PLATFORM", 1)}, asTeam,
 			"KsctlInstall", "ReconciliationFailed", "system:serviceaccount:NS:team", "PLATFORM", "forbidden"),
 		Entry("a Kustomization with an install in another namespace", SpecTimeout(15*time.Minute),
-			synced(strings.Replace(team, "name: app", "name: app, namespace: PLATFORM", 1)), asTeam+"targetNamespace: PLATFORM",
+			synced(strings.Replace(team, "name: app", "name: app, namespace: PLATFORM", 1)),
+			asTeam+"targetNamespace: PLATFORM",
 			"Kustomization", "ReconciliationFailed", "system:serviceaccount:NS:team", "PLATFORM", "forbidden"))
 })

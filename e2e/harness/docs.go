@@ -63,7 +63,8 @@ func (h *Harness) Shell(ctx context.Context, dir, script string) (string, error)
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.ControlPlane.Kubeconfig(), "PATH="+h.shellDir()+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.ControlPlane.Kubeconfig(), "PATH="+h.shellDir()+
+		string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s\n%s%w", script, out, err)

@@ -49,7 +49,8 @@ func FluxCRDPaths(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	if len(sources) == 0 || len(helm) != 2 {
-		return nil, fmt.Errorf("incomplete Flux CRDs: found %d source CRDs and %d of 2 Helm CRDs", len(sources), len(helm))
+		return nil, fmt.Errorf("incomplete Flux CRDs: found %d source CRDs and %d of 2 Helm CRDs", len(sources),
+			len(helm))
 	}
 	return append(helm, dir, filepath.Join(kustomize, "config", "crd", "bases")), nil
 }

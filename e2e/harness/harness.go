@@ -111,8 +111,10 @@ func (h *Harness) prepareController(ctx context.Context) (err error) {
 func awaitPermissions(ctx context.Context, controlPlane *cluster.Cluster) error {
 	user := cluster.ServiceAccountUser(SystemNamespace, ServiceAccount)
 	return errors.Join(
-		controlPlane.AwaitPermission(ctx, user, authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts"}),
-		controlPlane.AwaitPermission(ctx, user, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: SystemNamespace}))
+		controlPlane.AwaitPermission(ctx, user,
+			authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "serviceaccounts"}),
+		controlPlane.AwaitPermission(ctx, user,
+			authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: SystemNamespace}))
 }
 
 // RepoPath returns the absolute path of a file in this repository.
@@ -180,7 +182,8 @@ func (h *Harness) storageFlags() ([]string, error) {
 		return nil, err
 	}
 	addr, err := cluster.FreeAddress()
-	return []string{"--runtime-namespace=" + SystemNamespace, "--storage-addr=" + addr, "--storage-path=" + storage}, err
+	return []string{"--runtime-namespace=" + SystemNamespace, "--storage-addr=" + addr, "--storage-path=" + storage},
+		err
 }
 
 // Namespace creates a namespace with the account [Deployer], which has all permissions.
@@ -209,7 +212,8 @@ subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 	if err != nil {
 		return err
 	}
-	return controlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(ns, Deployer), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
+	return controlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(ns, Deployer),
+		authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
 }
 
 // PublishSource creates a KsctlSource whose artifact is a tree, or updates its artifact. The source
@@ -222,14 +226,16 @@ func (h *Harness) PublishSource(ctx context.Context, ns, name, revision string, 
 	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 	err = h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
 	if apierrors.IsNotFound(err) {
-		src.Spec = appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}, Git: &appsv1.GitSource{URL: "http://git.example.com/x"}}
+		src.Spec = appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true},
+			Git: &appsv1.GitSource{URL: "http://git.example.com/x"}}
 		err = h.ControlPlane.Client().Create(ctx, src)
 	}
 	if err != nil {
 		return err
 	}
 	src.Status.Artifact = &a
-	apimeta.SetStatusCondition(&src.Status.Conditions, metav1.Condition{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue,
+	apimeta.SetStatusCondition(&src.Status.Conditions, metav1.Condition{Type: appsv1.ReadyCondition,
+		Status: metav1.ConditionTrue,
 		Reason: "Succeeded", ObservedGeneration: src.Generation})
 	return h.ControlPlane.Client().Status().Update(ctx, src)
 }
@@ -239,13 +245,15 @@ func NewInstall(ns, name string) *appsv1.KsctlInstall {
 	hour := &metav1.Duration{Duration: time.Hour}
 	return &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: appsv1.KsctlInstallSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
-			SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app", ServiceAccountName: Deployer}}
+			SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app",
+			ServiceAccountName: Deployer}}
 }
 
 // SourceTree returns the file tree of a source with one stack "app". stack is appended to the head
 // of its stack.yaml; files are paths relative to the stack's folder.
 func SourceTree(stack string, files map[string]string) fs.FS {
-	all := map[string]string{"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + stack}
+	all := map[string]string{"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: " +
+		"{name: app}\n" + stack}
 	for name, content := range files {
 		all["stacks/app/"+name] = content
 	}

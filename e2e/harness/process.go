@@ -14,7 +14,8 @@ import (
 
 // LeaderElectionFlags are the flags of a replica with leader election. The lease is long enough for
 // a machine that stalls, and the retry period short, so that another replica soon takes over.
-var LeaderElectionFlags = []string{"--enable-leader-election", "--leader-election-lease-duration=30s", "--leader-election-renew-deadline=24s",
+var LeaderElectionFlags = []string{"--enable-leader-election", "--leader-election-lease-duration=30s",
+	"--leader-election-renew-deadline=24s",
 	"--leader-election-retry-period=500ms"}
 
 // Process is a program that runs as a child process, such as the shipped controller.
@@ -90,7 +91,8 @@ func (h *Harness) RunProgram(binary string, config *rest.Config, env []string, a
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.ControlPlane.Launch(filepath.Base(binary)+"-"+filepath.Base(dir), binary, dir, args, append([]string{"KUBECONFIG=" + kubeconfig}, env...)...)
+	p, err := h.ControlPlane.Launch(filepath.Base(binary)+"-"+filepath.Base(dir), binary, dir, args,
+		append([]string{"KUBECONFIG=" + kubeconfig}, env...)...)
 	if err != nil {
 		return nil, err
 	}

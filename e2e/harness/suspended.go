@@ -26,7 +26,8 @@ func CheckSuspended(in *appsv1.KsctlInstall) error {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if labels["kind"] == "KsctlInstall" && labels["exported_namespace"] == in.Namespace && labels["name"] == in.Name && labels["suspended"] == "true" {
+			if labels["kind"] == "KsctlInstall" && labels["exported_namespace"] == in.Namespace &&
+				labels["name"] == in.Name && labels["suspended"] == "true" {
 				return nil
 			}
 		}

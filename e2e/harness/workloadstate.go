@@ -21,7 +21,8 @@ type WorkloadState struct {
 // WorkloadState reads the ConfigMap settings, the Deployment web and the pods of a namespace.
 func (h *Harness) WorkloadState(ctx context.Context, ns string) (WorkloadState, error) {
 	settings, web, pods := &corev1.ConfigMap{}, &workloads.Deployment{}, &corev1.PodList{}
-	if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "settings"}, settings); err != nil {
+	if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "settings"},
+		settings); err != nil {
 		return WorkloadState{}, err
 	}
 	if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "web"}, web); err != nil {

@@ -29,12 +29,15 @@ func validatingWebhook(ctx context.Context, ns, url string, ca []byte) (stop fun
 		ObjectMeta: metav1.ObjectMeta{Name: ns + "-guard"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "guard.example.com", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To(int32(5)),
-			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			SideEffects:       ptr.To(admissionregistrationv1.SideEffectClassNone),
+			FailurePolicy:     ptr.To(admissionregistrationv1.Fail),
 			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": ns}},
 			MatchConditions:   []admissionregistrationv1.MatchCondition{{Name: "b", Expression: "request.name == 'b'"}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{
+				admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+					Resources: []string{"configmaps"}}}},
 		}},
 	}
 	Expect(plane.Client().Create(ctx, config)).To(Succeed())
@@ -43,7 +46,9 @@ func validatingWebhook(ctx context.Context, ns, url string, ca []byte) (stop fun
 	}
 	DeferCleanup(func(ctx SpecContext) { remove(ctx) })
 	probe := aConfigMap(ns, "b")
-	Eventually(ctx, func() error { return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll) }, soon, "20ms").
+	Eventually(ctx, func() error {
+		return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll)
+	}, soon, "20ms").
 		Should(HaveOccurred(), "the API server calls the webhook")
 	return func() { remove(ctx) }
 }
@@ -67,12 +72,14 @@ var _ = Describe("A webhook that denies objects", func() {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{Message: reason}}
+			review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID,
+				Result: &metav1.Status{Message: reason}}
 			review.Request = nil
 			_ = json.NewEncoder(w).Encode(review)
 		}))
 		DeferCleanup(server.Close)
-		stop := validatingWebhook(ctx, ns, server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		stop := validatingWebhook(ctx, ns, server.URL,
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), configMap("b", "1"), configMap("c", "1"))
 		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
 		reports(ctx, in, "False", "ReconciliationFailed", "ConfigMap "+ns+"/b", "guard.example.com", "not on my watch")
@@ -99,11 +106,15 @@ var _ = Describe("A webhook that denies objects", func() {
 var _ = Describe("An object that a policy of the cluster rejects", func() {
 	It("is retried until the quota has room", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		quota := &corev1.ResourceQuota{ObjectMeta: objectMeta(ns, "few"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("0")}}}
+		quota := &corev1.ResourceQuota{ObjectMeta: objectMeta(ns, "few"),
+			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/secrets": resource.MustParse("0")}}}
 		Expect(plane.Client().Create(ctx, quota)).To(Succeed())
 		probe := &corev1.Secret{ObjectMeta: objectMeta(ns, "probe")}
-		Eventually(ctx, func() error { return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll) }, soon, "20ms").
-			Should(MatchError(ContainSubstring("exceeded quota")), "the quota is enforced, which is later than its status shows")
+		Eventually(ctx, func() error {
+			return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		}, soon, "20ms").
+			Should(MatchError(ContainSubstring("exceeded quota")),
+				"the quota is enforced, which is later than its status shows")
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), secret("s", "1"), secret("t", "1"), configMap("z", "1"))
 		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
 		reports(ctx, in, "False", "ReconciliationFailed", "exceeded quota: few")
@@ -120,13 +131,20 @@ var _ = Describe("An object that a policy of the cluster rejects", func() {
 		ns := namespaceFor(ctx)
 		enforce := func(level string) {
 			GinkgoHelper()
-			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":%q}}}`, level))
-			Expect(plane.Client().Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, patch)).To(Succeed())
+			patch := client.RawPatch("application/merge-patch+json",
+				fmt.Appendf(nil, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":%q}}}`, level))
+			Expect(plane.Client().Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, patch)).
+				To(Succeed())
 		}
 		enforce("baseline")
-		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {hostNetwork: true, containers: [{name: main, image: 'example.com/main:1'}]}\n"
-		probe := &corev1.Pod{ObjectMeta: objectMeta(ns, "probe"), Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}}}
-		Eventually(ctx, func() error { return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll) }, soon, "50ms").
+		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {hostNetwork: true, containers: [{name: main, " +
+			"image: 'example.com/main:1'}]}\n"
+		probe := &corev1.Pod{ObjectMeta: objectMeta(ns, "probe"),
+			Spec: corev1.PodSpec{HostNetwork: true,
+				Containers: []corev1.Container{{Name: "main", Image: "example.com/main:1"}}}}
+		Eventually(ctx, func() error {
+			return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		}, soon, "50ms").
 			Should(MatchError(ContainSubstring("PodSecurity")), "the level is enforced")
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), pod, configMap("c", "1"))
 		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))

@@ -79,7 +79,8 @@ func creatorFunctions() (out []string) {
 	_, dump, _ = strings.Cut(dump, "\ngoroutine "+creator+" ")
 	dump, _, _ = strings.Cut(dump, "\n\n")
 	for line := range strings.Lines(dump) {
-		if end := strings.LastIndex(line, "("); end > 0 && !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "created by ") {
+		if end := strings.LastIndex(line, "("); end > 0 && !strings.HasPrefix(line, "\t") &&
+			!strings.HasPrefix(line, "created by ") {
 			out = appendFunction(out, line[:end])
 		}
 	}
@@ -90,7 +91,8 @@ func creatorFunctions() (out []string) {
 // that call the Reconcile of a kind, nor those of this test.
 func appendFunction(functions []string, name string) []string {
 	name, ours := strings.CutPrefix(name, "github.com/ksctl/gitops/")
-	if !ours || strings.Contains(name, "RoundTrip") || strings.HasPrefix(name, "controllers/reconcile.") || strings.HasPrefix(name, "e2e/") {
+	if !ours || strings.Contains(name, "RoundTrip") || strings.HasPrefix(name, "controllers/reconcile.") ||
+		strings.HasPrefix(name, "e2e/") {
 		return functions
 	}
 	return append(functions, name)

@@ -99,8 +99,9 @@ func (r *chartRepo) requests() int {
 func (r *chartRepo) pack(chart, version, value string) ([]byte, string) {
 	GinkgoHelper()
 	data, err := artifacts.Archive(artifacts.Files(map[string]string{
-		chart + "/Chart.yaml": "apiVersion: v2\nname: " + chart + "\nversion: " + version + "\n", chart + "/templates/a.yaml": configMap(chart, value),
-		chart + "/README.md": r.URL}))
+		chart + "/Chart.yaml":       "apiVersion: v2\nname: " + chart + "\nversion: " + version + "\n",
+		chart + "/templates/a.yaml": configMap(chart, value),
+		chart + "/README.md":        r.URL}))
 	Expect(err).NotTo(HaveOccurred())
 	sum := sha256.Sum256(data)
 	return data, "sha256:" + hex.EncodeToString(sum[:])
@@ -121,7 +122,8 @@ func (r *chartRepo) addChart(chart, version, value string) string {
 		if r.entries[chart] == nil {
 			r.entries[chart] = map[string]string{}
 		}
-		r.entries[chart][version] = fmt.Sprintf("  - {name: %s, version: %s, digest: %s, urls: [%s]}\n", chart, version, strings.TrimPrefix(digest, "sha256:"), file)
+		r.entries[chart][version] = fmt.Sprintf("  - {name: %s, version: %s, digest: %s, urls: [%s]}\n", chart, version,
+			strings.TrimPrefix(digest, "sha256:"), file)
 	})
 	return digest
 }
@@ -130,8 +132,10 @@ func (r *chartRepo) addChart(chart, version, value string) string {
 func (r *chartRepo) push(version, value string) (digest, manifest string) {
 	GinkgoHelper()
 	data, digest := r.pack("web", version, value)
-	image := ociimage.ConfigMediaType(ociimage.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cncf.helm.config.v1+json")
-	image, err := ociimage.Append(image, ociimage.Addendum{Layer: static.NewLayer(data, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")})
+	image := ociimage.ConfigMediaType(ociimage.MediaType(empty.Image, types.OCIManifestSchema1),
+		"application/vnd.cncf.helm.config.v1+json")
+	image, err := ociimage.Append(image,
+		ociimage.Addendum{Layer: static.NewLayer(data, "application/vnd.cncf.helm.chart.content.v1.tar+gzip")})
 	Expect(err).NotTo(HaveOccurred())
 	tag, err := name.NewTag(strings.TrimPrefix(r.oci(), "oci://") + "/web:" + version)
 	Expect(err).NotTo(HaveOccurred())
@@ -144,10 +148,12 @@ func (r *chartRepo) push(version, value string) (digest, manifest string) {
 
 // login and authority return the Secrets for access to the repository.
 func login(ns, password string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: objectMeta(ns, "login"), StringData: map[string]string{"username": "me", "password": password}}
+	return &corev1.Secret{ObjectMeta: objectMeta(ns, "login"),
+		StringData: map[string]string{"username": "me", "password": password}}
 }
 
 func (r *chartRepo) authority(ns string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: objectMeta(ns, "authority"),
-		Data: map[string][]byte{"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})}}
+		Data: map[string][]byte{"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+			Bytes: r.Certificate().Raw})}}
 }

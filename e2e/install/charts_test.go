@@ -17,14 +17,16 @@ import (
 
 // chartStack returns a stack of one chart from a repository.
 func chartStack(repository, version, digest string) string {
-	return fmt.Sprintf("spec:\n  version: 1.0.0\n  components:\n  - {name: main, version: %s, helm: {repository: %q, name: web, digest: %q}}\n", version, repository, digest)
+	return fmt.Sprintf("spec:\n  version: 1.0.0\n  components:\n  - {name: main, version: %s, helm: {repository: %q, "+
+		"name: web, digest: %q}}\n", version, repository, digest)
 }
 
 // withChartSecrets sets spec.charts to a repository with its Secrets.
 func withChartSecrets(repository string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) {
 		in.Spec.Charts = []appsv1.ChartRepository{{Repository: repository,
-			SecretRef: &fluxmeta.LocalObjectReference{Name: "login"}, CertSecretRef: &fluxmeta.LocalObjectReference{Name: "authority"}}}
+			SecretRef:     &fluxmeta.LocalObjectReference{Name: "login"},
+			CertSecretRef: &fluxmeta.LocalObjectReference{Name: "authority"}}}
 	}
 }
 
@@ -53,12 +55,15 @@ func request(ctx context.Context, in *appsv1.KsctlInstall, token string) {
 	commit(ctx, in, func(in *appsv1.KsctlInstall) {
 		in.Annotations = map[string]string{appsv1.RequestedAtAnnotation: token}
 	})
-	Eventually(ctx, func() (string, error) { return in.Status.LastHandledReconcileAt, get(ctx, in) }, soon).Should(Equal(token), "the request is handled")
+	Eventually(ctx, func() (string, error) {
+		return in.Status.LastHandledReconcileAt, get(ctx, in)
+	}, soon).Should(Equal(token), "the request is handled")
 }
 
 func expectNoSecretReported(ctx context.Context, in *appsv1.KsctlInstall) {
 	GinkgoHelper()
-	Eventually(ctx, eventsWithReason(ctx, in, ready(in).Reason), soon).ShouldNot(BeEmpty(), "all earlier events have arrived, since events are sent in order")
+	Eventually(ctx, eventsWithReason(ctx, in, ready(in).Reason), soon).
+		ShouldNot(BeEmpty(), "all earlier events have arrived, since events are sent in order")
 	for _, e := range eventsOf(ctx, in) {
 		expectNoSecret("an event", e)
 	}
@@ -75,12 +80,14 @@ var _ = Describe("Charts from repositories", func() {
 		atRevision(ctx, in, "main@sha1:1")
 		awaitChartValue(ctx, ns, "first")
 		Expect(component(in, "main")).To(And(HaveField("Version", "1.2.3"),
-			HaveField("Chart", Equal(&appsv1.ChartStatus{Repository: repo.URL, Name: "web", Version: "1.2.3", Digest: digest}))))
+			HaveField("Chart",
+				Equal(&appsv1.ChartStatus{Repository: repo.URL, Name: "web", Version: "1.2.3", Digest: digest}))))
 		Expect(repo.requests()).To(Equal(2), "one for the index, one for the archive")
 
 		By("making no request at another reconcile, another revision and another install")
 		request(ctx, in, "again")
-		publish(ctx, ns, "src", "main@sha1:2", tree(chartStack(repo.URL, "1.2.3", digest)+"  description: other\n", nil))
+		publish(ctx, ns, "src", "main@sha1:2",
+			tree(chartStack(repo.URL, "1.2.3", digest)+"  description: other\n", nil))
 		atRevision(ctx, in, "main@sha1:2")
 		other := chartNamespace(ctx, repo)
 		publish(ctx, other, "src", "main@sha1:2", tree(chartStack(repo.URL, "1.2.3", digest), nil))
@@ -106,7 +113,8 @@ var _ = Describe("Charts from repositories", func() {
 		in := newInstall(ctx, ns, "i", hourly, withChartSecrets(repo.oci()))
 		atRevision(ctx, in, "main@sha1:1")
 		awaitChartValue(ctx, ns, "first")
-		Expect(component(in, "main").Chart).To(Equal(&appsv1.ChartStatus{Repository: repo.oci(), Name: "web", Version: "1.2.3", Digest: digest}))
+		Expect(component(in, "main").Chart).
+			To(Equal(&appsv1.ChartStatus{Repository: repo.oci(), Name: "web", Version: "1.2.3", Digest: digest}))
 		expectNoSecretReported(ctx, in)
 	})
 
@@ -117,12 +125,14 @@ var _ = Describe("Charts from repositories", func() {
 		ns := chartNamespace(ctx, repo)
 		publish(ctx, ns, "src", "main@sha1:1", tree(chartStack(repo.URL, "1.2.4", digest), nil))
 		in := newInstall(ctx, ns, "i", hourly, withChartSecrets(repo.URL))
-		reports(ctx, in, "False", "ChartDigestMismatch", `component "main": chart web 1.2.4 of `+repo.URL, digest+" is pinned")
+		reports(ctx, in, "False", "ChartDigestMismatch", `component "main": chart web 1.2.4 of `+repo.URL,
+			digest+" is pinned")
 		Expect(condition(in, "Stalled")).NotTo(BeNil())
 		Expect(absent(ctx, aConfigMap(ns, "web"))).To(BeTrue())
 
 		publish(ctx, ns, "src", "main@sha1:2", tree(chartStack(repo.URL, "1.2.5", ""), nil))
-		reports(ctx, in, "False", "ChartNotFound", "the repository does not have this version; nearest versions: 1.2.3, 1.2.4")
+		reports(ctx, in, "False", "ChartNotFound",
+			"the repository does not have this version; nearest versions: 1.2.3, 1.2.4")
 		Expect(condition(in, "Stalled")).NotTo(BeNil())
 
 		publish(ctx, ns, "src", "main@sha1:3", tree(chartStack(repo.URL, "1.2.3", digest), nil))
@@ -150,14 +160,16 @@ var _ = Describe("Charts from repositories", func() {
 		expectNoSecretReported(ctx, in)
 	})
 
-	It("use Secrets only from the namespace of the install, and only if its account may read them", func(ctx SpecContext) {
+	It("use Secrets only from the namespace of the install, and only if its account may "+
+		"read them", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)
 		repo.add("1.2.3", "first")
 		chartNamespace(ctx, repo) // has Secrets with the same names
 		ns := configMapsOnlyNamespace(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(chartStack(repo.URL, "1.2.3", ""), nil))
 		in := newInstall(ctx, ns, "i", retryEvery(time.Second), withChartSecrets(repo.URL))
-		reports(ctx, in, "False", "ChartSecretNotFound", "Secret "+ns+"/login for the repository "+repo.URL+" does not exist")
+		reports(ctx, in, "False", "ChartSecretNotFound", "Secret "+ns+"/login for the repository "+repo.URL+
+			" does not exist")
 
 		By("reading them as the account")
 		Expect(plane.Client().Create(ctx, login(ns, "wrong"))).To(Succeed())
@@ -213,7 +225,8 @@ var _ = Describe("Charts from repositories", func() {
 		awaitChartValue(ctx, ns, "pushed")
 		Expect(valueOf(ctx, ns, "cache")).To(Equal("first"))
 		Expect(valueOf(ctx, ns, "umbrella")).To(Equal("own"))
-		Expect(component(in, "main")).To(And(HaveField("Version", "1.0.0"), HaveField("Chart", BeNil()), HaveField("ChartDependencies", Equal([]appsv1.ChartStatus{
+		Expect(component(in, "main")).To(And(HaveField("Version", "1.0.0"), HaveField("Chart",
+			BeNil()), HaveField("ChartDependencies", Equal([]appsv1.ChartStatus{
 			{Repository: repo.URL + "/", Name: "cache", Version: "1.4.2", Digest: cache},
 			{Repository: repo.oci(), Name: "web", Version: "2.5.0", Digest: web},
 		}))))
@@ -228,7 +241,8 @@ var _ = Describe("Charts from repositories", func() {
 		secret := login(ns, secretValue)
 		secret.StringData["note"] = "other credentials ask the repository again"
 		Expect(plane.Client().Update(ctx, secret)).To(Succeed())
-		reports(ctx, in, "False", "ChartChanged", "chart cache 1.4.2 of "+repo.URL+"/ (which stacks/app/umbrella depends on)", cache, changed, "vendor it")
+		reports(ctx, in, "False", "ChartChanged", "chart cache 1.4.2 of "+repo.URL+
+			"/ (which stacks/app/umbrella depends on)", cache, changed, "vendor it")
 		Expect(condition(in, "Stalled")).NotTo(BeNil())
 		Expect(valueOf(ctx, ns, "cache")).To(Equal("first"))
 
@@ -236,7 +250,8 @@ var _ = Describe("Charts from repositories", func() {
 		files := umbrella(repo, "1.5.0")
 		stale := umbrella(repo, "0.9.0")
 		publish(ctx, ns, "src", "main@sha1:2", tree(umbrellaStack, stale))
-		reports(ctx, in, "False", "InvalidStack", "stacks/app/umbrella/Chart.lock", "out of sync with Chart.yaml", "run helm dependency update and commit Chart.lock")
+		reports(ctx, in, "False", "InvalidStack", "stacks/app/umbrella/Chart.lock", "out of sync with Chart.yaml",
+			"run helm dependency update and commit Chart.lock")
 		publish(ctx, ns, "src", "main@sha1:3", tree(umbrellaStack, files))
 		atRevision(ctx, in, "main@sha1:3")
 		Expect(valueOf(ctx, ns, "cache")).To(Equal("not locked"))
@@ -254,8 +269,10 @@ var _ = Describe("Charts from repositories", func() {
 		like := &appsv1.KsctlInstall{}
 		withChartSecrets(repo.URL)(like)
 		rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}, Spec: appsv1.KsctlRemoveSpec{
-			Schedule:  appsv1.Schedule{RetryInterval: &metav1.Duration{Duration: time.Hour}, Interval: &metav1.Duration{Duration: time.Hour}},
-			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app", ServiceAccountName: "deployer", Charts: like.Spec.Charts}}
+			Schedule: appsv1.Schedule{RetryInterval: &metav1.Duration{Duration: time.Hour},
+				Interval: &metav1.Duration{Duration: time.Hour}},
+			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app",
+			ServiceAccountName: "deployer", Charts: like.Spec.Charts}}
 		Expect(plane.Client().Create(ctx, rm)).To(Succeed())
 		tells := func(reason, text string) {
 			GinkgoHelper()
@@ -275,7 +292,8 @@ var _ = Describe("Charts from repositories", func() {
 		secret.StringData = login(ns, secretValue).StringData
 		Expect(plane.Client().Update(ctx, secret)).To(Succeed())
 		tells("AwaitingApproval", "1 objects would be removed")
-		Expect(patch(ctx, rm, "somebody", fmt.Sprintf(`{"spec":{"approvedDigest":%q}}`, rm.Status.Removal.Digest))).To(Succeed())
+		Expect(patch(ctx, rm, "somebody", fmt.Sprintf(`{"spec":{"approvedDigest":%q}}`, rm.Status.Removal.Digest))).
+			To(Succeed())
 		tells("Removed", "1 objects of the stack app were removed")
 		Eventually(ctx, func() bool { return apierrors.IsNotFound(get(ctx, cm)) }, soon).Should(BeTrue())
 		expectNoSecret("the removal", rm)
@@ -288,11 +306,13 @@ const umbrellaStack = "spec:\n  version: 1.0.0\n  components:\n  - {name: main, 
 // Chart.lock has the given version of the former.
 func umbrella(repo *chartRepo, cache string) map[string]string {
 	dependencies := func(cache, web string) string {
-		return fmt.Sprintf("dependencies:\n- {name: cache, version: %q, repository: %q}\n- {name: web, version: %q, repository: %q}\n", cache, repo.URL+"/", web, repo.oci())
+		return fmt.Sprintf("dependencies:\n- {name: cache, version: %q, repository: %q}\n- {name: web, version: %q, "+
+			"repository: %q}\n", cache, repo.URL+"/", web, repo.oci())
 	}
 	return map[string]string{
-		"umbrella/Chart.yaml":       "apiVersion: v2\nname: umbrella\nversion: 1.0.0\n" + dependencies("^1.4.0", "2.x"),
-		"umbrella/Chart.lock":       dependencies(cache, "2.5.0") + "digest: sha256:0\ngenerated: \"2026-01-02T03:04:05Z\"\n",
+		"umbrella/Chart.yaml": "apiVersion: v2\nname: umbrella\nversion: 1.0.0\n" + dependencies("^1.4.0", "2.x"),
+		"umbrella/Chart.lock": dependencies(cache, "2.5.0") +
+			"digest: sha256:0\ngenerated: \"2026-01-02T03:04:05Z\"\n",
 		"umbrella/templates/a.yaml": configMap("umbrella", "own"),
 	}
 }

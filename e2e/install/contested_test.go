@@ -22,7 +22,8 @@ import (
 func overwrite(ctx context.Context, ns, name string, limit int64) *atomic.Int64 {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)
-	w, err := plane.Client().Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(ns), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
+	w, err := plane.Client().Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace(ns),
+		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
 	Expect(err).NotTo(HaveOccurred())
 	overwrites, done := &atomic.Int64{}, make(chan struct{})
 	DeferCleanup(func() { cancel(); w.Stop(); <-done })
@@ -42,22 +43,28 @@ func overwrite(ctx context.Context, ns, name string, limit int64) *atomic.Int64 
 }
 
 var _ = Describe("A contested field", func() {
-	It("is not corrected after three corrections in a minute, is reported once, and is corrected again after a change in Git", func(ctx SpecContext) {
+	It("is not corrected after three corrections in a minute, is reported once, and is corrected again after a "+
+		"change in Git", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		in := installConfigMaps(ctx, ns, 2)
 		mark := auditMark(ctx)
 		won := overwrite(ctx, ns, "a", 1000)
 		reports(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a", "mallory", "drift.ignore")
-		Eventually(ctx, won.Load, soon, "10ms").Should(BeEquivalentTo(4), "the first write and one after each correction")
+		Eventually(ctx, won.Load, soon, "10ms").
+			Should(BeEquivalentTo(4), "the first write and one after each correction")
 		noMore := func(n int) {
 			GinkgoHelper()
-			Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(n), "corrections stop")
+			Consistently(ctx, func() int {
+				return len(writes(ctx, ns, mark))
+			}, quiet, "500ms").Should(Equal(n), "corrections stop")
 		}
 		noMore(3)
 		Expect(getConfigMap(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "theirs"))
 		var about []corev1.Event
 		Eventually(ctx, func() []corev1.Event {
-			about = slices.DeleteFunc(eventsOf(ctx, in), func(e corev1.Event) bool { return e.Type != corev1.EventTypeWarning || isStartupEvent(e) })
+			about = slices.DeleteFunc(eventsOf(ctx, in), func(e corev1.Event) bool {
+				return e.Type != corev1.EventTypeWarning || isStartupEvent(e)
+			})
 			return about
 		}, soon).Should(HaveLen(1))
 		Expect(about[0].Reason).To(Equal("Contested"))
@@ -72,7 +79,9 @@ var _ = Describe("A contested field", func() {
 
 		By("a change in Git")
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"), configMap("b", "1"))
-		Eventually(ctx, func() int { return len(writes(ctx, ns, mark)) }, soon, "50ms").Should(BeNumerically(">=", 5), "the change is applied")
+		Eventually(ctx, func() int {
+			return len(writes(ctx, ns, mark))
+		}, soon, "50ms").Should(BeNumerically(">=", 5), "the change is applied")
 		Eventually(ctx, func(g Gomega) {
 			n := len(writes(ctx, ns, mark))
 			g.Expect(n).To(BeNumerically("<=", 8), "corrections older than a minute do not count: up to three again")
@@ -83,15 +92,20 @@ var _ = Describe("A contested field", func() {
 
 	It("is corrected when the other writer stops, at the latest after the interval", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		in := installConfigMaps(ctx, ns, 1, func(in *appsv1.KsctlInstall) { in.Spec.Interval = &metav1.Duration{Duration: 10 * time.Second} })
+		in := installConfigMaps(ctx, ns, 1, func(in *appsv1.KsctlInstall) {
+			in.Spec.Interval = &metav1.Duration{Duration: 10 * time.Second}
+		})
 		overwrite(ctx, ns, "a", 4)
 		reports(ctx, in, "False", "Contested", "mallory")
 		began := time.Now()
-		Eventually(ctx, func() (string, error) { err := get(ctx, in); return ready(in).Reason, err }, 2*soon, "100ms").Should(Equal("ReconciliationSucceeded"))
+		Eventually(ctx, func() (string, error) { err := get(ctx, in); return ready(in).Reason, err }, 2*soon, "100ms").
+			Should(Equal("ReconciliationSucceeded"))
 		Expect(getConfigMap(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "1"))
 		AddReportEntry("settled after", time.Since(began).Round(time.Second).String(), ReportEntryVisibilityAlways)
-		Eventually(ctx, eventsWithReason(ctx, in, "Contested"), soon).Should(HaveLen(1), "a short interval does not repeat the event")
-		Consistently(ctx, eventsWithReason(ctx, in, "Contested"), "1s").Should(ConsistOf(HaveField("Count", BeNumerically("<=", 1))))
+		Eventually(ctx, eventsWithReason(ctx, in, "Contested"), soon).
+			Should(HaveLen(1), "a short interval does not repeat the event")
+		Consistently(ctx, eventsWithReason(ctx, in, "Contested"), "1s").
+			Should(ConsistOf(HaveField("Count", BeNumerically("<=", 1))))
 	})
 
 	It("is corrected again on a reconcile request", func(ctx SpecContext) {
@@ -109,17 +123,21 @@ var _ = Describe("A contested field", func() {
 		in := installConfigMaps(ctx, ns, 1)
 		mark := auditMark(ctx)
 		for range 4 {
-			Eventually(ctx, func() error { return plane.Client().Delete(ctx, aConfigMap(ns, "a")) }, soon, "5ms").Should(Succeed())
+			Eventually(ctx, func() error { return plane.Client().Delete(ctx, aConfigMap(ns, "a")) }, soon, "5ms").
+				Should(Succeed())
 		}
 		reports(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
-		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(3), "the object is not recreated")
+		Consistently(ctx, func() int {
+			return len(writes(ctx, ns, mark))
+		}, quiet, "500ms").Should(Equal(3), "the object is not recreated")
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"))
 		atRevision(ctx, in, "main@sha1:2")
 	})
 
 	It("is also reported when a webhook reverts each apply", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		mutate(ctx, ns, "", "configmaps", strings.Replace(configMap("probe", "1"), "{name: probe}", "{name: probe, labels: {probe: really}}", 1),
+		mutate(ctx, ns, "", "configmaps",
+			strings.Replace(configMap("probe", "1"), "{name: probe}", "{name: probe, labels: {probe: really}}", 1),
 			func(int64, []byte) []map[string]any {
 				return []map[string]any{jsonPatchOp("replace", "/metadata/labels", map[string]string{})}
 			})
@@ -127,7 +145,9 @@ var _ = Describe("A contested field", func() {
 		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
 		reports(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
-		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(4), "a create and three corrections")
+		Consistently(ctx, func() int {
+			return len(writes(ctx, ns, mark))
+		}, quiet, "500ms").Should(Equal(4), "a create and three corrections")
 		deleteAndWait(ctx, in)
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
 	})

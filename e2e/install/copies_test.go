@@ -18,7 +18,8 @@ var _ = Describe("Objects with copies of our labels and annotations", func() {
 		ns := namespaceFor(ctx)
 		elsewhere, err := plane.Namespace(ctx, "copies")
 		Expect(err).NotTo(HaveOccurred())
-		lone := strings.Replace(deployment("lone", ""), "kind: Deployment", "kind: ReplicaSet", 1) // so that the controller watches ReplicaSets
+		// so that the controller watches ReplicaSets
+		lone := strings.Replace(deployment("lone", ""), "kind: Deployment", "kind: ReplicaSet", 1)
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), deployment("web", ""), lone)
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
@@ -28,9 +29,12 @@ var _ = Describe("Objects with copies of our labels and annotations", func() {
 		mine := getConfigMap(ctx, ns, "a")
 		meta := metav1.ObjectMeta{Labels: mine.Labels, Annotations: mine.Annotations}
 		copies := []client.Object{foreignConfigMap(ctx, ns, "b", meta), foreignConfigMap(ctx, elsewhere, "a", meta)}
-		set := &k8sappsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "copy", Labels: web.Labels, Annotations: web.Annotations},
-			Spec: k8sappsv1.ReplicaSetSpec{Replicas: ptr.To[int32](0), Selector: web.Spec.Selector.DeepCopy(), Template: *web.Spec.Template.DeepCopy()}}
-		set.Spec.Selector.MatchLabels, set.Spec.Template.Labels = map[string]string{"app": "copy"}, map[string]string{"app": "copy"}
+		set := &k8sappsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "copy", Labels: web.Labels,
+			Annotations: web.Annotations},
+			Spec: k8sappsv1.ReplicaSetSpec{Replicas: ptr.To[int32](0), Selector: web.Spec.Selector.DeepCopy(),
+				Template: *web.Spec.Template.DeepCopy()}}
+		set.Spec.Selector.MatchLabels, set.Spec.Template.Labels = map[string]string{"app": "copy"},
+			map[string]string{"app": "copy"}
 		Expect(plane.Client().Create(ctx, set)).To(Succeed())
 
 		mark := auditMark(ctx)
@@ -52,6 +56,7 @@ var _ = Describe("Objects with copies of our labels and annotations", func() {
 		for _, r := range writes(ctx, ns, mark).Without(cluster.Failed) {
 			names = append(names, r.Verb+" "+r.Resource+" "+r.Namespace+"/"+r.Name)
 		}
-		Expect(names).To(ConsistOf("patch configmaps "+ns+"/a", "delete deployments "+ns+"/web", "delete configmaps "+ns+"/a", "delete replicasets "+ns+"/lone"))
+		Expect(names).To(ConsistOf("patch configmaps "+ns+"/a", "delete deployments "+ns+"/web", "delete configmaps "+
+			ns+"/a", "delete replicasets "+ns+"/lone"))
 	})
 })

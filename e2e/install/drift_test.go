@@ -19,7 +19,8 @@ import (
 )
 
 // installConfigMaps installs ConfigMaps a, b, ... and returns the install when it is ready.
-func installConfigMaps(ctx context.Context, ns string, n int, changes ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
+func installConfigMaps(ctx context.Context, ns string, n int,
+	changes ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	GinkgoHelper()
 	var docs []string
 	for i := range n {
@@ -75,9 +76,11 @@ var _ = Describe("Drift", func() {
 				took = append(took, time.Since(began))
 			}
 			p50, p95 := percentile(took, 50), percentile(took, 95)
-			AddReportEntry("corrected after", fmt.Sprintf("p50 %s, p95 %s of %d", p50.Round(time.Millisecond), p95.Round(time.Millisecond), objects),
+			AddReportEntry("corrected after",
+				fmt.Sprintf("p50 %s, p95 %s of %d", p50.Round(time.Millisecond), p95.Round(time.Millisecond), objects),
 				ReportEntryVisibilityAlways)
-			Expect(p50).To(BeNumerically("<=", 30*time.Second), "also on a busy machine: every timer fires after an hour")
+			Expect(p50).To(BeNumerically("<=", 30*time.Second),
+				"also on a busy machine: every timer fires after an hour")
 			n := writes(ctx, ns, mark)
 			Expect(n).To(HaveLen(objects), n.String())
 			Expect(get(ctx, in)).To(Succeed())
@@ -85,7 +88,9 @@ var _ = Describe("Drift", func() {
 		},
 		Entry("an edited field", mergePatch(`{"data":{"value":"drifted"}}`)),
 		Entry("a removed field", mergePatch(`{"data":{"value":null}}`)),
-		Entry("a deleted object", func(ctx context.Context, cm *corev1.ConfigMap) error { return plane.Client().Delete(ctx, cm) }),
+		Entry("a deleted object", func(ctx context.Context, cm *corev1.ConfigMap) error {
+			return plane.Client().Delete(ctx, cm)
+		}),
 		Entry("the removed label", mergePatch(`{"metadata":{"labels":{"`+live.OwnerLabel+`":null}}}`)),
 		Entry("a changed label", mergePatch(`{"metadata":{"labels":{"`+live.OwnerLabel+`":"someone"}}}`)),
 		Entry("the removed mark", mergePatch(`{"metadata":{"annotations":{"`+live.MarkAnnotation+`":null}}}`)),
@@ -107,8 +112,11 @@ var _ = Describe("Drift", func() {
 
 		By("kubectl apply, client-side")
 		kubectl(ctx, ns, foreign("b"), "apply", "-f", "-")
-		Eventually(ctx, func() map[string]string { return getConfigMap(ctx, ns, "b").Data }, soon, "20ms").Should(Equal(map[string]string{"value": "1"}))
-		Expect(getConfigMap(ctx, ns, "b").Annotations).To(HaveKey(corev1.LastAppliedConfigAnnotation), "the annotation of the other writer stays")
+		Eventually(ctx, func() map[string]string {
+			return getConfigMap(ctx, ns, "b").Data
+		}, soon, "20ms").Should(Equal(map[string]string{"value": "1"}))
+		Expect(getConfigMap(ctx, ns, "b").Annotations).
+			To(HaveKey(corev1.LastAppliedConfigAnnotation), "the annotation of the other writer stays")
 
 		By("kubectl apply, server-side and forced")
 		c := getConfigMap(ctx, ns, "c")
@@ -120,7 +128,9 @@ var _ = Describe("Drift", func() {
 		other := aConfigMap(ns, "d")
 		other.Data = map[string]string{"value": "theirs"}
 		Expect(client.IgnoreAlreadyExists(plane.Client().Create(ctx, other))).To(Succeed())
-		Eventually(ctx, func() map[string]string { return getConfigMap(ctx, ns, "d").Data }, soon, "20ms").Should(Equal(map[string]string{"value": "1"}))
+		Eventually(ctx, func() map[string]string {
+			return getConfigMap(ctx, ns, "d").Data
+		}, soon, "20ms").Should(Equal(map[string]string{"value": "1"}))
 	})
 
 	It("is corrected when the API server rejects the union of both writers' list items", func(ctx SpecContext) {
@@ -147,11 +157,14 @@ spec:
 				changed.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 				return plane.Client().Update(ctx, changed, client.FieldOwner(manager))
 			}, soon).Should(Succeed())
-			Eventually(ctx, func() []corev1.ServicePort { return service().Spec.Ports }, soon, "20ms").Should(Equal(was.Spec.Ports), "the change by %s is corrected", manager)
+			Eventually(ctx, func() []corev1.ServicePort {
+				return service().Spec.Ports
+			}, soon, "20ms").Should(Equal(was.Spec.Ports), "the change by %s is corrected", manager)
 			is := service()
 			Expect(is.UID).To(Equal(was.UID))
 			Expect(is.Spec.ClusterIP).To(Equal(was.Spec.ClusterIP))
-			Expect(is.Spec.SessionAffinity).To(Equal(corev1.ServiceAffinityClientIP), "a field that only the other writer sets stays")
+			Expect(is.Spec.SessionAffinity).
+				To(Equal(corev1.ServiceAffinityClientIP), "a field that only the other writer sets stays")
 			becomes(ctx, in, "True", "")
 		}
 	})
@@ -162,7 +175,8 @@ spec:
 		mark := auditMark(ctx)
 		Expect(mergePatch(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 		Expect(plane.Client().Delete(ctx, aConfigMap(ns, "b"))).To(Succeed())
-		reports(ctx, in, "True", "ReconciliationSucceeded", "drift is not corrected", "ConfigMap "+ns+"/a", "ConfigMap "+ns+"/b")
+		reports(ctx, in, "True", "ReconciliationSucceeded", "drift is not corrected", "ConfigMap "+ns+"/a",
+			"ConfigMap "+ns+"/b")
 		Expect(ready(in).Message).NotTo(ContainSubstring("ConfigMap " + ns + "/c"))
 		expectNoWrites(ctx, ns, mark, "drift is not corrected")
 		Expect(getConfigMap(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "theirs"))
@@ -173,7 +187,9 @@ spec:
 		Expect(ready(in).Message).NotTo(ContainSubstring("ConfigMap " + ns + "/a"))
 
 		edit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Drift.Mode = appsv1.DriftCorrect })
-		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(ns, "b")) }, soon, "20ms").Should(BeFalse(), "earlier drift is corrected")
+		Eventually(ctx, func() bool {
+			return absent(ctx, aConfigMap(ns, "b"))
+		}, soon, "20ms").Should(BeFalse(), "earlier drift is corrected")
 		becomes(ctx, in, "True", "")
 		Expect(ready(in).Message).NotTo(ContainSubstring("drift is not corrected"))
 	})
@@ -204,13 +220,21 @@ spec:
 			kubectl(ctx, ns, "", "annotate", what, "note-")
 			kubectl(ctx, ns, "", "label", what, "team=theirs")
 		}
-		Expect(mergePatch(`{"data":{"more":"theirs"},"metadata":{"finalizers":["example.com/theirs"]}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Expect(patch(ctx, aDeployment(ns, "web"), "mallory", `{"spec":{"template":{"metadata":{"annotations":{"restarted":"now"}}},"minReadySeconds":1}}`)).To(Succeed())
-		kubectl(ctx, ns, "", "patch", "deployment/web", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`)
+		Expect(mergePatch(`{"data":{"more":"theirs"},"metadata":{"finalizers":["example.com/theirs"]}}`)(ctx,
+			aConfigMap(ns, "a"))).To(Succeed())
+		Expect(patch(ctx, aDeployment(ns, "web"), "mallory",
+			`{"spec":{"template":{"metadata":{"annotations":{"restarted":"now"}}},"minReadySeconds":1}}`)).To(Succeed())
+		kubectl(ctx, ns, "", "patch", "deployment/web", "--subresource=status", "--type=merge", "-p",
+			`{"status":{"conditions":[]}}`)
 		becomes(ctx, in, "True", "")
 		expectNoWrites(ctx, ns, mark, "no field of the stack was changed")
-		Eventually(ctx, func() string { becomes(ctx, in, "True", ""); return ready(in).Message }, soon).Should(ContainSubstring("2 objects ready"))
-		own := requestsSince(ctx, mark, cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)), cluster.Resource("ksctlinstalls/status"), cluster.InNamespace(ns))
+		Eventually(ctx, func() string {
+			becomes(ctx, in, "True", "")
+			return ready(in).Message
+		}, soon).Should(ContainSubstring("2 objects ready"))
+		own := requestsSince(ctx, mark,
+			cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount)),
+			cluster.Resource("ksctlinstalls/status"), cluster.InNamespace(ns))
 		AddReportEntry("status writes while pods were replaced", len(own))
 		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 	})

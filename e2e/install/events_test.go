@@ -19,7 +19,8 @@ import (
 )
 
 var _ = Describe("Events", func() {
-	It("reach the API server and a receiver in the format of Flux, and a receiver that hangs blocks nothing", func(ctx SpecContext) {
+	It("reach the API server and a receiver in the format of Flux, and a receiver that hangs blocks "+
+		"nothing", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		open, received := make(chan struct{}), make(chan eventv1.Event, 100)
 		var attempts atomic.Int32
@@ -43,18 +44,23 @@ var _ = Describe("Events", func() {
 		sourceForController(ctx, ns, "src", "told")
 		startController(dedicated("told"), func(o *manager.Options) { o.Concurrent, o.EventsAddr = 1, receiver.URL })
 
-		publish(ctx, ns, "src", "main@sha1:1", harness.SourceTree(components("web"), map[string]string{"web/a.yaml": configMap("a", "1")}))
+		publish(ctx, ns, "src", "main@sha1:1",
+			harness.SourceTree(components("web"), map[string]string{"web/a.yaml": configMap("a", "1")}))
 		mine := func(in *appsv1.KsctlInstall) {
 			in.Annotations = map[string]string{eventv1.Group + "/branch": "main", "other": "x"}
 		}
 		first := newInstall(ctx, ns, "first", forController[*appsv1.KsctlInstall]("told"), hourly, mine)
-		second := newInstall(ctx, ns, "second", forController[*appsv1.KsctlInstall]("told"), hourly, mine, func(in *appsv1.KsctlInstall) { in.Spec.TargetNamespace = namespaceFor(ctx) })
+		second := newInstall(ctx, ns, "second", forController[*appsv1.KsctlInstall]("told"), hourly, mine,
+			func(in *appsv1.KsctlInstall) { in.Spec.TargetNamespace = namespaceFor(ctx) })
 		atRevision(ctx, first, "main@sha1:1")
 		atRevision(ctx, second, "main@sha1:1")
-		Expect(attempts.Load()).To(BeNumerically("<", 5), "the first event has not timed out yet (which takes half a minute), and there is one worker")
+		Expect(attempts.Load()).
+			To(BeNumerically("<", 5),
+				"the first event has not timed out yet (which takes half a minute), and there is one worker")
 		Eventually(ctx, func() ([]corev1.Event, error) {
 			var list corev1.EventList
-			err := plane.Client().List(ctx, &list, client.InNamespace(ns), client.MatchingFields{"involvedObject.name": "second"})
+			err := plane.Client().
+				List(ctx, &list, client.InNamespace(ns), client.MatchingFields{"involvedObject.name": "second"})
 			return list.Items, err
 		}, soon).Should(ContainElement(HaveField("Reason", "ReconciliationSucceeded")), "the API server has the event")
 
@@ -63,10 +69,13 @@ var _ = Describe("Events", func() {
 		for e.InvolvedObject.Name != "second" || e.Reason != "ReconciliationSucceeded" {
 			Eventually(ctx, received, soon).Should(Receive(&e), "the receiver gets the events in order")
 		}
-		Expect(e.InvolvedObject).To(And(HaveField("Kind", "KsctlInstall"), HaveField("APIVersion", "apps.ksctl.com/v1"), HaveField("Namespace", ns), HaveField("UID", second.UID)))
+		Expect(e.InvolvedObject).
+			To(And(HaveField("Kind", "KsctlInstall"), HaveField("APIVersion", "apps.ksctl.com/v1"),
+				HaveField("Namespace", ns), HaveField("UID", second.UID)))
 		Expect(e.Severity).To(Equal(eventv1.EventSeverityInfo))
 		Expect(e.ReportingController).To(Equal("ksctl-gitops"))
-		Expect(e.Metadata).To(Equal(map[string]string{"apps.ksctl.com/revision": "main@sha1:1", eventv1.Group + "/branch": "main"}))
+		Expect(e.Metadata).
+			To(Equal(map[string]string{"apps.ksctl.com/revision": "main@sha1:1", eventv1.Group + "/branch": "main"}))
 		Expect(e.Message).NotTo(BeEmpty())
 		Expect(e.Timestamp.IsZero()).To(BeFalse())
 	})

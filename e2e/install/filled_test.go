@@ -53,7 +53,8 @@ webhooks:
 		Expect(plane.Client().Get(ctx, client.ObjectKey{Name: ns}, hook)).To(Succeed())
 		ca := base64.StdEncoding.EncodeToString(plane.Config().CAData)
 		Expect(plane.Client().Patch(ctx, hook, client.RawPatch(types.JSONPatchType,
-			fmt.Appendf(nil, `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":%q}]`, ca)), client.FieldOwner("injector"))).To(Succeed())
+			fmt.Appendf(nil, `[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":%q}]`, ca)),
+			client.FieldOwner("injector"))).To(Succeed())
 
 		mark := auditMark(ctx)
 		requestReconcile(ctx, in, "after they filled their fields")

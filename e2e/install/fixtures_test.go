@@ -98,7 +98,9 @@ func makePodsReady(ctx context.Context, ns string) {
 
 func makePodsUnready(ctx context.Context, ns string) {
 	GinkgoHelper()
-	changePods(ctx, ns, false, func(p *corev1.Pod) { p.Annotations = map[string]string{cluster.FateAnnotation: cluster.FateNeverReady} })
+	changePods(ctx, ns, false, func(p *corev1.Pod) {
+		p.Annotations = map[string]string{cluster.FateAnnotation: cluster.FateNeverReady}
+	})
 }
 
 // changePods changes the pods that have a fate, or those that have none. It skips pods that
@@ -118,7 +120,8 @@ func changePods(ctx context.Context, ns string, hasFate bool, change func(*corev
 		pod := &pods[i]
 		before := pod.DeepCopy()
 		change(pod)
-		Expect(client.IgnoreNotFound(plane.Client().Patch(ctx, pod, client.MergeFrom(before)))).To(Succeed(), "a pod may be gone by now")
+		Expect(client.IgnoreNotFound(plane.Client().Patch(ctx, pod, client.MergeFrom(before)))).
+			To(Succeed(), "a pod may be gone by now")
 	}
 }
 
@@ -128,7 +131,8 @@ func sourceForController(ctx context.Context, ns, name, controller string) {
 	GinkgoHelper()
 	src := &appsv1.KsctlSource{ObjectMeta: objectMeta(ns, name)}
 	forController[*appsv1.KsctlSource](controller)(src)
-	src.Spec = appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}, Git: &appsv1.GitSource{URL: "http://git.example.com/x"}}
+	src.Spec = appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true},
+		Git: &appsv1.GitSource{URL: "http://git.example.com/x"}}
 	Expect(plane.Client().Create(ctx, src)).To(Succeed())
 }
 
@@ -247,7 +251,8 @@ func aDeployment(ns, name string) *k8sappsv1.Deployment {
 
 // reports waits until the Ready condition of an install has a status and a reason, and its
 // message contains all texts.
-func reports(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, texts ...string) {
+func reports(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string,
+	texts ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		if err := get(ctx, in); err != nil {

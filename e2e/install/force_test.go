@@ -51,10 +51,12 @@ var _ = Describe("An immutable field", func() {
 		Expect(after.Spec.Selector.MatchLabels).To(HaveKeyWithValue("app", "site"))
 	})
 
-	It("is not confused with an invalid field: force does not delete an object whose replacement would be rejected", func(ctx SpecContext) {
+	It("is not confused with an invalid field: force does not delete an object whose replacement would be "+
+		"rejected", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		service := func(port int) string {
-			return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: %d}]}\n", port)
+			return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, "+
+				"ports: [{port: %d}]}\n", port)
 		}
 		stack(ctx, ns, "main@sha1:1", service(80))
 		in := newInstall(ctx, ns, "i", hourly)
@@ -103,12 +105,14 @@ var _ = Describe("An immutable field", func() {
 		a, uid := getConfigMap(ctx, ns, "a"), data.UID
 		protect := func(value string) {
 			GinkgoHelper()
-			Expect(mergePatch(`{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":`+value+`}}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
+			Expect(mergePatch(`{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":`+value+`}}}`)(ctx,
+				aConfigMap(ns, "a"))).To(Succeed())
 		}
 		protect(`"true"`)
 		mark := auditMark(ctx)
 		stack(ctx, ns, "main@sha1:2", claim("ReadWriteMany"), configMap("a", "2")+immutable)
-		reports(ctx, in, "False", "ReconciliationFailed", "PersistentVolumeClaim "+ns+"/data", "spec.guard.protectKinds has PersistentVolumeClaim",
+		reports(ctx, in, "False", "ReconciliationFailed", "PersistentVolumeClaim "+ns+"/data",
+			"spec.guard.protectKinds has PersistentVolumeClaim",
 			"ConfigMap "+ns+"/a", "has the annotation "+live.PreventDeletionAnnotation)
 		Expect(ready(in).Message).NotTo(ContainSubstring("spec.force"), "force would not help")
 		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Verb("delete"))).To(BeEmpty())

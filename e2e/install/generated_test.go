@@ -19,17 +19,22 @@ import (
 	"github.com/ksctl/gitops/stacks/generated"
 )
 
-// generatingStack is a chart that generates a password, a salted hash, an authority and a certificate.
+// generatingStack is a chart that generates a password, a salted hash, an authority and a
+// certificate.
 func generatingStack(version, host string) fs.FS {
 	return tree("spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: ./chart}}\n", map[string]string{
 		"chart/Chart.yaml":  "apiVersion: v2\nname: shop\nversion: " + version + "\n",
 		"chart/values.yaml": "host: " + host + "\n",
-		"chart/templates/login.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData:\n  password: {{ randAlphaNum 16 }}\n" +
+		"chart/templates/login.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData:\n " +
+			" password: {{ randAlphaNum 16 }}\n" +
 			"  auth: {{ htpasswd \"admin\" \"secret\" | quote }}\n",
-		"chart/templates/tls.yaml": "{{- $ca := genCA \"shop\" 365 }}{{ $cert := genSignedCert .Values.host nil (list .Values.host) 365 $ca }}\n" +
-			"apiVersion: v1\nkind: Secret\nmetadata: {name: tls}\ndata: {ca.crt: {{ $ca.Cert | b64enc }}, tls.crt: {{ $cert.Cert | b64enc }}, tls.key: {{ $cert.Key | b64enc }}}\n",
+		"chart/templates/tls.yaml": "{{- $ca := genCA \"shop\" 365 }}{{ $cert := genSignedCert .Values.host nil " +
+			"(list .Values.host) 365 $ca }}\n" +
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: tls}\ndata: {ca.crt: {{ $ca.Cert | b64enc }}, tls.crt: " +
+			"{{ $cert.Cert | b64enc }}, tls.key: {{ $cert.Key | b64enc }}}\n",
 		"chart/templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n" +
-			"  checksum: {{ include (print $.Template.BasePath \"/login.yaml\") . | sha256sum }}\n  rendered: {{ now | date \"2006-01-02T15:04:05\" }}\n",
+			"  checksum: {{ include (print $.Template.BasePath \"/login.yaml\") . | sha256sum }}\n  rendered: {{ now " +
+			"| date \"2006-01-02T15:04:05\" }}\n",
 	})
 }
 
@@ -68,7 +73,8 @@ func generatedSecret(ctx context.Context, ns string) *corev1.Secret {
 }
 
 var _ = Describe("What a chart generates", func() {
-	It("stays the same over reconciles, restarts, corrections of drift and upgrades, and is removed with it", func(ctx SpecContext) {
+	It("stays the same over reconciles, restarts, corrections of drift and upgrades, and is removed "+
+		"with it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		name := "generated-" + ns
 		publish(ctx, ns, "src", "main@sha1:1", generatingStack("1.0.0", "a.example.com"))
@@ -102,7 +108,8 @@ var _ = Describe("What a chart generates", func() {
 		By("changing a Secret by hand")
 		login := &corev1.Secret{}
 		Expect(plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "login"}, login)).To(Succeed())
-		Expect(patch(ctx, login, "mallory", `{"data":{"password":"`+base64.StdEncoding.EncodeToString([]byte("other"))+`"}}`)).To(Succeed())
+		Expect(patch(ctx, login, "mallory", `{"data":{"password":"`+base64.StdEncoding.EncodeToString([]byte("other"))+
+			`"}}`)).To(Succeed())
 		Eventually(ctx, func() map[string]string { return generatedData(ctx, ns) }, soon).Should(Equal(first))
 
 		By("upgrading the chart, with another name in the certificate")
@@ -167,11 +174,15 @@ var _ = Describe("What a chart generates", func() {
 		Expect(second["tls/ca.crt"]).NotTo(Equal(first["tls/ca.crt"]), "the key of the authority is lost")
 		Expect(generatedSecret(ctx, ns).Data).NotTo(BeEmpty())
 		Expect(eventsOf(ctx, in)).To(ContainElement(And(HaveField("Reason", appsv1.GeneratedValuesLostReason),
-			HaveField("Message", And(ContainSubstring("2 values are taken from other Secrets, 2 are generated again"), ContainSubstring("genCA#0"))))))
+			HaveField("Message", And(ContainSubstring("2 values are taken from other Secrets, 2 are generated again"),
+				ContainSubstring("genCA#0"))))))
 
 		By("rotating all values")
-		Expect(patch(ctx, in, "somebody", `{"metadata":{"annotations":{"`+appsv1.RotateAnnotation+`":"shop@1"}}}`)).To(Succeed())
-		Eventually(ctx, func() string { return generatedData(ctx, ns)["login/password"] }, soon).ShouldNot(Equal(first["login/password"]))
+		Expect(patch(ctx, in, "somebody", `{"metadata":{"annotations":{"`+appsv1.RotateAnnotation+`":"shop@1"}}}`)).
+			To(Succeed())
+		Eventually(ctx, func() string {
+			return generatedData(ctx, ns)["login/password"]
+		}, soon).ShouldNot(Equal(first["login/password"]))
 		becomes(ctx, in, "True", "")
 		third := generatedData(ctx, ns)
 		Expect(third["login/auth"]).NotTo(Equal(first["login/auth"]))
@@ -182,9 +193,13 @@ var _ = Describe("What a chart generates", func() {
 	It("is what was derived before, for an install from before it was kept", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		login := map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-			"chart/templates/login.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {password: {{ randAlphaNum 16 }}}\n"}
-		publish(ctx, ns, "src", "main@sha1:1", tree("spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: ./chart}}\n", login))
-		in := newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) { in.Spec.Generate = appsv1.GenerateRefuse })
+			"chart/templates/login.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: " +
+				"{password: {{ randAlphaNum 16 }}}\n"}
+		publish(ctx, ns, "src", "main@sha1:1",
+			tree("spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: ./chart}}\n", login))
+		in := newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) {
+			in.Spec.Generate = appsv1.GenerateRefuse
+		})
 		atRevision(ctx, in, "main@sha1:1")
 		secret := &corev1.Secret{}
 		Expect(plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "login"}, secret)).To(Succeed())
@@ -202,7 +217,9 @@ var _ = Describe("What a chart generates", func() {
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 		first := generatedData(ctx, ns)
-		successor := newInstall(ctx, ns, "j", hourly, func(in *appsv1.KsctlInstall) { in.Spec.TakeOver = &appsv1.TakeOver{Name: "i"} })
+		successor := newInstall(ctx, ns, "j", hourly, func(in *appsv1.KsctlInstall) {
+			in.Spec.TakeOver = &appsv1.TakeOver{Name: "i"}
+		})
 		reports(ctx, successor, "False", "OwnedByAnother")
 		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
 		Eventually(ctx, func() bool { return absent(ctx, in) }, soon).Should(BeTrue())
@@ -211,23 +228,29 @@ var _ = Describe("What a chart generates", func() {
 		Expect(generatedSecret(ctx, ns).Annotations[live.MarkAnnotation]).To(ContainSubstring("/j"))
 	})
 
-	It("stays when the install is left in the cluster and created again, and whatever the rules for drift", func(ctx SpecContext) {
+	It("stays when the install is left in the cluster and created again, and whatever the rules "+
+		"for drift", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", generatingStack("1.0.0", "a.example.com"))
-		in := newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) { in.Spec.DeletionPolicy = appsv1.DeletionOrphan })
+		in := newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) {
+			in.Spec.DeletionPolicy = appsv1.DeletionOrphan
+		})
 		atRevision(ctx, in, "main@sha1:1")
 		first := generatedData(ctx, ns)
 		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
 		Eventually(ctx, func() bool { return absent(ctx, in) }, soon).Should(BeTrue())
 
 		in = newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) {
-			in.Spec.Drift = &appsv1.Drift{Mode: appsv1.DriftIgnore, Ignore: []appsv1.IgnoreRule{{Target: &appsv1.IgnoreTarget{Kind: "Secret"}, Paths: []string{"/data"}}}}
+			in.Spec.Drift = &appsv1.Drift{Mode: appsv1.DriftIgnore,
+				Ignore: []appsv1.IgnoreRule{{Target: &appsv1.IgnoreTarget{Kind: "Secret"}, Paths: []string{"/data"}}}}
 		})
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(generatedData(ctx, ns)).To(Equal(first))
 		kept := generatedSecret(ctx, ns)
 		Expect(patch(ctx, kept.DeepCopy(), "mallory", `{"data":{"values":""}}`)).To(Succeed())
-		Eventually(ctx, func() map[string][]byte { return generatedSecret(ctx, ns).Data }, soon).Should(Equal(kept.Data))
+		Eventually(ctx, func() map[string][]byte {
+			return generatedSecret(ctx, ns).Data
+		}, soon).Should(Equal(kept.Data))
 	})
 
 	It("differs between two installs, and follows spec.generate", func(ctx SpecContext) {
@@ -240,7 +263,10 @@ var _ = Describe("What a chart generates", func() {
 
 		refusing := namespaceFor(ctx)
 		publish(ctx, refusing, "src", "main@sha1:1", generatingStack("1.0.0", "a.example.com"))
-		in := newInstall(ctx, refusing, "i", hourly, func(in *appsv1.KsctlInstall) { in.Spec.Generate = appsv1.GenerateRefuse })
-		reports(ctx, in, "False", "InvalidStack", "login.yaml:6: ", "htpasswd", "tls.yaml:1: ", "genCA", "genSignedCert", "config.yaml:6: ", "now")
+		in := newInstall(ctx, refusing, "i", hourly, func(in *appsv1.KsctlInstall) {
+			in.Spec.Generate = appsv1.GenerateRefuse
+		})
+		reports(ctx, in, "False", "InvalidStack", "login.yaml:6: ", "htpasswd", "tls.yaml:1: ", "genCA",
+			"genSignedCert", "config.yaml:6: ", "now")
 	})
 })

@@ -66,7 +66,8 @@ func resume(in *appsv1.KsctlInstall) { in.Spec.Suspend = false }
 // kubectl runs kubectl in a namespace, with standard input, and returns its output.
 func kubectl(ctx context.Context, ns, stdin string, args ...string) string {
 	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, plane.Kubectl(), append([]string{"--kubeconfig", plane.Kubeconfig(), "--namespace", ns}, args...)...)
+	cmd := exec.CommandContext(ctx, plane.Kubectl(),
+		append([]string{"--kubeconfig", plane.Kubeconfig(), "--namespace", ns}, args...)...)
 	cmd.Env = []string{"HOME=" + GinkgoT().TempDir()}
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
@@ -117,7 +118,8 @@ func expectOwnedBy(o client.Object, in *appsv1.KsctlInstall) {
 // requestReconcile requests a reconcile and waits until it is handled.
 func requestReconcile(ctx context.Context, in *appsv1.KsctlInstall, token string) {
 	GinkgoHelper()
-	Expect(patch(ctx, in, "somebody", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation, token))).To(Succeed())
+	Expect(patch(ctx, in, "somebody", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.RequestedAtAnnotation,
+		token))).To(Succeed())
 	Eventually(ctx, func() (string, error) {
 		err := get(ctx, in)
 		return in.Status.LastHandledReconcileAt, err
@@ -133,7 +135,9 @@ func writes(ctx context.Context, ns string, mark cluster.Mark) cluster.Requests 
 // expectNoWrites checks that there are no write requests for the installs of a namespace.
 func expectNoWrites(ctx context.Context, ns string, mark cluster.Mark, why string) {
 	GinkgoHelper()
-	Consistently(ctx, func() cluster.Requests { return writes(ctx, ns, mark) }, quiet, 500*time.Millisecond).Should(BeEmpty(), why)
+	Consistently(ctx, func() cluster.Requests {
+		return writes(ctx, ns, mark)
+	}, quiet, 500*time.Millisecond).Should(BeEmpty(), why)
 }
 
 // eventsWithReason returns a function for Eventually: events arrive some time after the status

@@ -25,7 +25,8 @@ func archive(entry tar.Header) []byte {
 		"stacks/app/stack.yaml":  "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + oneComponent,
 		"stacks/app/main/a.yaml": configMap("a", "hostile"),
 	} {
-		Expect(w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(text))})).To(Succeed())
+		Expect(w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(text))})).
+			To(Succeed())
 		_, err := w.Write([]byte(text))
 		Expect(err).NotTo(HaveOccurred())
 	}
@@ -50,7 +51,8 @@ func publishArchive(ctx context.Context, ns, revision string, archive []byte) {
 	Expect(plane.Client().Status().Update(ctx, src)).To(Succeed())
 }
 
-var _ = DescribeTable("A malicious artifact is refused and reported, installed objects stay, and the next artifact is applied",
+var _ = DescribeTable("A malicious artifact is refused and reported, installed objects stay, and the next artifact "+
+	"is applied",
 	func(ctx SpecContext, pack func() []byte, reason string, texts ...string) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
@@ -62,13 +64,15 @@ var _ = DescribeTable("A malicious artifact is refused and reported, installed o
 		Expect(condition(in, "Stalled")).To(HaveField("Reason", reason), "a retry would not help")
 		Expect(condition(in, "Reconciling")).To(BeNil())
 		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
-		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(BeEmpty(), "nothing of it is applied")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).
+			To(BeEmpty(), "nothing of it is applied")
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(condition(in, "Stalled")).To(BeNil())
 	},
 	Entry("a symbolic link out of the tree", func() []byte {
-		return archive(tar.Header{Typeflag: tar.TypeSymlink, Name: "stacks/app/main/b.yaml", Linkname: "../../../../etc/passwd"})
+		return archive(tar.Header{Typeflag: tar.TypeSymlink, Name: "stacks/app/main/b.yaml",
+			Linkname: "../../../../etc/passwd"})
 	}, "UnsafePath", "stacks/app/main/b.yaml", "symbolic link"),
 	Entry("a path out of the tree", func() []byte {
 		return archive(tar.Header{Typeflag: tar.TypeReg, Name: "../b.yaml", Mode: 0o644})

@@ -36,7 +36,8 @@ spec:
 
 // twoValues returns a ConfigMap with a value, and a value x that drift.ignore covers.
 func twoValues(name, value, x string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q, x: %q}\n", name, value, x)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q, x: %q}\n", name,
+		value, x)
 }
 
 func ignorePaths(paths ...string) func(*appsv1.KsctlInstall) {
@@ -109,14 +110,19 @@ spec:
 		stack(ctx, ns, "main@sha1:1", web("1", "a", 1))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		Expect(plane.ApplyYAML(ctx, []byte(strings.Replace(hpa, "{name: web}", "{name: web, namespace: "+ns+"}", 1)))).To(Succeed())
+		Expect(plane.ApplyYAML(ctx, []byte(strings.Replace(hpa, "{name: web}", "{name: web, namespace: "+ns+"}", 1)))).
+			To(Succeed())
 		mark := auditMark(ctx)
 		awaitReplicas(ctx, ns, 2) // the HorizontalPodAutoscaler of the control plane scales to its minimum
-		Expect(get(ctx, &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})).To(Succeed())
+		Expect(get(ctx,
+			&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}})).
+			To(Succeed())
 		d := aDeployment(ns, "web")
 		Expect(get(ctx, d)).To(Succeed())
-		Expect(plane.Client().SubResource("scale").Patch(ctx, d, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":4}}`)),
-			client.FieldOwner("kube-controller-manager"))).To(Succeed()) // as the HorizontalPodAutoscaler would with metrics
+		Expect(plane.Client().SubResource("scale").Patch(ctx, d,
+			client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":4}}`)),
+			// as the HorizontalPodAutoscaler would with metrics
+			client.FieldOwner("kube-controller-manager"))).To(Succeed())
 		expectNoWrites(ctx, ns, mark, "scaling is no drift")
 		stack(ctx, ns, "main@sha1:2", web("2", "a", 1))
 		atRevision(ctx, in, "main@sha1:2")
@@ -143,7 +149,8 @@ var _ = Describe("Fields in drift.ignore", func() {
 		Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 		expectNoWrites(ctx, ns, mark, "a change by another writer stays")
 		Expect(mergePatch(`{"data":{"value":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "2", "x": "theirs"}), "only the other field is corrected")
+		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "2", "x": "theirs"}),
+			"only the other field is corrected")
 		stack(ctx, ns, "main@sha1:3", twoValues("a", "3", "3"))
 		atRevision(ctx, in, "main@sha1:3")
 		Expect(data()).To(Equal(map[string]string{"value": "3", "x": "theirs"}))
@@ -159,34 +166,42 @@ var _ = Describe("Fields in drift.ignore", func() {
 		By("removing the rule")
 		Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 		edit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Drift = nil })
-		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "4", "x": "4"}), "the field has the value in Git again")
+		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "4", "x": "4"}),
+			"the field has the value in Git again")
 		Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "4", "x": "4"}), "drift of the field is corrected again")
+		Eventually(ctx, data, soon, "10ms").Should(Equal(map[string]string{"value": "4", "x": "4"}),
+			"drift of the field is corrected again")
 	})
 
 	It("may be list items or a whole map", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", web("1", "a", 1), twoValues("a", "1", "1"))
 		in := newInstall(ctx, ns, "i", hourly, withDrift(appsv1.Drift{Ignore: []appsv1.IgnoreRule{
-			{Target: &appsv1.IgnoreTarget{Kind: "Deployment"}, Paths: []string{"/spec/replicas", "/spec/template/spec/containers/0/args/1", "/spec/template/spec/containers/1/image"}},
+			{Target: &appsv1.IgnoreTarget{Kind: "Deployment"},
+				Paths: []string{"/spec/replicas", "/spec/template/spec/containers/0/args/1",
+					"/spec/template/spec/containers/1/image"}},
 			{Target: &appsv1.IgnoreTarget{Kind: "ConfigMap", Name: "a"}, Paths: []string{"/data"}}}}))
 		atRevision(ctx, in, "main@sha1:1")
 		mark := auditMark(ctx)
 		Expect(patch(ctx, aDeployment(ns, "web"), "mallory", `{"spec":{"replicas":3}}`)).To(Succeed())
 		kubectl(ctx, ns, "", "set", "image", "deployment/web", "side=example.com/side:theirs")
-		kubectl(ctx, ns, "", "patch", "deployment/web", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"main","args":["serve","theirs","--quiet"]}]}}}}`)
+		kubectl(ctx, ns, "", "patch", "deployment/web", "-p",
+			`{"spec":{"template":{"spec":{"containers":[{"name":"main","args":["serve","theirs","--quiet"]}]}}}}`)
 		Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
 		expectNoWrites(ctx, ns, mark, "all changed fields are ignored")
 
-		stack(ctx, ns, "main@sha1:2", web("2", "b", 2), strings.Replace(twoValues("a", "2", "2"), "{name: a}", "{name: a, labels: {new: \"yes\"}}", 1))
+		stack(ctx, ns, "main@sha1:2", web("2", "b", 2),
+			strings.Replace(twoValues("a", "2", "2"), "{name: a}", "{name: a, labels: {new: \"yes\"}}", 1))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(images(ctx, ns)).To(Equal("main=main:2serve,theirs,--quiet side=side:theirs"))
 		awaitReplicas(ctx, ns, 3)
 		a := getConfigMap(ctx, ns, "a")
-		Expect(a.Data).To(Equal(map[string]string{"value": "1", "x": "theirs"}), "the applied keys of the ignored map stay as well")
+		Expect(a.Data).To(Equal(map[string]string{"value": "1", "x": "theirs"}),
+			"the applied keys of the ignored map stay as well")
 		Expect(a.Labels).To(HaveKeyWithValue("new", "yes"))
 
-		Expect(patch(ctx, aDeployment(ns, "web"), "mallory", `{"spec":{"paused":true,"minReadySeconds":3}}`)).To(Succeed())
+		Expect(patch(ctx, aDeployment(ns, "web"), "mallory", `{"spec":{"paused":true,"minReadySeconds":3}}`)).
+			To(Succeed())
 		kubectl(ctx, ns, "", "set", "image", "deployment/web", "main=example.com/main:theirs")
 		Eventually(ctx, func() string { return images(ctx, ns) }, soon, "10ms").Should(
 			Equal("main=main:2serve,theirs,--quiet side=side:theirs"), "the other fields are corrected")
@@ -206,13 +221,15 @@ var _ = Describe("Fields in drift.ignore", func() {
 		in := newInstall(ctx, ns, "i", hourly, ignorePaths("/data/x"))
 		atRevision(ctx, in, "main@sha1:1")
 		stack(ctx, ns, "main@sha1:2", all("2")...)
-		Eventually(ctx, func() string { return getConfigMap(ctx, ns, name(0)).Data["value"] }, soon, time.Millisecond).Should(Equal("2"))
+		Eventually(ctx, func() string { return getConfigMap(ctx, ns, name(0)).Data["value"] }, soon, time.Millisecond).
+			Should(Equal("2"))
 		for i := objects - 1; i >= 0; i-- {
 			Expect(mergePatch(`{"data":{"x":"theirs"}}`)(ctx, aConfigMap(ns, name(i)))).To(Succeed())
 		}
 		atRevision(ctx, in, "main@sha1:2")
 		for i := range objects {
-			Expect(getConfigMap(ctx, ns, name(i)).Data).To(Equal(map[string]string{"value": "2", "x": "theirs"}), name(i))
+			Expect(getConfigMap(ctx, ns, name(i)).Data).To(Equal(map[string]string{"value": "2", "x": "theirs"}),
+				name(i))
 		}
 	})
 
@@ -223,7 +240,8 @@ var _ = Describe("Fields in drift.ignore", func() {
 		atRevision(ctx, in, "main@sha1:1")
 		kubectl(ctx, ns, "", "annotate", "configmap/a", "note=theirs")
 		Expect(mergePatch(`{"metadata":{"annotations":null,"labels":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Eventually(ctx, func() map[string]string { return getConfigMap(ctx, ns, "a").Annotations }, soon, "20ms").Should(HaveKey(live.MarkAnnotation))
+		Eventually(ctx, func() map[string]string { return getConfigMap(ctx, ns, "a").Annotations }, soon, "20ms").
+			Should(HaveKey(live.MarkAnnotation))
 		stack(ctx, ns, "main@sha1:2", twoValues("a", "2", "1"))
 		atRevision(ctx, in, "main@sha1:2")
 		expectOwnedBy(getConfigMap(ctx, ns, "a"), in)

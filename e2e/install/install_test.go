@@ -33,7 +33,8 @@ var _ = Describe("An install", func() {
 		Expect(in.Status.StackVersion).To(Equal("1.0.0"))
 		Expect(in.Status.Inventory.Entries).To(HaveLen(2))
 
-		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "2")}))
+		publish(ctx, ns, "src", "main@sha1:2",
+			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "2")}))
 		atRevision(ctx, in, "main@sha1:2")
 		a := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}}
 		Expect(get(ctx, a)).To(Succeed())

@@ -55,7 +55,8 @@ func jobRuns(ctx context.Context, mark cluster.Mark, ns string) map[string]int {
 	GinkgoHelper()
 	times := map[string]int{}
 	created := func(r cluster.Request) bool { return r.Code == 201 }
-	for _, r := range requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Resource("jobs"), cluster.InNamespace(ns), created).Without(cluster.DryRun) {
+	for _, r := range requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Resource("jobs"),
+		cluster.InNamespace(ns), created).Without(cluster.DryRun) {
 		times[r.Name]++
 	}
 	return times
@@ -76,17 +77,21 @@ var _ = Describe("Jobs", func() {
 		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"migrate": 1}))
 	})
 
-	It("that fail are reported, block their dependents, and run again when a change recreates them with force", func(ctx SpecContext) {
+	It("that fail are reported, block their dependents, and run again when a change recreates them "+
+		"with force", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		files := func(fate string) map[string]string {
-			return map[string]string{"migrate/j.yaml": job("migrate", fate, "", ""), "after/a.yaml": configMap("after", "1")}
+			return map[string]string{"migrate/j.yaml": job("migrate", fate, "", ""),
+				"after/a.yaml": configMap("after", "1")}
 		}
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "after:migrate"), files(cluster.FateFails)))
 		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
 		reports(ctx, in, "False", "HealthCheckFailed", `component "migrate"`, "Job "+ns+"/migrate is Failed")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
-		Consistently(ctx, func() map[string]int { return jobRuns(ctx, mark, ns) }, "1s").Should(Equal(map[string]int{"migrate": 1}), "a failed Job is not run again")
+		Consistently(ctx, func() map[string]int {
+			return jobRuns(ctx, mark, ns)
+		}, "1s").Should(Equal(map[string]int{"migrate": 1}), "a failed Job is not run again")
 
 		publish(ctx, ns, "src", "main@sha1:2", tree(components("migrate", "after:migrate"), files("")))
 		reports(ctx, in, "False", "ReconciliationFailed", "Job "+ns+"/migrate", "spec.force")
@@ -97,7 +102,8 @@ var _ = Describe("Jobs", func() {
 		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"migrate": 2}))
 	})
 
-	It("stay complete when their TTL deletes them at once, also after a restart of the controller", func(ctx SpecContext) {
+	It("stay complete when their TTL deletes them at once, also after a restart of the "+
+		"controller", func(ctx SpecContext) {
 		const jobs = 12
 		ns := namespaceFor(ctx)
 		files, once := map[string]string{"after/a.yaml": configMap("after", "1")}, map[string]int{}
@@ -113,10 +119,13 @@ var _ = Describe("Jobs", func() {
 		mark := auditMark(ctx)
 		stop := startController(dedicated("restarted"))
 		in := newInstall(ctx, ns, "i", forController[*appsv1.KsctlInstall]("restarted"), func(in *appsv1.KsctlInstall) {
-			in.Spec.Interval, in.Spec.RetryInterval = &metav1.Duration{Duration: time.Second}, &metav1.Duration{Duration: time.Second}
+			in.Spec.Interval, in.Spec.RetryInterval = &metav1.Duration{Duration: time.Second},
+				&metav1.Duration{Duration: time.Second}
 		})
 		atRevision(ctx, in, "main@sha1:1")
-		Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(Equal([]string{"kept"}), "the TTL controller deletes the others")
+		Eventually(ctx, func() []string {
+			return jobsIn(ctx, ns)
+		}, soon).Should(Equal([]string{"kept"}), "the TTL controller deletes the others")
 		Consistently(ctx, func(g Gomega) {
 			g.Expect(get(ctx, in)).To(Succeed())
 			g.Expect(ready(in).Status).To(BeEquivalentTo("True"), ready(in).Message)
@@ -124,7 +133,8 @@ var _ = Describe("Jobs", func() {
 		}, "4s").Should(Succeed(), "the install stays ready for several intervals")
 
 		stop()
-		Expect(plane.Client().Delete(ctx, &batchv1.Job{ObjectMeta: objectMeta(ns, "kept")}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		Expect(plane.Client().Delete(ctx, &batchv1.Job{ObjectMeta: objectMeta(ns, "kept")},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 		startController(dedicated("restarted"))
 		annotate(ctx, in, "reconcile.fluxcd.io/requestedAt", "restarted")
 		Eventually(ctx, func() string {
@@ -141,18 +151,26 @@ var _ = Describe("Jobs", func() {
 
 	It("stay complete when they are created and deleted while the controller is busy", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		files := map[string]string{"migrate/j.yaml": job("quick", "", ttlZero, ""), "after/a.yaml": configMap("after", "1")}
+		files := map[string]string{"migrate/j.yaml": job("quick", "", ttlZero, ""),
+			"after/a.yaml": configMap("after", "1")}
 		for i := range 600 {
 			files[fmt.Sprintf("many/%d.yaml", i)] = configMap(fmt.Sprintf("many%d", i), "1")
 		}
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("migrate", "many", "after:migrate"), files))
 		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly)
-		Eventually(ctx, func() (string, error) { err := get(ctx, in); return in.Status.LastAppliedRevision, err }, 5*time.Minute, "100ms").
+		Eventually(ctx, func() (string, error) {
+			err := get(ctx, in)
+			return in.Status.LastAppliedRevision, err
+		}, 5*time.Minute, "100ms").
 			Should(Equal("main@sha1:1"), "600 objects take a while")
 		atRevision(ctx, in, "main@sha1:1")
-		Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(BeEmpty(), "the TTL controller deletes the Job")
-		Consistently(ctx, func() map[string]int { return jobRuns(ctx, mark, ns) }, "1s").Should(Equal(map[string]int{"quick": 1}),
+		Eventually(ctx, func() []string {
+			return jobsIn(ctx, ns)
+		}, soon).Should(BeEmpty(), "the TTL controller deletes the Job")
+		Consistently(ctx, func() map[string]int {
+			return jobRuns(ctx, mark, ns)
+		}, "1s").Should(Equal(map[string]int{"quick": 1}),
 			"its completion was observed before a reconcile")
 	})
 
@@ -174,7 +192,9 @@ var _ = Describe("Jobs", func() {
 		in := newInstall(ctx, ns, "i", hourly)
 		stage := func(jobs []string, main bool) {
 			GinkgoHelper()
-			Eventually(ctx, func() []string { return jobsIn(ctx, ns) }, soon).Should(Equal(jobs), "the hooks of this step run")
+			Eventually(ctx, func() []string {
+				return jobsIn(ctx, ns)
+			}, soon).Should(Equal(jobs), "the hooks of this step run")
 			Consistently(ctx, func(g Gomega) {
 				g.Expect(jobsIn(ctx, ns)).To(Equal(jobs))
 				g.Expect(absent(ctx, aConfigMap(ns, "main"))).To(Equal(!main))
@@ -194,7 +214,8 @@ var _ = Describe("Jobs", func() {
 		mark = auditMark(ctx)
 		publish(ctx, ns, "src", "main@sha1:2", tree(stack, second))
 		atRevision(ctx, in, "main@sha1:2")
-		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(HaveLen(1), "the ConfigMap")
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).
+			To(HaveLen(1), "the ConfigMap")
 
 		By("running only a changed hook again, before the objects that follow it")
 		third := maps.Clone(second)
@@ -204,7 +225,8 @@ var _ = Describe("Jobs", func() {
 		publish(ctx, ns, "src", "main@sha1:3", tree(stack, third))
 		atRevision(ctx, in, "main@sha1:3")
 		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"late": 1}))
-		writes := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write).Without(cluster.DryRun, cluster.Failed)
+		writes := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write).
+			Without(cluster.DryRun, cluster.Failed)
 		Expect(writes).To(HaveLen(3), "delete, create, and the ConfigMap: %s", writes)
 		Expect(writes[2].Resource).To(Equal("configmaps"))
 	})

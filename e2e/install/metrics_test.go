@@ -32,7 +32,8 @@ func series(ns string) map[string]float64 {
 				}
 			}
 			if slices.Sort(labels); about && !other {
-				out[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				out[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().
+					GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}
@@ -48,7 +49,8 @@ var _ = Describe("Metrics of an install", func() {
 		awaitRestored(ctx, was)
 		Eventually(func(g Gomega) {
 			got := series(ns)
-			g.Expect(got).To(HaveKeyWithValue("gotk_reconcile_duration_seconds{kind=KsctlInstall}", BeNumerically(">=", 1)))
+			g.Expect(got).To(HaveKeyWithValue("gotk_reconcile_duration_seconds{kind=KsctlInstall}",
+				BeNumerically(">=", 1)))
 			g.Expect(got).To(HaveKeyWithValue("ksctl_drift_corrected_total{}", BeNumerically(">=", 1)))
 			delete(got, "gotk_reconcile_duration_seconds{kind=KsctlInstall}")
 			delete(got, "ksctl_drift_corrected_total{}")

@@ -34,7 +34,9 @@ func aNamespace(name string) *corev1.Namespace {
 // awaitNamespaceGone waits until a namespace does not exist.
 func awaitNamespaceGone(ctx context.Context, name string) {
 	GinkgoHelper()
-	Eventually(ctx, func() bool { return absent(ctx, aNamespace(name)) }, soon, "50ms").Should(BeTrue(), "namespace %s is gone", name)
+	Eventually(ctx, func() bool {
+		return absent(ctx, aNamespace(name))
+	}, soon, "50ms").Should(BeTrue(), "namespace %s is gone", name)
 }
 
 var _ = Describe("A namespace that installs create", func() {
@@ -99,7 +101,10 @@ var _ = Describe("A namespace that installs create", func() {
 		kept := aNamespace(shared)
 		Expect(get(ctx, kept)).To(Succeed())
 		Expect(kept.DeletionTimestamp).To(BeNil())
-		Eventually(ctx, eventsWithReason(ctx, in, "Released"), soon).Should(ContainElement(HaveField("Message", And(ContainSubstring(shared), ContainSubstring("foreign is in the namespace")))), "the event has the reason")
+		Eventually(ctx, eventsWithReason(ctx, in, "Released"), soon).
+			Should(ContainElement(HaveField("Message",
+				And(ContainSubstring(shared), ContainSubstring("foreign is in the namespace")))),
+				"the event has the reason")
 
 		By("a later install deletes it when it is empty")
 		again := newInstall(ctx, ns, "again", stackInNamespace(ctx, ns, "i", shared, configMap("a", "1")))
@@ -115,7 +120,8 @@ var _ = Describe("A namespace that installs create", func() {
 		Expect(err).NotTo(HaveOccurred())
 		before := aNamespace(shared)
 		Expect(get(ctx, before)).To(Succeed())
-		in := newInstall(ctx, ns, "i", stackInNamespace(ctx, ns, "i", shared, configMap("a", "1")), withAdopt(appsv1.AdoptNever))
+		in := newInstall(ctx, ns, "i", stackInNamespace(ctx, ns, "i", shared, configMap("a", "1")),
+			withAdopt(appsv1.AdoptNever))
 		atRevision(ctx, in, "main@sha1:1")
 		deleteAndWait(ctx, in)
 		after := aNamespace(shared)
@@ -141,7 +147,9 @@ var _ = Describe("A namespace that installs create", func() {
 			return get(ctx, now) == nil && now.UID != before.UID && !absent(ctx, aConfigMap(shared, "a"))
 		}, 2*soon, "50ms").Should(BeTrue(), "the first install recreates it")
 		commit(ctx, two, resume)
-		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(shared, "b")) }, soon, "50ms").Should(BeFalse(), "the object of the second install is back")
+		Eventually(ctx, func() bool {
+			return absent(ctx, aConfigMap(shared, "b"))
+		}, soon, "50ms").Should(BeFalse(), "the object of the second install is back")
 		deleteAndWait(ctx, one)
 		kept := aNamespace(shared)
 		Expect(get(ctx, kept)).To(Succeed())
@@ -153,7 +161,8 @@ var _ = Describe("A namespace that installs create", func() {
 	It("is recreated with its objects after another client deletes it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared := ns + "-shared"
-		one := newInstall(ctx, ns, "one", stackInNamespace(ctx, ns, "one", shared, configMap("a", "1"), deployment("web", "")))
+		one := newInstall(ctx, ns, "one",
+			stackInNamespace(ctx, ns, "one", shared, configMap("a", "1"), deployment("web", "")))
 		two := newInstall(ctx, ns, "two", stackInNamespace(ctx, ns, "two", shared, configMap("b", "1")))
 		atRevision(ctx, one, "main@sha1:1")
 		atRevision(ctx, two, "main@sha1:1")
@@ -165,9 +174,11 @@ var _ = Describe("A namespace that installs create", func() {
 			Eventually(ctx, func() bool {
 				now := aNamespace(shared)
 				return get(ctx, now) == nil && now.UID != before.UID && !absent(ctx, aConfigMap(shared, name))
-			}, 2*soon, "50ms").Should(BeTrue(), "%s is back in the new namespace", name) // emptying a namespace takes the control plane a while
+				// emptying a namespace takes the control plane a while
+			}, 2*soon, "50ms").Should(BeTrue(), "%s is back in the new namespace", name)
 		}
-		AddReportEntry("back after", time.Since(began).Round(100*time.Millisecond).String(), ReportEntryVisibilityAlways)
+		AddReportEntry("back after", time.Since(began).Round(100*time.Millisecond).String(),
+			ReportEntryVisibilityAlways)
 		becomes(ctx, one, "True", "")
 		becomes(ctx, two, "True", "")
 		deleteAndWait(ctx, one)
@@ -177,7 +188,8 @@ var _ = Describe("A namespace that installs create", func() {
 })
 
 var _ = Describe("A terminating namespace", func() {
-	It("causes no writes and no change of the inventory, and its objects are recreated when it is gone", func(ctx SpecContext) {
+	It("causes no writes and no change of the inventory, and its objects are recreated when it "+
+		"is gone", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		shared := ns + "-shared"
 		var docs []string
@@ -189,7 +201,9 @@ var _ = Describe("A terminating namespace", func() {
 		entries := len(in.Status.Inventory.Entries)
 		stuck := foreignConfigMap(ctx, shared, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
 		Expect(plane.Client().Delete(ctx, aNamespace(shared))).To(Succeed())
-		Eventually(ctx, func() bool { return absent(ctx, aConfigMap(shared, "a")) }, soon, "10ms").Should(BeTrue(), "its objects are deleted")
+		Eventually(ctx, func() bool {
+			return absent(ctx, aConfigMap(shared, "a"))
+		}, soon, "10ms").Should(BeTrue(), "its objects are deleted")
 		reports(ctx, in, "False", "ReconciliationFailed", shared, "terminat")
 		Expect(in.Status.Inventory.Entries).To(HaveLen(entries), "the inventory keeps all entries")
 
@@ -217,7 +231,8 @@ var _ = Describe("A terminating namespace", func() {
 		stuck := foreignConfigMap(ctx, shared, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
 		Expect(plane.Client().Delete(ctx, aNamespace(shared))).To(Succeed())
 		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
-		reports(ctx, in, "Unknown", "Removing", "Namespace "+shared+" is being deleted since", "has finalizers remaining: example.com/theirs in 1 resource instances")
+		reports(ctx, in, "Unknown", "Removing", "Namespace "+shared+" is being deleted since",
+			"has finalizers remaining: example.com/theirs in 1 resource instances")
 		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, stuck)).To(Succeed())
 		deleteAndWait(ctx, in)
 		awaitNamespaceGone(ctx, shared)
@@ -226,14 +241,16 @@ var _ = Describe("A terminating namespace", func() {
 	It("is reported with what remains in it, also when it is an object of the stack", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		own := ns + "-own"
-		publish(ctx, ns, "i", "main@sha1:1", tree("spec:\n  version: 1.0.0\n  components: [{name: main, manifests: [main/]}]\n",
+		publish(ctx, ns, "i", "main@sha1:1", tree("spec:\n  version: 1.0.0\n  components: [{name: main, manifests: "+
+			"[main/]}]\n",
 			map[string]string{"main/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + own + "}\n"}))
 		in := newInstall(ctx, ns, "i", func(in *appsv1.KsctlInstall) { hourly(in); in.Spec.SourceRef.Name = "i" })
 		atRevision(ctx, in, "main@sha1:1")
 		stuck := foreignConfigMap(ctx, own, "stuck", metav1.ObjectMeta{Finalizers: []string{"example.com/theirs"}})
 		Expect(plane.Client().Delete(ctx, aNamespace(own))).To(Succeed())
 		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
-		reports(ctx, in, "Unknown", "Removing", "Namespace "+own+" is being deleted since", "has finalizers remaining: example.com/theirs in 1 resource instances")
+		reports(ctx, in, "Unknown", "Removing", "Namespace "+own+" is being deleted since",
+			"has finalizers remaining: example.com/theirs in 1 resource instances")
 		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, stuck)).To(Succeed())
 		deleteAndWait(ctx, in)
 		awaitNamespaceGone(ctx, own)

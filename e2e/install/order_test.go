@@ -75,7 +75,8 @@ func (t *timeline) delay(ctx context.Context, one, other string) (d time.Duratio
 }
 
 var _ = Describe("Order", func() {
-	It("applies a CRD, its object, the operator and a claim of one component in one reconcile, and then the dependent component", func(ctx SpecContext) {
+	It("applies a CRD, its object, the operator and a claim of one component in one reconcile, and then the "+
+		"dependent component", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		group := deleteDefinition(ns + ".example.com")
 		DeferCleanup(func(ctx SpecContext) {
@@ -131,7 +132,8 @@ spec:
 		writes := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)
 		Expect(writes).To(HaveLen(7), "one request for each object: %s", writes)
 		Expect(writes.Where(cluster.Failed)).To(BeEmpty(), "no request is made that must fail: %s", writes)
-		Eventually(ctx, eventsWithReason(ctx, in, "ReconciliationSucceeded"), soon).ShouldNot(BeEmpty(), "all earlier events have arrived, since events are sent in order")
+		Eventually(ctx, eventsWithReason(ctx, in, "ReconciliationSucceeded"), soon).
+			ShouldNot(BeEmpty(), "all earlier events have arrived, since events are sent in order")
 		for _, e := range slices.DeleteFunc(eventsOf(ctx, in), isStartupEvent) {
 			Expect(e.Type).To(Equal(corev1.EventTypeNormal), "%s: %s", e.Reason, e.Message)
 		}
@@ -144,28 +146,37 @@ spec:
 			ns := namespaceFor(ctx)
 			t := watchDeployments(ctx, ns)
 			publish(ctx, ns, "src", "main@sha1:1", tree(components("one", "two:one", "three:two"), map[string]string{
-				"one/d.yaml": deployment("one", ""), "two/d.yaml": deployment("two", ""), "three/d.yaml": deployment("three", "")}))
+				"one/d.yaml": deployment("one", ""), "two/d.yaml": deployment("two", ""),
+				"three/d.yaml": deployment("three", "")}))
 			in := newInstall(ctx, ns, "i", hourly)
 			atRevision(ctx, in, "main@sha1:1")
 			latencies = append(latencies, t.delay(ctx, "one", "two"), t.delay(ctx, "two", "three"))
 		}
 		slices.Sort(latencies)
 		p50, p90 := percentile(latencies, 50), percentile(latencies, 90)
-		AddReportEntry("from ready to the next wave's first create", fmt.Sprintf("p50 %s, p90 %s of %d", p50, p90, len(latencies)))
+		AddReportEntry("from ready to the next wave's first create",
+			fmt.Sprintf("p50 %s, p90 %s of %d", p50, p90, len(latencies)))
 		Expect(latencies[0]).To(BeNumerically(">", 0), "no wave starts before the previous one is ready")
-		Expect(p50).To(BeNumerically("<", 30*time.Second), "also on a busy machine: every timer of the install fires after an hour")
+		Expect(p50).To(BeNumerically("<", 30*time.Second),
+			"also on a busy machine: every timer of the install fires after an hour")
 	})
 
 	It("delays only direct and indirect dependents of an unready component", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		publish(ctx, ns, "src", "main@sha1:1", tree(components("slow", "after:slow", "last:after", "other"), map[string]string{
+		publish(ctx, ns, "src", "main@sha1:1", tree(components("slow", "after:slow", "last:after",
+			"other"), map[string]string{
 			"slow/d.yaml": deployment("slow", cluster.FateNeverReady), "after/a.yaml": configMap("after", "1"),
 			"last/a.yaml": configMap("last", "1"), "other/a.yaml": configMap("other", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
-		Eventually(ctx, func() bool { return !absent(ctx, aConfigMap(ns, "other")) }, soon).Should(BeTrue(), "an independent branch is applied")
-		reports(ctx, in, "Unknown", "Progressing", `component "slow"`, "Deployment "+ns+"/slow", `component "after": waits for component slow`)
+		Eventually(ctx, func() bool {
+			return !absent(ctx, aConfigMap(ns, "other"))
+		}, soon).Should(BeTrue(), "an independent branch is applied")
+		reports(ctx, in, "Unknown", "Progressing", `component "slow"`, "Deployment "+ns+"/slow",
+			`component "after": waits for component slow`)
 		Expect(component(in, "other").Ready).To(BeTrue())
-		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "after")) && absent(ctx, aConfigMap(ns, "last")) }, "1s").
+		Consistently(ctx, func() bool {
+			return absent(ctx, aConfigMap(ns, "after")) && absent(ctx, aConfigMap(ns, "last"))
+		}, "1s").
 			Should(BeTrue(), "their dependency is not ready")
 		makePodsReady(ctx, ns)
 		atRevision(ctx, in, "main@sha1:1")
@@ -174,7 +185,8 @@ spec:
 	It("applies independent branches when one fails, and reports the failed object", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		wrong := "apiVersion: v1\nkind: Service\nmetadata: {name: wrong}\nspec: {ports: [{port: 99999}]}\n"
-		publish(ctx, ns, "src", "main@sha1:1", tree(components("bad", "after:bad", "good", "better:good"), map[string]string{
+		publish(ctx, ns, "src", "main@sha1:1", tree(components("bad", "after:bad", "good",
+			"better:good"), map[string]string{
 			"bad/s.yaml": wrong, "bad/a.yaml": configMap("beside", "1"), "after/a.yaml": configMap("after", "1"),
 			"good/d.yaml": deployment("good", ""), "better/a.yaml": configMap("better", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
@@ -182,19 +194,22 @@ spec:
 			g.Expect(get(ctx, in)).To(Succeed())
 			g.Expect(component(in, "better").Ready).To(BeTrue())
 		}, soon).Should(Succeed(), "the other branch is installed")
-		reports(ctx, in, "False", "ReconciliationFailed", `component "bad"`, "Service "+ns+"/wrong", "spec.ports[0].port")
+		reports(ctx, in, "False", "ReconciliationFailed", `component "bad"`, "Service "+ns+"/wrong",
+			"spec.ports[0].port")
 		Expect(absent(ctx, aConfigMap(ns, "beside"))).To(BeFalse(), "the other objects of the component are applied")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
 		Expect(component(in, "after").Message).To(Equal("waits for component bad"))
 
-		publish(ctx, ns, "src", "main@sha1:2", tree(components("bad", "after:bad", "good", "better:good"), map[string]string{
+		publish(ctx, ns, "src", "main@sha1:2", tree(components("bad", "after:bad", "good",
+			"better:good"), map[string]string{
 			"bad/a.yaml": configMap("beside", "1"), "after/a.yaml": configMap("after", "1"),
 			"good/d.yaml": deployment("good", ""), "better/a.yaml": configMap("better", "1")}))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 	})
 
-	It("reports a wave that is not ready within spec.timeout, continues, and becomes Ready later", func(ctx SpecContext) {
+	It("reports a wave that is not ready within spec.timeout, continues, and becomes "+
+		"Ready later", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("slow", "after:slow"), map[string]string{
 			"slow/d.yaml": deployment("slow", cluster.FateNeverReady), "after/a.yaml": configMap("after", "1")}))

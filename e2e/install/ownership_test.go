@@ -28,7 +28,8 @@ var _ = Describe("Two installs with the same object", suite.Safety, func() {
 
 		second := newInstall(ctx, ns, "second")
 		becomes(ctx, second, "False", appsv1.OwnedByAnotherReason)
-		Expect(ready(second).Message).To(And(ContainSubstring("ConfigMap "+ns+"/a"), ContainSubstring("KsctlInstall "+ns+"/first")))
+		Expect(ready(second).Message).
+			To(And(ContainSubstring("ConfigMap "+ns+"/a"), ContainSubstring("KsctlInstall "+ns+"/first")))
 		a := getConfigMap(ctx, ns, "a")
 		Expect(a.UID).To(Equal(uid))
 		expectOwnedBy(a, first)
@@ -76,14 +77,17 @@ var _ = Describe("Two installs with the same object", suite.Safety, func() {
 		before := getConfigMap(ctx, ns, "a")
 		deleteAndWait(ctx, second)
 		Expect(getConfigMap(ctx, ns, "a").ResourceVersion).To(Equal(before.ResourceVersion), "it was not written")
-		Consistently(ctx, eventsWithReason(ctx, second, "Released"), "1s").Should(BeEmpty(), "the second install released nothing")
+		Consistently(ctx, eventsWithReason(ctx, second, "Released"), "1s").
+			Should(BeEmpty(), "the second install released nothing")
 	})
 })
 
 var _ = Describe("An object that existed before the install", suite.Safety, func() {
 	It("is adopted with Unowned, and released by the removal of the install", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		before := foreignConfigMap(ctx, ns, "a", metav1.ObjectMeta{Labels: map[string]string{"app": "theirs"}, Annotations: map[string]string{"note": "theirs"}})
+		before := foreignConfigMap(ctx, ns, "a",
+			metav1.ObjectMeta{Labels: map[string]string{"app": "theirs"},
+				Annotations: map[string]string{"note": "theirs"}})
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
 		in := newInstall(ctx, ns, "i")
 		atRevision(ctx, in, "main@sha1:1")
@@ -127,16 +131,22 @@ var _ = Describe("An object that existed before the install", suite.Safety, func
 
 	It("is taken over with Always from any owner, and deleted with the install", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		before := foreignConfigMap(ctx, ns, "a", metav1.ObjectMeta{Labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}})
+		before := foreignConfigMap(ctx, ns, "a",
+			metav1.ObjectMeta{Labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "apps",
+				"kustomize.toolkit.fluxcd.io/namespace": "flux-system"}})
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
 		in := newInstall(ctx, ns, "i", withAdopt(appsv1.AdoptAlways))
 		atRevision(ctx, in, "main@sha1:1")
 		a := getConfigMap(ctx, ns, "a")
 		Expect(a.UID).To(Equal(before.UID))
-		Expect(a.Data).To(Equal(map[string]string{"value": "1"}), "fields of the former owner's field manager are removed")
-		Expect(a.Labels).NotTo(HaveKey("kustomize.toolkit.fluxcd.io/name"), "otherwise the former owner could prune the object")
+		Expect(a.Data).
+			To(Equal(map[string]string{"value": "1"}), "fields of the former owner's field manager are removed")
+		Expect(a.Labels).NotTo(HaveKey("kustomize.toolkit.fluxcd.io/name"),
+			"otherwise the former owner could prune the object")
 		Expect(a.ManagedFields).To(HaveEach(HaveField("Manager", live.FieldManager)))
-		Eventually(ctx, eventsWithReason(ctx, in, "Adopted"), soon).Should(ContainElement(HaveField("Message", ContainSubstring("taken over from Flux Kustomization flux-system/apps"))))
+		Eventually(ctx, eventsWithReason(ctx, in, "Adopted"), soon).
+			Should(ContainElement(HaveField("Message",
+				ContainSubstring("taken over from Flux Kustomization flux-system/apps"))))
 		deleteAndWait(ctx, in)
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
 	})
@@ -145,7 +155,8 @@ var _ = Describe("An object that existed before the install", suite.Safety, func
 		func(ctx SpecContext, meta metav1.ObjectMeta, owner string) {
 			ns := namespaceFor(ctx)
 			for i := range meta.OwnerReferences { // the garbage collector deletes objects whose owner does not exist
-				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: meta.OwnerReferences[i].Name}}
+				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+					Name: meta.OwnerReferences[i].Name}}
 				Expect(get(ctx, account)).To(Succeed())
 				meta.OwnerReferences[i].UID = account.UID
 			}
@@ -164,15 +175,21 @@ var _ = Describe("An object that existed before the install", suite.Safety, func
 			expectReleased(ctx, before, "1")
 		},
 		Entry("Flux Kustomization", metav1.ObjectMeta{Labels: map[string]string{
-			"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}}, "Flux Kustomization flux-system/apps"),
+			"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}},
+			"Flux Kustomization flux-system/apps"),
 		Entry("Flux HelmRelease", metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm",
-			"helm.toolkit.fluxcd.io/name": "podinfo", "helm.toolkit.fluxcd.io/namespace": "apps"}, Annotations: map[string]string{
-			"meta.helm.sh/release-name": "podinfo", "meta.helm.sh/release-namespace": "apps"}}, "Flux HelmRelease apps/podinfo"),
+			"helm.toolkit.fluxcd.io/name":      "podinfo",
+			"helm.toolkit.fluxcd.io/namespace": "apps"}, Annotations: map[string]string{
+			"meta.helm.sh/release-name": "podinfo", "meta.helm.sh/release-namespace": "apps"}},
+			"Flux HelmRelease apps/podinfo"),
 		Entry("Argo CD", metav1.ObjectMeta{Annotations: map[string]string{
-			"argocd.argoproj.io/tracking-id": "guestbook:/ConfigMap:default/a"}}, "Argo CD (guestbook:/ConfigMap:default/a)"),
-		Entry("Helm", metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}, Annotations: map[string]string{
+			"argocd.argoproj.io/tracking-id": "guestbook:/ConfigMap:default/a"}},
+			"Argo CD (guestbook:/ConfigMap:default/a)"),
+		Entry("Helm", metav1.ObjectMeta{Labels: map[string]string{
+			"app.kubernetes.io/managed-by": "Helm"}, Annotations: map[string]string{
 			"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "prod"}}, "Helm release prod/web"),
-		Entry("a controller", metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: "deployer",
+		Entry("a controller", metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1",
+			Kind: "ServiceAccount", Name: "deployer",
 			Controller: ptr.To(true)}}}, "ServiceAccount deployer, which created it"),
 	)
 })
@@ -185,11 +202,13 @@ var _ = Describe("A rebuilt management cluster", func() {
 		publish(ctx, ns, "src", "main@sha1:1", tree("spec:\n  version: 1.0.0\n  components:\n"+
 			"  - {name: main, manifests: [main/]}\n"+
 			"  - {name: other, manifests: [other/], namespace: "+shared+", createNamespace: true}\n", map[string]string{
-			"main/a.yaml": configMap("a", "1"), "main/adopted.yaml": configMap("adopted", "1"), "main/web.yaml": deployment("web", ""),
-			"other/b.yaml": configMap("b", "1")}))
+			"main/a.yaml": configMap("a", "1"), "main/adopted.yaml": configMap("adopted", "1"),
+			"main/web.yaml": deployment("web", ""),
+			"other/b.yaml":  configMap("b", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		objects := []client.Object{aConfigMap(ns, "a"), aConfigMap(ns, "adopted"), aDeployment(ns, "web"), aConfigMap(shared, "b"),
+		objects := []client.Object{aConfigMap(ns, "a"), aConfigMap(ns, "adopted"), aDeployment(ns, "web"),
+			aConfigMap(shared, "b"),
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shared}}}
 		for _, o := range objects {
 			Expect(get(ctx, o)).To(Succeed())
@@ -213,13 +232,18 @@ var _ = Describe("A rebuilt management cluster", func() {
 		for _, e := range again.Status.Inventory.Entries {
 			states[e.ID] = e.State
 		}
-		Expect(states).To(HaveKeyWithValue(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "adopted"}.ID(), appsv1.EntryAdopted))
-		Expect(states).To(HaveKeyWithValue(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "a"}.ID(), appsv1.EntryApplied))
+		Expect(states).
+			To(HaveKeyWithValue(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "adopted"}.ID(),
+				appsv1.EntryAdopted))
+		Expect(states).
+			To(HaveKeyWithValue(stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "a"}.ID(), appsv1.EntryApplied))
 
 		deleteAndWait(ctx, again)
 		expectReleased(ctx, before, "1")
 		Expect(absent(ctx, objects[0])).To(BeTrue())
-		Eventually(ctx, func() bool { return absent(ctx, objects[4]) }, soon, "50ms").Should(BeTrue(), "the install created the namespace")
+		Eventually(ctx, func() bool {
+			return absent(ctx, objects[4])
+		}, soon, "50ms").Should(BeTrue(), "the install created the namespace")
 	})
 })
 
@@ -246,12 +270,15 @@ var _ = Describe("An object that another client deleted and recreated", suite.Sa
 		Expect(getConfigMap(ctx, ns, "a").ResourceVersion).To(Equal(other.ResourceVersion), "it was not written")
 	})
 
-	It("is not adopted with Unowned while it has another owner, and stays when the install is removed", func(ctx SpecContext) {
+	It("is not adopted with Unowned while it has another owner, and stays when the install is "+
+		"removed", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
-		other := replaced(ctx, in, metav1.ObjectMeta{Annotations: map[string]string{"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "prod"}})
+		other := replaced(ctx, in,
+			metav1.ObjectMeta{Annotations: map[string]string{"meta.helm.sh/release-name": "web",
+				"meta.helm.sh/release-namespace": "prod"}})
 		edit(ctx, in, resume)
 		reports(ctx, in, "False", appsv1.OwnedByAnotherReason, "Helm release prod/web")
 		deleteAndWait(ctx, in)
@@ -265,7 +292,9 @@ var _ = Describe("An object that another client deleted and recreated", suite.Sa
 		atRevision(ctx, in, "main@sha1:1")
 		other := replaced(ctx, in, metav1.ObjectMeta{})
 		edit(ctx, in, resume)
-		Eventually(ctx, func() map[string]string { return getConfigMap(ctx, ns, "a").Data }, soon, "20ms").Should(HaveKeyWithValue("value", "1"))
+		Eventually(ctx, func() map[string]string {
+			return getConfigMap(ctx, ns, "a").Data
+		}, soon, "20ms").Should(HaveKeyWithValue("value", "1"))
 		becomes(ctx, in, "True", "")
 		deleteAndWait(ctx, in)
 		expectReleased(ctx, other, "1")
@@ -277,7 +306,8 @@ var _ = Describe("An object that another client deleted and recreated", suite.Sa
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 		mine := getConfigMap(ctx, ns, "a")
-		for name, meta := range map[string]metav1.ObjectMeta{"plain": {}, "with our mark": {Labels: mine.Labels, Annotations: mine.Annotations}} {
+		for name, meta := range map[string]metav1.ObjectMeta{"plain": {},
+			"with our mark": {Labels: mine.Labels, Annotations: mine.Annotations}} {
 			By(name)
 			other := replaced(ctx, in, meta)
 			deleteAndWait(ctx, in)

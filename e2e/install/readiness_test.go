@@ -20,7 +20,8 @@ import (
 // setStatus writes the status of a custom resource as its operator would.
 func setStatus(ctx context.Context, o client.Object, status string) {
 	GinkgoHelper()
-	Expect(plane.Client().Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`)))).To(Succeed())
+	Expect(plane.Client().Status().
+		Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"status":`+status+`}`)))).To(Succeed())
 }
 
 // reconcileCount returns the number of reconciles of installs in this process.
@@ -67,7 +68,8 @@ var _ = Describe("Readiness", func() {
   - {name: after, manifests: [after/], dependsOn: [custom]}
 `
 		publish(ctx, ns, "src", "main@sha1:1", tree(stack, map[string]string{
-			"custom/a.yaml": widget(group, "first"), "custom/b.yaml": configMap("beside", "1"), "after/a.yaml": configMap("after", "1")}))
+			"custom/a.yaml": widget(group, "first"), "custom/b.yaml": configMap("beside", "1"),
+			"after/a.yaml": configMap("after", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		reports(ctx, in, "Unknown", "Progressing", `component "custom"`, "Widget "+ns+"/first", "readyExpr")
 		Expect(ready(in).Message).NotTo(ContainSubstring("beside"))
@@ -126,13 +128,15 @@ var _ = Describe("Readiness", func() {
 			// Enough to occupy every worker, if a worker waited for one of them.
 			for i := range workers {
 				if name := fmt.Sprint("bad", i); withBad {
-					bad := newInstall(ctx, ns, name, forController[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) { in.Spec.Stack = name })
+					bad := newInstall(ctx, ns, name, forController[*appsv1.KsctlInstall]("two-workers"), hourly,
+						func(in *appsv1.KsctlInstall) { in.Spec.Stack = name })
 					reports(ctx, bad, "Unknown", "Progressing", "Deployment "+ns+"/"+name)
 				}
 			}
 			installs := make([]*appsv1.KsctlInstall, healthy)
 			for i := range installs {
-				installs[i] = newInstall(ctx, ns, fmt.Sprintf("i%d", i), forController[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) {
+				installs[i] = newInstall(ctx, ns, fmt.Sprintf("i%d",
+					i), forController[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) {
 					in.Spec.Stack = fmt.Sprintf("s%d", i)
 				})
 			}
@@ -163,7 +167,8 @@ func publishStacks(ctx context.Context, n int) string {
 	ns := namespaceFor(ctx)
 	files := map[string]string{}
 	add := func(name, fate string) {
-		files["stacks/"+name+"/stack.yaml"] = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " + name + "}\n" + oneComponent
+		files["stacks/"+name+"/stack.yaml"] = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " + name +
+			"}\n" + oneComponent
 		files["stacks/"+name+"/main/d.yaml"] = deployment(name, fate)
 		files["stacks/"+name+"/main/c.yaml"] = configMap(name, "1")
 	}

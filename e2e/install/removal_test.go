@@ -36,7 +36,8 @@ func restrictedNamespace(ctx context.Context, verbs ...string) (ns string, allow
 	rules := func(verbs []string) []rbacv1.PolicyRule {
 		rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}}
 		if len(verbs) > 0 {
-			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs})
+			rules = append(rules,
+				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs})
 		}
 		return rules
 	}
@@ -87,7 +88,9 @@ var _ = Describe("Removal", func() {
 		awaitInventory(ctx, in, idOf("ConfigMap", ns, "b"))
 		mark := auditMark(ctx)
 		expectNoWrites(ctx, ns, mark, "the deletion is not repeated")
-		Consistently(ctx, func() bool { return absent(ctx, in) }, quiet, "500ms").Should(BeFalse(), "the install still exists")
+		Consistently(ctx, func() bool {
+			return absent(ctx, in)
+		}, quiet, "500ms").Should(BeFalse(), "the install still exists")
 		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, aConfigMap(ns, "b"))).To(Succeed())
 		deleteAndWait(ctx, in)
 	})
@@ -139,7 +142,8 @@ var _ = Describe("Removal", func() {
 		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeFalse(), "at its adoption it was an existing object")
 	})
 
-	It("keeps an object in the inventory that the account may not delete, and deletes it when permitted", func(ctx SpecContext) {
+	It("keeps an object in the inventory that the account may not delete, and deletes it when "+
+		"permitted", func(ctx SpecContext) {
 		ns, allow := restrictedNamespace(ctx, "get", "create", "patch")
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"), secret("s", "1"))
 		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
@@ -148,7 +152,9 @@ var _ = Describe("Removal", func() {
 		reports(ctx, in, "Unknown", "Removing", "Secret "+ns+"/s", "cannot delete")
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue(), "the others are deleted")
 		awaitInventory(ctx, in, idOf("Secret", ns, "s"))
-		Consistently(ctx, func() bool { return absent(ctx, in) }, quiet, "500ms").Should(BeFalse(), "the install still exists")
+		Consistently(ctx, func() bool {
+			return absent(ctx, in)
+		}, quiet, "500ms").Should(BeFalse(), "the install still exists")
 		allow("*")
 		deleteAndWait(ctx, in)
 		Expect(absent(ctx, secretObject(ns, "s"))).To(BeTrue())
@@ -174,10 +180,12 @@ var _ = Describe("A missing permission of the service account", func() {
 	It("for one kind does not affect other kinds, and is used when granted", func(ctx SpecContext) {
 		ns, allow := restrictedNamespace(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(components("one", "two", "three:one"), map[string]string{
-			"one/a.yaml": configMap("a", "1"), "one/s.yaml": secret("s", "1"), "two/b.yaml": configMap("b", "1"), "three/c.yaml": configMap("c", "1")}))
+			"one/a.yaml": configMap("a", "1"), "one/s.yaml": secret("s", "1"), "two/b.yaml": configMap("b", "1"),
+			"three/c.yaml": configMap("c", "1")}))
 		in := newInstall(ctx, ns, "i", retryEvery(2*time.Second))
 		reports(ctx, in, "False", "ReconciliationFailed", "Secret "+ns+"/s", "secrets", "forbidden")
-		Expect(getConfigMap(ctx, ns, "a").Data).To(HaveKeyWithValue("value", "1"), "the rest of the component is applied")
+		Expect(getConfigMap(ctx, ns, "a").Data).
+			To(HaveKeyWithValue("value", "1"), "the rest of the component is applied")
 		Expect(component(in, "two").Ready).To(BeTrue(), "an independent component is ready")
 		Expect(absent(ctx, aConfigMap(ns, "c"))).To(BeTrue(), "a dependent component waits")
 		Expect(component(in, "three").Message).To(ContainSubstring("one"))

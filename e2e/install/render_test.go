@@ -53,9 +53,12 @@ var shopFiles = map[string]string{
 	"chart/values.yaml": "title: chart\nsubtitle: chart\nreplicas: 1\n",
 	"chart/values.schema.json": `{"type": "object", "additionalProperties": false, "properties": {"global": {},
 		"title": {"type": "string"}, "subtitle": {"type": "string"}, "replicas": {"type": "integer"}}}`,
-	"chart/templates/title.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: title}\ndata: {title: {{ .Values.title | quote }}, subtitle: {{ .Values.subtitle | quote }}}\n",
-	"chart/templates/other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\ndata: {release: {{ .Release.Name | quote }}, namespace: {{ .Release.Namespace | quote }}}\n",
-	"chart/templates/web.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: {{ .Values.replicas }}\n" +
+	"chart/templates/title.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: title}\ndata: {title: {{ " +
+		".Values.title | quote }}, subtitle: {{ .Values.subtitle | quote }}}\n",
+	"chart/templates/other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\ndata: {release: {{ " +
+		".Release.Name | quote }}, namespace: {{ .Release.Namespace | quote }}}\n",
+	"chart/templates/web.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: {{ " +
+		".Values.replicas }}\n" +
 		"  selector: {matchLabels: {app: web}}" + pods("web", ""),
 	"built/kustomization.yaml": "resources: [api.yaml, cm.yaml]\nnamePrefix: my-\n",
 	"built/api.yaml":           deployment("api", ""),
@@ -63,7 +66,8 @@ var shopFiles = map[string]string{
 }
 
 var _ = Describe("Charts and kustomizations", func() {
-	It("are installed with the overrides of the install, and a commit changes only the affected objects", func(ctx SpecContext) {
+	It("are installed with the overrides of the install, and a commit changes only the affected "+
+		"objects", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(shop, shopFiles))
 		wants := func(title, tag string, count int) func(*appsv1.KsctlInstall) {
@@ -104,7 +108,8 @@ var _ = Describe("Charts and kustomizations", func() {
 			Expect(len(requests)).To(BeNumerically("<=", 1+2*len(failed)), "one request: %s", requests)
 			writes := requests.Where(cluster.Write).Without(cluster.Failed)
 			Expect(writes).To(HaveLen(1), "one write: %s", requests)
-			Expect(writes[0]).To(And(HaveField("Verb", "patch"), HaveField("Resource", c.resource), HaveField("Name", c.name)))
+			Expect(writes[0]).
+				To(And(HaveField("Verb", "patch"), HaveField("Resource", c.resource), HaveField("Name", c.name)))
 		}
 		Expect(get(ctx, title)).To(Succeed())
 		Expect(title.Data).To(HaveKeyWithValue("title", "changed"))
@@ -119,11 +124,14 @@ var _ = Describe("Charts and kustomizations", func() {
 			in.Spec.Components[1].Enabled = &off
 			in.Spec.Components[1].Override = nil
 		})
-		Eventually(ctx, func() bool { return absent(ctx, api) && absent(ctx, settings) }, soon).Should(BeTrue(), "its objects are pruned")
+		Eventually(ctx, func() bool {
+			return absent(ctx, api) && absent(ctx, settings)
+		}, soon).Should(BeTrue(), "its objects are pruned")
 		becomes(ctx, in, "True", "")
 		Expect(in.Status.Components).To(HaveLen(1))
 		// A deletion that conflicts with a late status write is rejected and retried.
-		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write).Without(cluster.Failed)).To(HaveLen(2))
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write).Without(cluster.Failed)).
+			To(HaveLen(2))
 	})
 })
 
@@ -161,12 +169,14 @@ var _ = DescribeTable("Invalid input is reported, nothing of it is applied, and 
 			commit(ctx, in, m.change)
 		}
 		reports(ctx, in, "False", "InvalidStack", m.messages...)
-		Expect(condition(in, "Stalled")).To(And(HaveField("Reason", "InvalidStack"), HaveField("Message", ready(in).Message)))
+		Expect(condition(in, "Stalled")).
+			To(And(HaveField("Reason", "InvalidStack"), HaveField("Message", ready(in).Message)))
 		Expect(condition(in, "Reconciling")).To(BeNil())
 		Expect(in.Status.LastAttemptedRevision).To(Equal("main@sha1:bad"))
 		Expect(in.Status.LastAppliedRevision).To(BeEmpty())
 		if m.change == nil {
-			Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(BeEmpty(), "nothing is applied")
+			Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).
+				To(BeEmpty(), "nothing is applied")
 		}
 		GinkgoWriter.Println(ready(in).Message)
 
@@ -182,52 +192,76 @@ var _ = DescribeTable("Invalid input is reported, nothing of it is applied, and 
 		stack:    "spec:\n  version: 1.0.0\n  components:\n  - name: main\n    manifests: [nowhere/]\n",
 		messages: []string{"stacks/app/stack.yaml", "main", "nowhere"}}),
 	Entry("a dependency cycle", badInput{stack: components("a:c", "b:a", "c:b"),
-		files:    map[string]string{"a/a.yaml": configMap("a", "1"), "b/a.yaml": configMap("b", "1"), "c/a.yaml": configMap("c", "1")},
+		files: map[string]string{"a/a.yaml": configMap("a", "1"), "b/a.yaml": configMap("b", "1"),
+			"c/a.yaml": configMap("c", "1")},
 		messages: []string{"stacks/app/stack.yaml", "cycle", "a", "b", "c"}}),
 	Entry("a missing dependency", badInput{stack: components("database", "app:databse"),
 		files:    map[string]string{"database/a.yaml": configMap("a", "1"), "app/a.yaml": configMap("b", "1")},
 		messages: []string{"stacks/app/stack.yaml", `"app"`, `"databse"`, `"database"`}}),
-	Entry("a component of the install that is not in the stack", badInput{change: chooseComponents("chrt", `{}`), messages: []string{"there is no component", `"chrt"`, `"chart"`}}),
-	Entry("an unknown override key", badInput{change: chooseComponents("built", `{"imgaes": []}`), messages: []string{`"built"`, "override", `"imgaes"`, `"images"`}}),
-	Entry("a value of the wrong type", badInput{change: chooseComponents("chart", `{"values": {"replicas": "three"}}`), messages: []string{`"chart"`, "override", "values.replicas", "integer"}}),
-	Entry("a value that the chart's schema does not have", badInput{change: chooseComponents("chart", `{"values": {"titel": "x"}}`), messages: []string{`"chart"`, "override", "values.titel", "title"}}),
-	Entry("an image that matches nothing", badInput{change: chooseComponents("built", `{"images": [{"name": "example.com/mian", "newTag": "2"}]}`), messages: []string{`"built"`, "image", "example.com/mian"}}),
-	Entry("a patch that matches nothing", badInput{change: chooseComponents("built", `{"patches": [{"target": {"kind": "Secret"}, "patch": "[]"}]}`), messages: []string{`"built"`, "patch", "Secret"}}),
-	Entry("replicas that match nothing", badInput{change: chooseComponents("built", `{"replicas": [{"name": "nobody", "count": 2}]}`), messages: []string{`"built"`, "replica", "nobody"}}),
+	Entry("a component of the install that is not in the stack",
+		badInput{change: chooseComponents("chrt", `{}`),
+			messages: []string{"there is no component", `"chrt"`, `"chart"`}}),
+	Entry("an unknown override key",
+		badInput{change: chooseComponents("built", `{"imgaes": []}`),
+			messages: []string{`"built"`, "override", `"imgaes"`, `"images"`}}),
+	Entry("a value of the wrong type", badInput{change: chooseComponents("chart", `{"values": {"replicas": "three"}}`),
+		messages: []string{`"chart"`, "override", "values.replicas", "integer"}}),
+	Entry("a value that the chart's schema does not have",
+		badInput{change: chooseComponents("chart", `{"values": {"titel": "x"}}`),
+			messages: []string{`"chart"`, "override", "values.titel", "title"}}),
+	Entry("an image that matches nothing",
+		badInput{change: chooseComponents("built", `{"images": [{"name": "example.com/mian", "newTag": "2"}]}`),
+			messages: []string{`"built"`, "image", "example.com/mian"}}),
+	Entry("a patch that matches nothing",
+		badInput{change: chooseComponents("built", `{"patches": [{"target": {"kind": "Secret"}, "patch": "[]"}]}`),
+			messages: []string{`"built"`, "patch", "Secret"}}),
+	Entry("replicas that match nothing",
+		badInput{change: chooseComponents("built", `{"replicas": [{"name": "nobody", "count": 2}]}`),
+			messages: []string{`"built"`, "replica", "nobody"}}),
 	Entry("an anchor bomb", badInput{stack: components("main"), files: map[string]string{"main/cm.yaml": bomb},
 		messages: []string{`"main"`, "stacks/app/main/cm.yaml:", "alias"}}),
 	Entry("a duplicate key", badInput{stack: components("main"),
-		files:    map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
+		files: map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  " +
+			"x: a\n  x: b\n"},
 		messages: []string{`"main"`, "stacks/app/main/cm.yaml:6", `"x"`}}),
-	Entry("a duplicate key in a kustomization", badInput{files: map[string]string{"built/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
+	Entry("a duplicate key in a "+
+		"kustomization", badInput{files: map[string]string{"built/cm.yaml": "apiVersion: v1\nkind: " +
+		"ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
 		messages: []string{`"built"`, "stacks/app/built/kustomization.yaml", `ConfigMap "my-a"`, `"x"`}}),
 	Entry("a file that is not UTF-8", badInput{stack: components("main"),
-		files:    map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: \"\xff\xfe\"}\n"},
+		files: map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: " +
+			"\"\xff\xfe\"}\n"},
 		messages: []string{`"main"`, "stacks/app/main/cm.yaml:4", "UTF-8"}}),
 	Entry("invalid YAML", badInput{stack: components("main"), files: map[string]string{"main/cm.yaml": "a: [b\nc: d\n"},
 		messages: []string{`"main"`, "stacks/app/main/cm.yaml"}}),
-	Entry("a failing template", badInput{files: map[string]string{"chart/templates/title.yaml": "a: {{ required \"a title is needed\" .Values.nothing }}\n"},
+	Entry("a failing "+
+		"template", badInput{files: map[string]string{"chart/templates/title.yaml": "a: {{ required \"a title is " +
+		"needed\" .Values.nothing }}\n"},
 		messages: []string{`"chart"`, "title.yaml", "a title is needed"}}),
-	Entry("a remote base", badInput{files: map[string]string{"built/kustomization.yaml": "resources: [https://github.com/example/base]\n"},
+	Entry("a remote base", badInput{files: map[string]string{"built/kustomization.yaml": "resources: " +
+		"[https://github.com/example/base]\n"},
 		messages: []string{`"built"`, "stacks/app/built/kustomization.yaml", "https://github.com/example/base"}}),
 )
 
 var _ = Describe("A stack that renders nothing", func() {
 	It("removes nothing, and the install waits for a revision with objects", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
+		publish(ctx, ns, "src", "main@sha1:1",
+			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 		mark := auditMark(ctx)
 		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{"main/a.yaml": "# nothing left\n"}))
-		reports(ctx, in, "False", "EmptyRender", `stack "app" renders no objects`, "1 objects are installed", "no objects are removed")
+		reports(ctx, in, "False", "EmptyRender", `stack "app" renders no objects`, "1 objects are installed",
+			"no objects are removed")
 		Expect(condition(in, "Stalled")).To(HaveField("Reason", "EmptyRender"))
 		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
 		Expect(in.Status.Inventory.Entries).To(HaveLen(1))
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "a")) }, "500ms").Should(BeFalse())
 		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)))).To(BeEmpty())
 
-		publish(ctx, ns, "src", "main@sha1:3", tree(oneComponent, map[string]string{"main/b.yaml": configMap("b", "1")}))
+		publish(ctx, ns, "src", "main@sha1:3",
+			tree(oneComponent, map[string]string{"main/b.yaml": configMap("b", "1")}))
 		atRevision(ctx, in, "main@sha1:3")
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue(), "a revision with objects prunes")
 		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeFalse())

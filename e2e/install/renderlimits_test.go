@@ -32,7 +32,8 @@ var _ = Describe("A render that exceeds a limit", Ordered, func() {
 		program := renderer(ctx)
 		startController(dedicated(name), func(o *manager.Options) {
 			o.RenderProgram = program
-			o.Render = manager.RenderOptions{Workers: 2, Timeout: 15 * time.Second, MemoryBytes: 256 << 20, OutputBytes: 1 << 20}
+			o.Render = manager.RenderOptions{Workers: 2, Timeout: 15 * time.Second, MemoryBytes: 256 << 20,
+				OutputBytes: 1 << 20}
 			o.ChartLimits = stacks.ChartLimits{Bytes: 64 << 10, Files: 30}
 		})
 	})
@@ -50,9 +51,11 @@ var _ = Describe("A render that exceeds a limit", Ordered, func() {
 			sourceForController(ctx, ns, src, name)
 		}
 		publish(ctx, ns, "src", "main@sha1:bad", tree(shop, hostile(template)))
-		publish(ctx, ns, "good", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
+		publish(ctx, ns, "good", "main@sha1:1",
+			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 		in := newInstall(ctx, ns, "hostile", again, forController[*appsv1.KsctlInstall](name))
-		other := newInstall(ctx, ns, "good", again, forController[*appsv1.KsctlInstall](name), func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "good" })
+		other := newInstall(ctx, ns, "good", again, forController[*appsv1.KsctlInstall](name),
+			func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "good" })
 		atRevision(ctx, other, "main@sha1:1")
 		reports(ctx, in, "False", "RenderStopped", `stack "app"`, flag)
 		Expect(condition(in, "Stalled")).To(BeNil(), "the render may succeed on a less busy machine")
@@ -64,7 +67,8 @@ var _ = Describe("A render that exceeds a limit", Ordered, func() {
 		atRevision(ctx, in, "main@sha1:good")
 	},
 		Entry("for time", "{{ range until 1000000 }}{{ range until 1000000 }}{{ end }}{{ end }}", "--render-timeout"),
-		Entry("for memory", `{{ $x := "xxxxxxxx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`, "--render-max-memory-bytes"),
+		Entry("for memory", `{{ $x := "xxxxxxxx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`,
+			"--render-max-memory-bytes"),
 	)
 
 	It("for the size of a chart is reported as an error of the stack", func(ctx SpecContext) {
@@ -86,7 +90,9 @@ var _ = Describe("A render that exceeds a limit", Ordered, func() {
 	It("for its output is reported as an error of the stack", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		sourceForController(ctx, ns, "src", name)
-		publish(ctx, ns, "src", "main@sha1:bad", tree(shop, hostile("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata: {x: {{ repeat 2000000 \"x\" }}}\n")))
+		publish(ctx, ns, "src", "main@sha1:bad",
+			tree(shop, hostile("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata: {x: {{ repeat "+
+				"2000000 \"x\" }}}\n")))
 		in := newInstall(ctx, ns, "large", again, forController[*appsv1.KsctlInstall](name))
 		reports(ctx, in, "False", "InvalidStack", `stack "app"`, "--render-max-output-bytes")
 		Expect(condition(in, "Stalled")).NotTo(BeNil())

@@ -24,11 +24,14 @@ func fluxSource(kind, ns, name string) client.Object {
 	minute := metav1.Duration{Duration: time.Minute}
 	switch kind {
 	case sourcev1.GitRepositoryKind:
-		return &sourcev1.GitRepository{ObjectMeta: objectMeta(ns, name), Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/x", Interval: minute}}
+		return &sourcev1.GitRepository{ObjectMeta: objectMeta(ns, name),
+			Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/x", Interval: minute}}
 	case sourcev1.OCIRepositoryKind:
-		return &sourcev1.OCIRepository{ObjectMeta: objectMeta(ns, name), Spec: sourcev1.OCIRepositorySpec{URL: "oci://registry.example.com/x", Interval: minute}}
+		return &sourcev1.OCIRepository{ObjectMeta: objectMeta(ns, name),
+			Spec: sourcev1.OCIRepositorySpec{URL: "oci://registry.example.com/x", Interval: minute}}
 	case sourcev1.BucketKind:
-		return &sourcev1.Bucket{ObjectMeta: objectMeta(ns, name), Spec: sourcev1.BucketSpec{Endpoint: "s3.example.com", BucketName: "x", Interval: minute}}
+		return &sourcev1.Bucket{ObjectMeta: objectMeta(ns, name),
+			Spec: sourcev1.BucketSpec{Endpoint: "s3.example.com", BucketName: "x", Interval: minute}}
 	default:
 		return &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, name)}
 	}
@@ -38,14 +41,16 @@ func fluxSource(kind, ns, name string) client.Object {
 // and an artifact with one ConfigMap if there is a revision.
 func setSourceStatus(ctx context.Context, kind string, o client.Object, revision, status, message string) {
 	GinkgoHelper()
-	doc := map[string]any{"observedGeneration": o.GetGeneration(), "conditions": []metav1.Condition{{Type: "Ready", Status: metav1.ConditionStatus(status),
+	doc := map[string]any{"observedGeneration": o.GetGeneration(), "conditions": []metav1.Condition{{Type: "Ready",
+		Status: metav1.ConditionStatus(status),
 		Reason: "Spec", Message: message, ObservedGeneration: o.GetGeneration(), LastTransitionTime: metav1.Now()}}}
 	if kind == sourcev1.ExternalArtifactKind {
 		delete(doc, "observedGeneration")
 	}
 	if revision != "" {
 		files := map[string]string{"main/a.yaml": configMap("a", revision)}
-		a, err := server.Publish(fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), o.GetNamespace(), o.GetName()), tree(oneComponent, files), revision)
+		a, err := server.Publish(fmt.Sprintf("%s/%s/%s", strings.ToLower(kind), o.GetNamespace(), o.GetName()),
+			tree(oneComponent, files), revision)
 		Expect(err).NotTo(HaveOccurred())
 		doc["artifact"] = a
 	}
@@ -62,7 +67,8 @@ func withPublish(in *appsv1.KsctlInstall) { in.Spec.Publish = &appsv1.Publish{} 
 
 // awaitPublished waits until the Published condition of an install has a status, a reason and
 // a message with all texts.
-func awaitPublished(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, texts ...string) {
+func awaitPublished(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string,
+	texts ...string) {
 	GinkgoHelper()
 	all := HavePrefix(string(status) + " " + reason + ": ")
 	for _, text := range texts {
@@ -79,10 +85,12 @@ func awaitPublished(ctx context.Context, in *appsv1.KsctlInstall, status metav1.
 }
 
 // fluxKinds are the Flux source kinds that the specs use.
-var fluxKinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind}
+var fluxKinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind,
+	sourcev1.ExternalArtifactKind}
 
 var _ = Describe("Flux sources whose CRDs are installed after the controller started", Ordered, func() {
-	It("are reported while their kinds are not served, and wake the installs that wait for them", func(ctx SpecContext) {
+	It("are reported while their kinds are not served, and wake the installs that wait "+
+		"for them", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		installs := map[string]*appsv1.KsctlInstall{}
 		for _, kind := range fluxKinds {
@@ -90,7 +98,8 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 			reports(ctx, in, "False", "SourceKindNotServed", "does not serve "+kind, "KsctlSource")
 			installs[kind] = in
 		}
-		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
+		publish(ctx, ns, "src", "main@sha1:1",
+			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 		publisher := newInstall(ctx, ns, "publisher", hourly, withPublish)
 		awaitPublished(ctx, publisher, "False", "SourceKindNotServed", "does not serve ExternalArtifact")
 		becomes(ctx, publisher, "True", "ReconciliationSucceeded") // the objects of the install are ready nevertheless
@@ -105,7 +114,8 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 		for _, kind := range fluxKinds {
 			src := fluxSource(kind, ns, "src")
 			Expect(plane.Client().Create(ctx, src)).To(Succeed())
-			reports(ctx, installs[kind], "Unknown", "SourceNotReady", kind+" "+ns+"/src has no artifact yet", "not reconciled yet")
+			reports(ctx, installs[kind], "Unknown", "SourceNotReady", kind+" "+ns+"/src has no artifact yet",
+				"not reconciled yet")
 			commit(ctx, installs[kind], func(in *appsv1.KsctlInstall) { in.Spec.Suspend = true })
 		}
 	})
@@ -124,14 +134,16 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 			reports(ctx, in, "False", "SourceNotFound")
 			src := fluxSource(sourcev1.ExternalArtifactKind, ns, "src")
 			Expect(plane.Client().Create(ctx, src)).To(Succeed())
-			setSourceStatus(ctx, sourcev1.ExternalArtifactKind, src, fmt.Sprintf("main@sha1:%d", i), "True", "stored artifact")
+			setSourceStatus(ctx, sourcev1.ExternalArtifactKind, src, fmt.Sprintf("main@sha1:%d", i), "True",
+				"stored artifact")
 			atRevision(ctx, in, fmt.Sprintf("main@sha1:%d", i))
 		}
 	})
 
 	It("include the ExternalArtifact that an install publishes", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
+		publish(ctx, ns, "src", "main@sha1:1",
+			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 
 		By("not replacing an ExternalArtifact of another owner")
 		theirs := &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, "i")}
@@ -169,9 +181,11 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 		becomes(ctx, in, "True", "ReconciliationSucceeded")
 
 		By("refusing content of a Secret unless spec.publish.secrets includes it")
-		publish(ctx, ns, "charted", "main@sha1:1", tree(valued, chartOf("{a: a, b: b, c: c, d: d, e: e, f: f}", letters)))
+		publish(ctx, ns, "charted", "main@sha1:1",
+			tree(valued, chartOf("{a: a, b: b, c: c, d: d, e: e, f: f}", letters)))
 		Expect(plane.Client().Create(ctx, privateValues(ns, "a: hidden"))).To(Succeed())
-		reader := newInstall(ctx, ns, "reader", hourly, withPublish, valuesFrom(appsv1.ValuesReference{Kind: "Secret", Name: "private"}), func(in *appsv1.KsctlInstall) {
+		reader := newInstall(ctx, ns, "reader", hourly, withPublish, valuesFrom(appsv1.ValuesReference{Kind: "Secret",
+			Name: "private"}), func(in *appsv1.KsctlInstall) {
 			in.Spec.SourceRef.Name, in.Spec.Publish.Mode = "charted", appsv1.PublishOnly
 		})
 		reports(ctx, reader, "False", "SecretsRefused", "private")
@@ -221,7 +235,10 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 
 			By("keeping the last artifact while the source fails and after it is deleted")
 			setSourceStatus(ctx, kind, src, "main@sha1:2", "False", "the server is down")
-			Consistently(ctx, func() string { _ = get(ctx, in); return string(ready(in).Status) }, "300ms").Should(Equal("True"))
+			Consistently(ctx, func() string {
+				_ = get(ctx, in)
+				return string(ready(in).Status)
+			}, "300ms").Should(Equal("True"))
 			Expect(plane.Client().Delete(ctx, src)).To(Succeed())
 			reports(ctx, in, "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
 			Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
@@ -254,11 +271,13 @@ var _ = Describe("Artifacts", func() {
 
 	It("that do not match their digest are refused, and the last good artifact stays applied", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
+		publish(ctx, ns, "src", "main@sha1:1",
+			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 		mark := auditMark(ctx)
-		a, err := server.Publish("ksctlsource/"+ns+"/src", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "2")}), "main@sha1:2")
+		a, err := server.Publish("ksctlsource/"+ns+"/src",
+			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "2")}), "main@sha1:2")
 		Expect(err).NotTo(HaveOccurred())
 		a.Digest = "sha256:" + strings.Repeat("0", 64)
 		src := &appsv1.KsctlSource{ObjectMeta: objectMeta(ns, "src")}
@@ -267,11 +286,13 @@ var _ = Describe("Artifacts", func() {
 		Expect(plane.Client().Status().Update(ctx, src)).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(get(ctx, in)).To(Succeed())
-			g.Expect(ready(in)).To(And(HaveField("Status", BeEquivalentTo("False")), HaveField("Message", ContainSubstring("digest"))))
+			g.Expect(ready(in)).
+				To(And(HaveField("Status", BeEquivalentTo("False")), HaveField("Message", ContainSubstring("digest"))))
 		}, soon).Should(Succeed())
 		Expect(in.Status.LastAppliedRevision).To(Equal("main@sha1:1"))
 		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(BeEmpty())
-		publish(ctx, ns, "src", "main@sha1:3", tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "3")}))
+		publish(ctx, ns, "src", "main@sha1:3",
+			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "3")}))
 		atRevision(ctx, in, "main@sha1:3")
 	})
 })

@@ -77,7 +77,8 @@ func publish(ctx context.Context, ns, name, revision string, tree fs.FS) {
 func newInstall(ctx context.Context, ns, name string, changes ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	GinkgoHelper()
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-		Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app",
+		Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks",
+			Stack:              "app",
 			ServiceAccountName: "deployer"}}
 	for _, f := range changes {
 		f(in)

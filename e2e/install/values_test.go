@@ -30,7 +30,8 @@ const valued = `spec:
 
 // chartOf returns the files of a chart with one template.
 func chartOf(values, template string) map[string]string {
-	return map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\n", "chart/values.yaml": values, "chart/templates/t.yaml": template}
+	return map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\n",
+		"chart/values.yaml": values, "chart/templates/t.yaml": template}
 }
 
 const letters = `apiVersion: v1
@@ -75,20 +76,24 @@ func awaitLetters(ctx context.Context, ns string, want map[string]string) {
 }
 
 var _ = Describe("Values", func() {
-	It("come from the stack, valuesFrom, parameters and overrides in increasing precedence, and changes apply at once", func(ctx SpecContext) {
+	It("come from the stack, valuesFrom, parameters and overrides in increasing precedence, and changes apply "+
+		"at once", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		publish(ctx, ns, "src", "main@sha1:1", tree(valued, chartOf("{a: chart, b: chart, c: chart, d: chart, e: chart, f: chart}", letters)))
+		publish(ctx, ns, "src", "main@sha1:1",
+			tree(valued, chartOf("{a: chart, b: chart, c: chart, d: chart, e: chart, f: chart}", letters)))
 		cm := valuesConfigMap(ns, "values.yaml", "{c: site, d: site, e: site, f: site}")
 		secret := privateValues(ns, "{d: private, e: private, f: private}")
 		Expect(plane.Client().Create(ctx, cm)).To(Succeed())
 		Expect(plane.Client().Create(ctx, secret)).To(Succeed())
-		in := newInstall(ctx, ns, "i", hourly, valuesFrom(appsv1.ValuesReference{Kind: "ConfigMap", Name: "site"}, appsv1.ValuesReference{Kind: "Secret", Name: "private"}),
+		in := newInstall(ctx, ns, "i", hourly, valuesFrom(appsv1.ValuesReference{Kind: "ConfigMap", Name: "site"},
+			appsv1.ValuesReference{Kind: "Secret", Name: "private"}),
 			func(in *appsv1.KsctlInstall) {
 				in.Spec.Parameters = &apiextensionsv1.JSON{Raw: []byte(`{"mode": "parameter"}`)}
 			},
 			chooseComponents("chart", `{"values": {"f": "override"}}`))
 		atRevision(ctx, in, "main@sha1:1")
-		want := map[string]string{"a": "chart", "b": "stack", "c": "site", "d": "private", "e": "parameter", "f": "override"}
+		want := map[string]string{"a": "chart", "b": "stack", "c": "site", "d": "private", "e": "parameter",
+			"f": "override"}
 		awaitLetters(ctx, ns, want)
 
 		mark := auditMark(ctx)
@@ -112,14 +117,19 @@ var _ = Describe("Values", func() {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(valued, chartOf("{a: chart}", letters)))
 		mark := auditMark(ctx)
-		in := newInstall(ctx, ns, "i", hourly, valuesFrom(appsv1.ValuesReference{Kind: "ConfigMap", Name: "site", Key: "eu.yaml"}))
-		reports(ctx, in, "False", "ValuesNotFound", `ConfigMap "site"`, `component "chart"`, "the object does not exist")
+		in := newInstall(ctx, ns, "i", hourly,
+			valuesFrom(appsv1.ValuesReference{Kind: "ConfigMap", Name: "site", Key: "eu.yaml"}))
+		reports(ctx, in, "False", "ValuesNotFound", `ConfigMap "site"`, `component "chart"`,
+			"the object does not exist")
 		Expect(plane.Client().Create(ctx, valuesConfigMap(ns, "us.yaml", "{c: us}"))).To(Succeed())
-		reports(ctx, in, "False", "ValuesNotFound", `ConfigMap "site"`, `component "chart"`, `key "eu.yaml" does not exist`)
-		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).To(BeEmpty(), "nothing is applied in part")
+		reports(ctx, in, "False", "ValuesNotFound", `ConfigMap "site"`, `component "chart"`,
+			`key "eu.yaml" does not exist`)
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).
+			To(BeEmpty(), "nothing is applied in part")
 		Expect(plane.Client().Update(ctx, valuesConfigMap(ns, "eu.yaml", "{c: eu}"))).To(Succeed())
 		atRevision(ctx, in, "main@sha1:1")
-		awaitLetters(ctx, ns, map[string]string{"a": "chart", "b": "stack", "c": "eu", "d": "stack", "e": "stack", "f": "stack"})
+		awaitLetters(ctx, ns, map[string]string{"a": "chart", "b": "stack", "c": "eu", "d": "stack", "e": "stack",
+			"f": "stack"})
 
 		By("keeping the installed objects when the values are deleted")
 		Expect(plane.Client().Delete(ctx, valuesConfigMap(ns, "", ""))).To(Succeed())
@@ -130,7 +140,8 @@ var _ = Describe("Values", func() {
 	It("that are optional may be absent, and apply while they exist", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", tree(valued, chartOf("{a: chart}", letters)))
-		in := newInstall(ctx, ns, "i", hourly, valuesFrom(appsv1.ValuesReference{Kind: "ConfigMap", Name: "site", Optional: true}))
+		in := newInstall(ctx, ns, "i", hourly,
+			valuesFrom(appsv1.ValuesReference{Kind: "ConfigMap", Name: "site", Optional: true}))
 		atRevision(ctx, in, "main@sha1:1")
 		want := map[string]string{"a": "chart", "b": "stack", "c": "stack", "d": "stack", "e": "stack", "f": "stack"}
 		awaitLetters(ctx, ns, want)
@@ -177,7 +188,9 @@ var _ = DescribeTable("Secret values are not in a status or an event",
 		reports(ctx, in, "False", reason)
 		GinkgoWriter.Println(ready(in).Message)
 		Expect(ready(in).Message).NotTo(BeEmpty())
-		Eventually(ctx, func() []corev1.Event { return eventsOf(ctx, in) }, soon).ShouldNot(BeEmpty(), "the failure has an event")
+		Eventually(ctx, func() []corev1.Event {
+			return eventsOf(ctx, in)
+		}, soon).ShouldNot(BeEmpty(), "the failure has an event")
 		for _, e := range eventsOf(ctx, in) {
 			expectNoSecret("an event", e)
 		}
@@ -187,10 +200,18 @@ var _ = DescribeTable("Secret values are not in a status or an event",
 	Entry("from a failing template", `{{ fail (printf "no good: %s" .Values.password) }}`, "InvalidStack", false),
 	Entry("from a schema that they violate", "", "InvalidStack", false),
 	Entry("from values that can't be parsed", "{}", "InvalidStack", false),
-	Entry("from a manifest that can't be parsed", "apiVersion: v1\nkind: {{ .Values.password }}: [\n", "InvalidStack", false),
-	Entry("from an API server error about an invalid object", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {l: {{ .Values.password | quote }}}}\n", "ReconciliationFailed", false),
-	Entry("from an API server error about a number in stringData", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {pin: {{ .Values.pin | int64 }}}\n", "ReconciliationFailed", false),
-	Entry("from an API server error about an immutable field", strings.Replace(job("j", "", "", ""), "example.com/main:1\"", "example.com/main:1\", env: [{name: P, value: {{ .Values.password | quote }}}]", 1), "ReconciliationFailed", true),
+	Entry("from a manifest that can't be parsed", "apiVersion: v1\nkind: {{ .Values.password }}: [\n", "InvalidStack",
+		false),
+	Entry("from an API server error about an invalid object",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {l: {{ .Values.password | quote }}}}\n",
+		"ReconciliationFailed", false),
+	Entry("from an API server error about a number in stringData",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {pin: {{ .Values.pin | int64 }}}\n",
+		"ReconciliationFailed", false),
+	Entry("from an API server error about an immutable field",
+		strings.Replace(job("j", "", "", ""), "example.com/main:1\"",
+			"example.com/main:1\", env: [{name: P, value: {{ .Values.password | quote }}}]", 1), "ReconciliationFailed",
+		true),
 )
 
 // expectNoSecret checks that an object has no secret, neither in plain text nor in base64.

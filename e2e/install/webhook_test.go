@@ -23,7 +23,8 @@ import (
 // The webhook answers with the JSON patch that the function returns for the object. requests
 // counts its calls. probe is a manifest of such an object; mutate creates it with dry-run until
 // the webhook is called.
-func mutate(ctx context.Context, ns, group, resource, probe string, patch func(calls int64, object []byte) []map[string]any) (requests *atomic.Int64, stop func()) {
+func mutate(ctx context.Context, ns, group, resource, probe string, patch func(calls int64,
+	object []byte) []map[string]any) (requests *atomic.Int64, stop func()) {
 	GinkgoHelper()
 	calls := &atomic.Int64{}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,13 +48,16 @@ func mutate(ctx context.Context, ns, group, resource, probe string, patch func(c
 		ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + resource},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "mutate.example.com", AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To(int32(30)),
-			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			SideEffects:   ptr.To(admissionregistrationv1.SideEffectClassNone),
+			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To(server.URL),
 				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": ns}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}}}},
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create,
+					admissionregistrationv1.Update},
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"},
+					Resources: []string{resource}}}},
 		}},
 	}
 	Expect(plane.Client().Create(ctx, config)).To(Succeed())
@@ -76,8 +80,10 @@ func jsonPatchOp(kind, path string, value any) map[string]any {
 var _ = Describe("A webhook that changes applied fields", func() {
 	It("causes no corrections, although it sets a new value at each write and adds fields", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		calls, stop := mutate(ctx, ns, "", "configmaps", configMap("probe", "1"), func(n int64, _ []byte) []map[string]any {
-			return []map[string]any{jsonPatchOp("add", "/data/value", fmt.Sprintf("webhook %d", n)), jsonPatchOp("add", "/data/added", "by the webhook"),
+		calls, stop := mutate(ctx, ns, "", "configmaps", configMap("probe",
+			"1"), func(n int64, _ []byte) []map[string]any {
+			return []map[string]any{jsonPatchOp("add", "/data/value", fmt.Sprintf("webhook %d", n)),
+				jsonPatchOp("add", "/data/added", "by the webhook"),
 				jsonPatchOp("add", "/metadata/finalizers", []string{"example.com/webhook"})}
 		})
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
@@ -94,14 +100,18 @@ var _ = Describe("A webhook that changes applied fields", func() {
 		mark = auditMark(ctx)
 		before := calls.Load()
 		Expect(mergePatch(`{"metadata":{"labels":{"team":"theirs"}}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
-		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(BeNumerically("<=", 1), "at most one correction")
+		Consistently(ctx, func() int {
+			return len(writes(ctx, ns, mark))
+		}, quiet, "500ms").Should(BeNumerically("<=", 1), "at most one correction")
 		Expect(calls.Load() - before).To(BeNumerically("<=", 2))
 
 		By("a change in Git")
 		mark = auditMark(ctx)
 		stack(ctx, ns, "main@sha1:2", configMap("a", "2"))
 		atRevision(ctx, in, "main@sha1:2")
-		Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(1), "exactly one apply")
+		Consistently(ctx, func() int {
+			return len(writes(ctx, ns, mark))
+		}, quiet, "500ms").Should(Equal(1), "exactly one apply")
 		becomes(ctx, in, "True", "")
 		stop()
 		Expect(mergePatch(`{"metadata":{"finalizers":null}}`)(ctx, aConfigMap(ns, "a"))).To(Succeed())
@@ -114,14 +124,17 @@ var _ = Describe("A webhook that changes applied fields", func() {
 			if err := json.Unmarshal(object, d); err != nil {
 				return nil
 			}
-			out := []map[string]any{jsonPatchOp("replace", "/spec/template/spec/containers/0/image", d.Spec.Template.Spec.Containers[0].Image+"@pinned"),
+			out := []map[string]any{jsonPatchOp("replace", "/spec/template/spec/containers/0/image",
+				d.Spec.Template.Spec.Containers[0].Image+"@pinned"),
 				jsonPatchOp("add", "/spec/replicas", 2)}
 			for _, c := range d.Spec.Template.Spec.Containers {
 				if c.Name == "injected" {
 					return out
 				}
 			}
-			return append(out, jsonPatchOp("add", "/spec/template/spec/containers/-", map[string]any{"name": "injected", "image": "example.com/injected:1"}))
+			return append(out,
+				jsonPatchOp("add", "/spec/template/spec/containers/-",
+					map[string]any{"name": "injected", "image": "example.com/injected:1"}))
 		})
 		stack(ctx, ns, "main@sha1:1", deployment("web", ""))
 		in := newInstall(ctx, ns, "i", hourly)

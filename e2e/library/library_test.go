@@ -31,13 +31,15 @@ func createTenant(ctx context.Context, name string) {
 	c := h.ControlPlane.Client()
 	Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	Expect(harness.CreateDeployer(ctx, h.ControlPlane, name)).To(Succeed())
-	a, err := h.ArtifactServer.Publish("gitrepository/"+name+"/fleet", os.DirFS("../../examples/standalone"), "main@sha1:1")
+	a, err := h.ArtifactServer.Publish("gitrepository/"+name+"/fleet", os.DirFS("../../examples/standalone"),
+		"main@sha1:1")
 	Expect(err).NotTo(HaveOccurred())
 	fleet := &sourcev1.GitRepository{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "fleet"},
 		Spec: sourcev1.GitRepositorySpec{URL: "https://git.example.com/platform/fleet.git"}}
 	Expect(c.Create(ctx, fleet)).To(Succeed())
 	fleet.Status.Artifact, fleet.Status.ObservedGeneration = &a, fleet.Generation
-	fleet.Status.Conditions = []metav1.Condition{{Type: fluxmeta.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Succeeded",
+	fleet.Status.Conditions = []metav1.Condition{{Type: fluxmeta.ReadyCondition, Status: metav1.ConditionTrue,
+		Reason:             "Succeeded",
 		ObservedGeneration: fleet.Generation, LastTransitionTime: metav1.Now()}}
 	Expect(c.Status().Update(ctx, fleet)).To(Succeed())
 }
@@ -69,7 +71,8 @@ func awaitPermissions(ctx context.Context) {
 }
 
 var _ = Describe("A program that embeds the reconcilers", func() {
-	It("installs, corrects and removes a stack with its own RBAC, and another program waits until the install is ready", func(ctx SpecContext) {
+	It("installs, corrects and removes a stack with its own RBAC, and another program waits until the install "+
+		"is ready", func(ctx SpecContext) {
 		c, commands := h.ControlPlane.Client(), docCommands("The reconcilers in a manager of your own")
 		Expect(commands).To(HaveLen(3))
 		createTenant(ctx, "tenant")
@@ -108,7 +111,8 @@ var _ = Describe("A program that embeds the reconcilers", func() {
 		frontend := &k8sappsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "frontend"}}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(frontend), frontend)).To(Succeed())
 		Expect(frontend.Labels).To(HaveKeyWithValue(live.OwnerLabel, "library"))
-		Expect(frontend.Status.AvailableReplicas).To(BeNumerically(">", 0), "the install was ready only when the Deployment was available")
+		Expect(frontend.Status.AvailableReplicas).
+			To(BeNumerically(">", 0), "the install was ready only when the Deployment was available")
 
 		By("the shipped controller reconciles the installs that the program did not create")
 		createTenant(ctx, "other")
@@ -117,7 +121,8 @@ var _ = Describe("A program that embeds the reconcilers", func() {
 		framework.StartController(h, "--default-service-account=deployer", shippedFlag())
 		Eventually(func(g Gomega) {
 			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
-			g.Expect(harness.ReadyCondition(other).Status).To(Equal(metav1.ConditionTrue), harness.ReadyCondition(other).Message)
+			g.Expect(harness.ReadyCondition(other).Status).
+				To(Equal(metav1.ConditionTrue), harness.ReadyCondition(other).Message)
 		}, waitTimeout).Should(Succeed(), embed.Log)
 		for ns, owner := range map[string]string{"tenant": "library", "other": "ksctl"} {
 			Expect(c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "frontend"}, frontend)).To(Succeed())
@@ -126,7 +131,8 @@ var _ = Describe("A program that embeds the reconcilers", func() {
 
 		By("an object of the install is changed manually")
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "shop-settings"}}
-		Expect(c.Patch(ctx, settings, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"PODINFO_LEVEL":"loud"}}`)))).To(Succeed())
+		Expect(c.Patch(ctx, settings,
+			client.RawPatch("application/merge-patch+json", []byte(`{"data":{"PODINFO_LEVEL":"loud"}}`)))).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(settings), settings)).To(Succeed())
 			g.Expect(settings.Data).To(HaveKeyWithValue("PODINFO_LEVEL", "info"))
@@ -134,10 +140,14 @@ var _ = Describe("A program that embeds the reconcilers", func() {
 
 		By("the install is deleted")
 		Expect(c.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}},
-			client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"example.com/stack":null}}}`)))).To(Succeed())
+			client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"labels":{"example.com/stack":null}}}`)))).To(Succeed())
 		Expect(c.Delete(ctx, in)).To(Succeed())
-		Eventually(func() bool { return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(in), in)) }, waitTimeout).Should(BeTrue(), embed.Log)
-		Expect(apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Namespace: "tenant", Name: "frontend"}, frontend))).To(BeTrue(), "objects are deleted before their install")
+		Eventually(func() bool {
+			return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(in), in))
+		}, waitTimeout).Should(BeTrue(), embed.Log)
+		Expect(apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Namespace: "tenant", Name: "frontend"}, frontend))).
+			To(BeTrue(), "objects are deleted before their install")
 
 		By("the program receives SIGTERM")
 		Expect(embed.Signal(syscall.SIGTERM)).To(Succeed())

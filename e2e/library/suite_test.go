@@ -37,7 +37,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	// Flux's CRDs without Flux: the suite writes the status of sources.
 	h = framework.Start(ctx, cluster.Options{CRDPaths: []string{"../install/testdata/crds"}})
 	programsDir = GinkgoT().TempDir()
-	build := exec.CommandContext(ctx, "go", "build", "-C", "../../examples/library", "-buildvcs=false", "-o", programsDir+"/", "./...")
+	build := exec.CommandContext(ctx, "go", "build", "-C", "../../examples/library", "-buildvcs=false", "-o",
+		programsDir+"/", "./...")
 	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 })

@@ -33,7 +33,8 @@ func recordHistory(ctx context.Context, o client.Object) *history {
 	Expect(err).NotTo(HaveOccurred())
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	w, err := h.ControlPlane.Client().Watch(ctx, list, client.InNamespace(o.GetNamespace()), client.MatchingFields{"metadata.name": o.GetName()})
+	w, err := h.ControlPlane.Client().Watch(ctx, list, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{"metadata.name": o.GetName()})
 	Expect(err).NotTo(HaveOccurred())
 	l := &history{}
 	done := make(chan struct{})
@@ -63,7 +64,8 @@ func (l *history) add(e watch.Event) {
 	if e.Type != watch.Deleted {
 		got = computeStatus(u)
 		if want := expectedStatus(u); got != want {
-			l.mismatches = append(l.mismatches, fmt.Sprintf("kstatus %s, expected %s: %v", got, want, u.Object["status"]))
+			l.mismatches = append(l.mismatches,
+				fmt.Sprintf("kstatus %s, expected %s: %v", got, want, u.Object["status"]))
 		}
 	}
 	l.versions = append(l.versions, fmt.Sprint(got, " ", conditions(u)))

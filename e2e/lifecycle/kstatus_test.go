@@ -46,7 +46,8 @@ spec:
 func publishUnready(ctx context.Context, ns, revision, name string) {
 	GinkgoHelper()
 	Expect(h.PublishSource(ctx, ns, "src", revision, harness.SourceTree(harness.OneComponent,
-		map[string]string{"main/d.yaml": fmt.Sprintf(deployment, name, cluster.FateAnnotation, cluster.FateNeverReady)}))).To(Succeed())
+		map[string]string{"main/d.yaml": fmt.Sprintf(deployment, name, cluster.FateAnnotation,
+			cluster.FateNeverReady)}))).To(Succeed())
 }
 
 // makeReady removes the fate annotation of a Deployment's pod.
@@ -102,7 +103,8 @@ var _ = Describe("Kstatus returns the correct status for every version of", func
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)).To(Succeed())
 			g.Expect(in.Status.ObservedGeneration).To(BeEquivalentTo(2))
-			g.Expect(in.Status.Conditions).To(HaveExactElements(HaveField("Status", metav1.ConditionTrue)), "Ready is the only condition")
+			g.Expect(in.Status.Conditions).To(HaveExactElements(HaveField("Status", metav1.ConditionTrue)),
+				"Ready is the only condition")
 		}, waitTimeout).Should(Succeed())
 		deleteWithFinalizer(ctx, l, in, "ksctl.com/teardown")
 		l.expectStatuses(inProgress, current, failed, inProgress, current, inProgress, current, terminating, gone)
@@ -112,9 +114,11 @@ var _ = Describe("Kstatus returns the correct status for every version of", func
 		ns := namespace(ctx)
 		r, err := git.NewRepo(ctx, ns)
 		Expect(err).NotTo(HaveOccurred())
-		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "s"}, Spec: appsv1.KsctlSourceSpec{
-			Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}, RetryInterval: &metav1.Duration{Duration: time.Second}},
-			Git:      &appsv1.GitSource{URL: r.URL()}}}
+		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "s"}, Spec: appsv1.KsctlSourceSpec{
+			Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour},
+				RetryInterval: &metav1.Duration{Duration: time.Second}},
+			Git: &appsv1.GitSource{URL: r.URL()}}}
 		l := recordHistory(ctx, src)
 		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
 		Eventually(ctx, func() ([]metav1.Condition, error) {
@@ -138,21 +142,28 @@ var _ = Describe("Kstatus returns the correct status for every version of", func
 
 	It("an ImportState", func(ctx SpecContext) {
 		ns := namespace(ctx)
-		in := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "s"}, Spec: v1alpha1.ImportStateSpec{
-			Schedule:  appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}, RetryInterval: &metav1.Duration{Duration: time.Hour}},
-			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Store: &v1alpha1.ImportStore{StateStore: v1alpha1.StateStore{Namespace: ns}}, ServiceAccountName: harness.Deployer}}
+		in := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "s"}, Spec: v1alpha1.ImportStateSpec{
+			Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour},
+				RetryInterval: &metav1.Duration{Duration: time.Hour}},
+			SourceRef:          &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"},
+			Store:              &v1alpha1.ImportStore{StateStore: v1alpha1.StateStore{Namespace: ns}},
+			ServiceAccountName: harness.Deployer}}
 		l := recordHistory(ctx, in)
 		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		l.awaitStatus(ctx, inProgress)
 		state := `{"cluster_name":"demo","cluster_type":"ha","region":"LON1","cloud_provider":%q}`
 		By("publishing a valid state")
-		Expect(h.PublishSource(ctx, ns, "src", "r1", artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "civo")}))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "src", "r1",
+			artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "civo")}))).To(Succeed())
 		l.awaitStatus(ctx, current)
 		By("publishing an invalid state")
-		Expect(h.PublishSource(ctx, ns, "src", "r2", artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "cvio")}))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "src", "r2",
+			artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "cvio")}))).To(Succeed())
 		l.awaitStatus(ctx, failed)
 		By("publishing another valid state")
-		Expect(h.PublishSource(ctx, ns, "src", "r3", artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "aws")}))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "src", "r3",
+			artifacts.Files(map[string]string{"demo.json": fmt.Sprintf(state, "aws")}))).To(Succeed())
 		l.awaitStatus(ctx, current)
 		deleteWithFinalizer(ctx, l, in, "")
 		l.expectStatuses(inProgress, current, failed, inProgress, current, terminating, gone)
@@ -161,9 +172,12 @@ var _ = Describe("Kstatus returns the correct status for every version of", func
 	It("an ExportState", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		hour := &metav1.Duration{Duration: time.Hour}
-		in := &v1alpha1.ExportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "s"}, Spec: v1alpha1.ExportStateSpec{
-			Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, From: &v1alpha1.StateStore{Namespace: ns}, ServiceAccountName: harness.Deployer,
-			Recipients: []string{"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}, To: v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "backup"}}}}
+		in := &v1alpha1.ExportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "s"}, Spec: v1alpha1.ExportStateSpec{
+			Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, From: &v1alpha1.StateStore{Namespace: ns},
+			ServiceAccountName: harness.Deployer,
+			Recipients:         []string{"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"},
+			To:                 v1alpha1.ExportTarget{Secret: &v1alpha1.ExportSecret{Name: "backup"}}}}
 		l := recordHistory(ctx, in)
 		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		l.awaitStatus(ctx, inProgress)
@@ -172,7 +186,8 @@ var _ = Describe("Kstatus returns the correct status for every version of", func
 		Expect(h.ControlPlane.Client().Create(ctx, store)).To(Succeed())
 		l.awaitStatus(ctx, current)
 		By("adding an invalid entry")
-		patch(ctx, store, fmt.Sprintf(`{"binaryData":{"civo.ha.demo.LON1":%q}}`, base64.StdEncoding.EncodeToString([]byte("{}"))))
+		patch(ctx, store,
+			fmt.Sprintf(`{"binaryData":{"civo.ha.demo.LON1":%q}}`, base64.StdEncoding.EncodeToString([]byte("{}"))))
 		l.awaitStatus(ctx, failed)
 		By("removing the entry")
 		patch(ctx, store, `{"binaryData":null}`)
@@ -184,19 +199,23 @@ var _ = Describe("Kstatus returns the correct status for every version of", func
 	It("a KsctlCluster", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		hour := &metav1.Duration{Duration: time.Hour}
-		in := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "c"}, Spec: clusterv1.KsctlClusterSpec{
-			Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, KubeConfigRef: &clusterv1.KubeConfigRef{Name: "access"}, ServiceAccountName: harness.Deployer}}
+		in := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "c"}, Spec: clusterv1.KsctlClusterSpec{
+			Schedule:      appsv1.Schedule{Interval: hour, RetryInterval: hour},
+			KubeConfigRef: &clusterv1.KubeConfigRef{Name: "access"}, ServiceAccountName: harness.Deployer}}
 		l := recordHistory(ctx, in)
 		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		l.awaitStatus(ctx, failed)
 		By("creating the kubeconfig")
 		access, err := os.ReadFile(h.ControlPlane.Kubeconfig())
 		Expect(err).NotTo(HaveOccurred())
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "access"}, StringData: map[string]string{"value": string(access)}}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "access"},
+			StringData: map[string]string{"value": string(access)}}
 		Expect(h.ControlPlane.Client().Create(ctx, secret)).To(Succeed())
 		l.awaitStatus(ctx, current)
 		By("setting a kubeconfig of an unreachable cluster")
-		silent := base64.StdEncoding.EncodeToString(bytes.ReplaceAll(access, []byte(h.ControlPlane.Config().Host), []byte("https://127.0.0.1:1")))
+		silent := base64.StdEncoding.EncodeToString(bytes.ReplaceAll(access, []byte(h.ControlPlane.Config().Host),
+			[]byte("https://127.0.0.1:1")))
 		patch(ctx, secret, fmt.Sprintf(`{"data":{"value":%q}}`, silent))
 		l.awaitStatus(ctx, inProgress)
 		By("restoring the kubeconfig")
@@ -216,13 +235,15 @@ var _ = Describe("Kstatus returns the correct status for every version of", func
 			err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
 			return string(harness.ReadyCondition(in).Status), err
 		}, waitTimeout).Should(Equal("True"))
-		rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "rm"}, Spec: appsv1.KsctlRemoveSpec{
+		rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "rm"}, Spec: appsv1.KsctlRemoveSpec{
 			InstallRef: &appsv1.InstallRef{Name: "i"}, Components: []string{"mian"}}}
 		l := recordHistory(ctx, rm)
 		Expect(h.ControlPlane.Client().Create(ctx, rm)).To(Succeed())
 		l.awaitStatus(ctx, failed)
 		By("removing an object with a foreign finalizer")
-		d := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one"}}
+		d := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one"}}
 		patch(ctx, d, fmt.Sprintf(finalizersPatch, `["example.com/held"]`))
 		patch(ctx, rm, `{"spec":{"components":null}}`)
 		l.awaitStatus(ctx, inProgress)

@@ -44,7 +44,8 @@ func namespace(ctx context.Context) string {
 // patch applies a JSON merge patch to an object.
 func patch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(body)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(body)))).
+		To(Succeed())
 }
 
 // finalizersPatch sets the finalizers of an object. A foreign finalizer keeps the object, so that

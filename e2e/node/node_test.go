@@ -32,7 +32,8 @@ func get(ctx context.Context, o client.Object) error {
 // stack returns a stack with a Deployment that serves a greeting, and a Service.
 func stack(greeting string) map[string]string {
 	return map[string]string{
-		"stacks/hello/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: hello}\nspec:\n  version: 1.0.0\n  components:\n  - name: app\n    manifests: [app.yaml]\n",
+		"stacks/hello/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: hello}\nspec:\n  " +
+			"version: 1.0.0\n  components:\n  - name: app\n    manifests: [app.yaml]\n",
 		"stacks/hello/app.yaml": fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
 metadata: {name: hello}
@@ -70,7 +71,8 @@ func pushStack(ctx context.Context, greeting string) {
 
 // leader returns the identity of the lease's holder.
 func leader(ctx context.Context) string {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ksctl-gitops-leader-election"}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system,
+		Name: "ksctl-gitops-leader-election"}}
 	if err := get(ctx, lease); err != nil || lease.Spec.HolderIdentity == nil {
 		return fmt.Sprint("no holder: ", err)
 	}
@@ -80,7 +82,8 @@ func leader(ctx context.Context) string {
 // controllers returns the names of the controller's Ready pods.
 func controllers(ctx context.Context) (ready []string, err error) {
 	var pods corev1.PodList
-	err = h.ControlPlane.Client().List(ctx, &pods, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "controller"})
+	err = h.ControlPlane.Client().
+		List(ctx, &pods, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "controller"})
 	for _, p := range pods.Items {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp.IsZero() {
@@ -116,24 +119,30 @@ func serves(ctx context.Context, ns string) (string, error) {
 // createTeam creates a namespace with a deployer account, a source and an install.
 func createTeam(ctx context.Context) *appsv1.KsctlInstall {
 	GinkgoHelper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-",
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	Expect(h.ControlPlane.Client().Create(ctx, ns)).To(Succeed())
 	meta := metav1.ObjectMeta{Namespace: ns.Name, Name: harness.Deployer}
 	in := harness.NewInstall(ns.Name, "hello")
-	in.Spec.SourceRef, in.Spec.Path, in.Spec.Stack = appsv1.SourceRef{Kind: "KsctlSource", Name: "fleet"}, "./stacks", "hello"
+	in.Spec.SourceRef, in.Spec.Path, in.Spec.Stack = appsv1.SourceRef{Kind: "KsctlSource", Name: "fleet"}, "./stacks",
+		"hello"
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: meta},
-		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		&rbacv1.RoleBinding{ObjectMeta: meta,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns.Name, Name: harness.Deployer}}},
 	} {
 		Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
 	}
 	// Wait for the permission before creating the install, whose retry interval is an hour.
 	Expect(h.ControlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(ns.Name, harness.Deployer),
-		authorizationv1.ResourceAttributes{Namespace: ns.Name, Verb: "create", Group: "apps", Resource: "deployments"})).To(Succeed())
+		authorizationv1.ResourceAttributes{Namespace: ns.Name, Verb: "create", Group: "apps",
+			Resource: "deployments"})).To(Succeed())
 	for _, o := range []client.Object{
 		&appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "fleet"},
-			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: 2 * time.Second}}, OCI: &appsv1.OCISource{URL: "oci://" + registryAddress + "/fleet", Insecure: true}}},
+			Spec: appsv1.KsctlSourceSpec{
+				Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: 2 * time.Second}},
+				OCI:      &appsv1.OCISource{URL: "oci://" + registryAddress + "/fleet", Insecure: true}}},
 		in,
 	} {
 		Expect(h.ControlPlane.Client().Create(ctx, o)).To(Succeed())
@@ -142,12 +151,16 @@ func createTeam(ctx context.Context) *appsv1.KsctlInstall {
 }
 
 var _ = Describe("The chart on a real node", func() {
-	It("runs two replicas with leader election, installs a stack that serves HTTP, is upgraded, and is removed completely", func(ctx SpecContext) {
+	It("runs two replicas with leader election, installs a stack that serves HTTP, is upgraded, and is removed "+
+		"completely", func(ctx SpecContext) {
 		By("installing it where Pod Security is restricted")
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system,
+			Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 		Expect(h.ControlPlane.Client().Create(ctx, ns)).To(Succeed())
-		set := []string{"--namespace", system, "--set", "replicas=2", "--set", "resources.requests.cpu=10m", "--set", "defaultServiceAccount=" + harness.Deployer}
-		command(ctx, helm, append([]string{"install", "ksctl-gitops", oldChart, "--wait", "--timeout", "4m"}, set...)...)
+		set := []string{"--namespace", system, "--set", "replicas=2", "--set", "resources.requests.cpu=10m", "--set",
+			"defaultServiceAccount=" + harness.Deployer}
+		command(ctx, helm, append([]string{"install", "ksctl-gitops", oldChart, "--wait", "--timeout", "4m"},
+			set...)...)
 		Eventually(ctx, controllers, waitTimeout, "1s").Should(HaveLen(2), "both replicas are Ready")
 		var first string
 		Eventually(ctx, func(g Gomega) {
@@ -164,9 +177,11 @@ var _ = Describe("The chart on a real node", func() {
 		isReady(ctx, in)
 
 		By("killing the leader")
-		command(ctx, h.ControlPlane.Kubectl(), "--namespace", system, "delete", "pod", pod(first), "--grace-period=0", "--force")
+		command(ctx, h.ControlPlane.Kubectl(), "--namespace", system, "delete", "pod", pod(first), "--grace-period=0",
+			"--force")
 		pushStack(ctx, "good morning")
-		Eventually(ctx, serves, waitTimeout, "1s").WithArguments(in.Namespace).Should(Equal("good morning"), "another replica applies the change")
+		Eventually(ctx, serves, waitTimeout, "1s").WithArguments(in.Namespace).
+			Should(Equal("good morning"), "another replica applies the change")
 		Eventually(ctx, func(g Gomega) {
 			ready, err := controllers(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -178,8 +193,13 @@ var _ = Describe("The chart on a real node", func() {
 		By("upgrading to a release with a new field in a CRD")
 		Expect(crdFields(ctx)).NotTo(HaveKey(newField))
 		var old []string
-		Eventually(ctx, func() (list []string, err error) { old, err = controllers(ctx); return old, err }, waitTimeout, "1s").Should(HaveLen(2))
-		command(ctx, helm, append([]string{"upgrade", "ksctl-gitops", newChart, "--wait", "--timeout", "4m", "--set", "flags.concurrent=3"}, set...)...)
+		Eventually(ctx, func() (list []string, err error) {
+			old, err = controllers(ctx)
+			return old, err
+		}, waitTimeout, "1s").Should(HaveLen(2))
+		command(ctx, helm,
+			append([]string{"upgrade", "ksctl-gitops", newChart, "--wait", "--timeout", "4m", "--set",
+				"flags.concurrent=3"}, set...)...)
 		Eventually(ctx, func(g Gomega) {
 			after, err := controllers(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -201,7 +221,8 @@ var _ = Describe("The chart on a real node", func() {
 			err := h.ControlPlane.Client().List(ctx, &pods, client.InNamespace(in.Namespace))
 			return len(pods.Items), err
 		}, waitTimeout, "1s").Should(BeZero(), "the pods of the install have ended")
-		Expect(h.ControlPlane.Client().DeleteAllOf(ctx, &appsv1.KsctlSource{}, client.InNamespace(in.Namespace))).To(Succeed())
+		Expect(h.ControlPlane.Client().DeleteAllOf(ctx, &appsv1.KsctlSource{}, client.InNamespace(in.Namespace))).
+			To(Succeed())
 		Eventually(ctx, func() (int, error) {
 			var left appsv1.KsctlSourceList
 			err := h.ControlPlane.Client().List(ctx, &left)
@@ -213,7 +234,8 @@ var _ = Describe("The chart on a real node", func() {
 			err := h.ControlPlane.Client().List(ctx, &pods, client.InNamespace(system))
 			return len(pods.Items), err
 		}, waitTimeout, "1s").Should(BeZero(), "the controller's pods have ended")
-		Expect(command(ctx, h.ControlPlane.Kubectl(), "get", "crd", "ksctlinstalls.apps.ksctl.com", "--output", "name")).To(ContainSubstring("ksctlinstalls"), "CRDs stay")
+		Expect(command(ctx, h.ControlPlane.Kubectl(), "get", "crd", "ksctlinstalls.apps.ksctl.com", "--output",
+			"name")).To(ContainSubstring("ksctlinstalls"), "CRDs stay")
 	}, SpecTimeout(20*time.Minute))
 })
 

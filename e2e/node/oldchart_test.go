@@ -52,7 +52,8 @@ func packageOldChart(repository, digest string) string {
 	content, err = yaml.Marshal(crd)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
-	packaged, err := chart.Package(chart.Options{Dir: dir, Out: GinkgoT().TempDir(), Version: "0.0.9", Repository: repository, Digest: digest, Created: time.Unix(0, 0)})
+	packaged, err := chart.Package(chart.Options{Dir: dir, Out: GinkgoT().TempDir(), Version: "0.0.9",
+		Repository: repository, Digest: digest, Created: time.Unix(0, 0)})
 	Expect(err).NotTo(HaveOccurred())
 	return packaged
 }

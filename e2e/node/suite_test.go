@@ -81,7 +81,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	webImage = push(ctx, "web", "github.com/ksctl/gitops/e2e/node/testdata/web")
 	repository, digest, _ := strings.Cut(push(ctx, "controller", "github.com/ksctl/gitops/cmd/controller"), "@")
 	oldChart = packageOldChart(repository, digest)
-	newChart, err = chart.Package(chart.Options{Dir: "../../config/chart", Out: GinkgoT().TempDir(), Version: "0.1.0", Repository: repository, Digest: digest, Created: time.Unix(0, 0)})
+	newChart, err = chart.Package(chart.Options{Dir: "../../config/chart", Out: GinkgoT().TempDir(), Version: "0.1.0",
+		Repository: repository, Digest: digest, Created: time.Unix(0, 0)})
 	Expect(err).NotTo(HaveOccurred())
 
 	disconnect, err := machine.Connect(ctx)
@@ -124,7 +125,8 @@ func push(ctx context.Context, program, pkg string) string {
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	content, err := os.ReadFile(binary)
 	Expect(err).NotTo(HaveOccurred())
-	built, err := image.Build(image.Content{Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, Programs: []image.Program{{Name: program, Content: content}}}, image.Options{})
+	built, err := image.Build(image.Content{Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH},
+		Programs: []image.Program{{Name: program, Content: content}}}, image.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	tag, err := name.NewTag(images.Host() + "/" + program + ":e2e")
 	Expect(err).NotTo(HaveOccurred())
@@ -140,7 +142,8 @@ func proxyToLoopback(host string) string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp4", net.JoinHostPort(machine.Address.String(), "0"))
 	Expect(err).NotTo(HaveOccurred())
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second,
+		Handler: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

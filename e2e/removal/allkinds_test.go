@@ -51,7 +51,8 @@ webhooks:
   clientConfig: {service: {name: operator, namespace: %[2]s}}
   rules: [{operations: [CREATE], apiGroups: [%[1]s], apiVersions: [v1], resources: [widgets]}]
 `, group, space),
-		"use/widget.yaml": fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata: {name: w, namespace: %s, finalizers: [%s/operator]}\n", group, space, group),
+		"use/widget.yaml": fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata: {name: w, namespace: %s, "+
+			"finalizers: [%s/operator]}\n", group, space, group),
 		"use/job.yaml": fmt.Sprintf(`apiVersion: batch/v1
 kind: Job
 metadata: {name: setup, namespace: %s}
@@ -88,7 +89,8 @@ func runOperator(ctx context.Context, group, space string) (stop func()) {
 				operator := widget(group, space, "operator")
 				operator.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 				if get(ctx, operator) == nil {
-					_ = h.ControlPlane.Client().Patch(ctx, w, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+					_ = h.ControlPlane.Client().
+						Patch(ctx, w, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 				}
 			}
 		}
@@ -118,7 +120,8 @@ func listAllObjects(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, r := range l.APIResources {
-			if !slices.Contains(r.Verbs, "list") || r.Name == "events" || r.Name == "leases" || strings.Contains(r.Name, "/") {
+			if !slices.Contains(r.Verbs, "list") || r.Name == "events" || r.Name == "leases" ||
+				strings.Contains(r.Name, "/") {
 				continue
 			}
 			all, err := dyn.Resource(gv.WithResource(r.Name)).List(ctx, metav1.ListOptions{})
@@ -141,7 +144,8 @@ var _ = Describe("A stack with all kinds of objects", Serial, suite.Repeat, func
 	It("leaves the cluster unchanged after each removal", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		group, space := ns+".example.com", ns+"-x"
-		Expect(h.PublishSource(ctx, ns, "src", "r1", harness.SourceTree(allKindsStack, allKindsFiles(group, space)))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "src", "r1", harness.SourceTree(allKindsStack, allKindsFiles(group, space)))).
+			To(Succeed())
 		DeferCleanup(runOperator(ctx, group, space))
 		var before []string
 		Eventually(ctx, func(g Gomega) { // objects of earlier specs may still be garbage collected
@@ -170,8 +174,10 @@ var _ = Describe("A stack with all kinds of objects", Serial, suite.Repeat, func
 			Expect(pvc.DeletionTimestamp).To(BeNil())
 			remove(ctx, pvc, &corev1.Namespace{ObjectMeta: objectMeta("", space)})
 			awaitGone(ctx, &corev1.Namespace{ObjectMeta: objectMeta("", space)})
-			Eventually(ctx, listAllObjects, soon, "200ms").WithArguments(ctx).Should(Equal(before), "round %d: no object is left or missing", i+1)
+			Eventually(ctx, listAllObjects, soon, "200ms").WithArguments(ctx).
+				Should(Equal(before), "round %d: no object is left or missing", i+1)
 		}
-		AddReportEntry("installed and removed", fmt.Sprintf("%d times in %s", times, time.Since(began).Round(time.Second)), ReportEntryVisibilityAlways)
+		AddReportEntry("installed and removed",
+			fmt.Sprintf("%d times in %s", times, time.Since(began).Round(time.Second)), ReportEntryVisibilityAlways)
 	}, SpecTimeout(20*time.Minute))
 })

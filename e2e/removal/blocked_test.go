@@ -23,13 +23,16 @@ import (
 // unavailableWebhook returns a webhook without a server for deletions of ConfigMaps in a
 // namespace.
 func unavailableWebhook(ns string) *admissionv1.ValidatingWebhookConfiguration {
-	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ns}, Webhooks: []admissionv1.ValidatingWebhook{{
-		Name: "nobody." + ns + ".example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
+	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: ns}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "nobody." + ns + ".example.com", AdmissionReviewVersions: []string{"v1"},
+		SideEffects:   ptr.To(admissionv1.SideEffectClassNone),
 		FailurePolicy: ptr.To(admissionv1.Fail), TimeoutSeconds: ptr.To[int32](2),
 		ClientConfig:      admissionv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/none")},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": ns}},
 		Rules: []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{admissionv1.Delete},
-			Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}},
+			Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+				Resources: []string{"configmaps"}}}},
 	}}}
 }
 
@@ -53,7 +56,8 @@ func awaitRetry(ctx context.Context, ns, name string, mark cluster.Mark) {
 	Eventually(ctx, func() int {
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		return len(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.Named(name), cluster.InNamespace(ns), cluster.Failed))
+		return len(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.Named(name),
+			cluster.InNamespace(ns), cluster.Failed))
 	}, soon, "200ms").Should(BeNumerically(">=", 2), "the deletion is retried")
 }
 
@@ -73,7 +77,8 @@ var _ = Describe("A removal", func() {
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		remove(ctx, a)
-		reports(ctx, a, metav1.ConditionUnknown, "Removing", "objects are left to remove", "delete ConfigMap "+ns+"/a", webhook.Webhooks[0].Name)
+		reports(ctx, a, metav1.ConditionUnknown, "Removing", "objects are left to remove", "delete ConfigMap "+ns+"/a",
+			webhook.Webhooks[0].Name)
 		Eventually(ctx, eventMessages(ctx, a, "Removing"), soon, "50ms").ShouldNot(BeEmpty())
 		awaitRetry(ctx, ns, "a", mark)
 		remove(ctx, webhook)
@@ -85,7 +90,8 @@ var _ = Describe("A removal", func() {
 		publish(ctx, ns, "a", "r1", configMap("a", "1"))
 		a := install(ctx, ns, "a", retryEvery(time.Second))
 		becomesReady(ctx, a)
-		Expect(h.PublishSource(ctx, ns, "a", "r2", harness.SourceTree("spec: {version: 1.0.0, components: wrong}\n", nil))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "a", "r2",
+			harness.SourceTree("spec: {version: 1.0.0, components: wrong}\n", nil))).To(Succeed())
 		reports(ctx, a, metav1.ConditionFalse, "InvalidStack")
 		webhook := blockDeletions(ctx, ns)
 		mark, err := h.ControlPlane.AuditMark(ctx)
@@ -102,19 +108,24 @@ var _ = Describe("A removal", func() {
 
 	It("without progress reports a timeout, and continues", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		a := installConfigMap(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Spec.Timeout = &metav1.Duration{Duration: time.Second} })
+		a := installConfigMap(ctx, ns, "a", func(in *appsv1.KsctlInstall) {
+			in.Spec.Timeout = &metav1.Duration{Duration: time.Second}
+		})
 		becomesReady(ctx, a)
 		mergePatch(ctx, aConfigMap(ns, "a"), `{"metadata":{"finalizers":["example.com/theirs"]}}`)
 		remove(ctx, a)
-		reports(ctx, a, metav1.ConditionFalse, "Timeout", "removal made no progress within 1s: 1 objects are left to remove", "example.com/theirs")
+		reports(ctx, a, metav1.ConditionFalse, "Timeout",
+			"removal made no progress within 1s: 1 objects are left to remove", "example.com/theirs")
 		mergePatch(ctx, aConfigMap(ns, "a"), `{"metadata":{"finalizers":null}}`)
 		awaitGone(ctx, a)
 	})
 
-	It("needs only the inventory, also by a controller that has not seen source, artifact and stack", func(ctx SpecContext) {
+	It("needs only the inventory, also by a controller that has not seen source, artifact "+
+		"and stack", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		c := startController(ns)
-		publish(ctx, ns, "a", "r1", configMap("a", "1"), configMap("b", "1"), definition(ns+".example.com"), fmt.Sprintf("apiVersion: %s.example.com/v1\nkind: Widget\nmetadata: {name: w}\n", ns))
+		publish(ctx, ns, "a", "r1", configMap("a", "1"), configMap("b", "1"), definition(ns+".example.com"),
+			fmt.Sprintf("apiVersion: %s.example.com/v1\nkind: Widget\nmetadata: {name: w}\n", ns))
 		a := install(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{controllerLabel: ns} })
 		becomesReady(ctx, a)
 		Expect(c.Stop()).To(Succeed())
@@ -126,8 +137,10 @@ var _ = Describe("A removal", func() {
 
 	It("that starts during the installation leaves nothing", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: one, manifests: [one/]}\n  - {name: two, manifests: [two/], dependsOn: [one]}\n",
-			map[string]string{"one/j.yaml": jobManifest("endless", cluster.FateNeverEnds, ""), "one/a.yaml": configMap("a", "1"), "two/b.yaml": configMap("b", "1")}))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
+			"{name: one, manifests: [one/]}\n  - {name: two, manifests: [two/], dependsOn: [one]}\n",
+			map[string]string{"one/j.yaml": jobManifest("endless", cluster.FateNeverEnds, ""),
+				"one/a.yaml": configMap("a", "1"), "two/b.yaml": configMap("b", "1")}))).To(Succeed())
 		a := install(ctx, ns, "a")
 		reports(ctx, a, metav1.ConditionUnknown, "Progressing", "Job "+ns+"/endless")
 		remove(ctx, a)
@@ -155,12 +168,15 @@ var _ = Describe("A removal", func() {
 		Expect(get(ctx, finalized)).To(Succeed())
 		remove(ctx, before)
 		next := install(ctx, elsewhere, "new", retryEvery(time.Second))
-		reports(ctx, before, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since", "example.com/theirs")
+		reports(ctx, before, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since",
+			"example.com/theirs")
 		made := func(name string) bool {
 			cm := aConfigMap(ns, name)
 			return get(ctx, cm) == nil && !uids[cm.UID]
 		}
-		Eventually(ctx, func() bool { return made("a") && made("c") }, soon, "20ms").Should(BeTrue(), "deleted objects are created again")
+		Eventually(ctx, func() bool {
+			return made("a") && made("c")
+		}, soon, "20ms").Should(BeTrue(), "deleted objects are created again")
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		mergePatch(ctx, finalized, `{"metadata":{"finalizers":null}}`)
@@ -171,7 +187,8 @@ var _ = Describe("A removal", func() {
 		}
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.InNamespace(ns))).To(BeEmpty(), "no object of the new install is deleted")
+		Expect(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.InNamespace(ns))).
+			To(BeEmpty(), "no object of the new install is deleted")
 		remove(ctx, next)
 		awaitGone(ctx, next)
 	})

@@ -51,7 +51,8 @@ func retryQuickly(in *appsv1.KsctlInstall) {
 // newRemove creates a KsctlRemove of an install.
 func newRemove(ctx context.Context, ns, name, install string, change ...func(*appsv1.KsctlRemove)) *appsv1.KsctlRemove {
 	GinkgoHelper()
-	rm := &appsv1.KsctlRemove{ObjectMeta: objectMeta(ns, name), Spec: appsv1.KsctlRemoveSpec{InstallRef: &appsv1.InstallRef{Name: install}}}
+	rm := &appsv1.KsctlRemove{ObjectMeta: objectMeta(ns, name),
+		Spec: appsv1.KsctlRemoveSpec{InstallRef: &appsv1.InstallRef{Name: install}}}
 	for _, f := range change {
 		f(rm)
 	}
@@ -65,14 +66,16 @@ func forComponents(components ...string) func(*appsv1.KsctlRemove) {
 
 // removeReports waits until the Ready condition of a KsctlRemove has a status and a reason, and
 // its message contains all texts. An empty reason matches any.
-func removeReports(ctx context.Context, rm *appsv1.KsctlRemove, status metav1.ConditionStatus, reason string, texts ...string) {
+func removeReports(ctx context.Context, rm *appsv1.KsctlRemove, status metav1.ConditionStatus, reason string,
+	texts ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		if err := get(ctx, rm); err != nil {
 			return err.Error()
 		}
 		c := apimeta.FindStatusCondition(rm.Status.Conditions, appsv1.ReadyCondition)
-		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) || rm.Status.ObservedGeneration != rm.Generation {
+		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) ||
+			rm.Status.ObservedGeneration != rm.Generation {
 			return fmt.Sprintf("Ready is %+v", c)
 		}
 		for _, t := range texts {
@@ -87,7 +90,8 @@ func removeReports(ctx context.Context, rm *appsv1.KsctlRemove, status metav1.Co
 // printedColumns returns what kubectl get prints for a KsctlRemove, by column.
 func printedColumns(ctx context.Context, rm *appsv1.KsctlRemove) map[string]string {
 	GinkgoHelper()
-	out, err := exec.CommandContext(ctx, h.ControlPlane.Kubectl(), "--kubeconfig", h.ControlPlane.Kubeconfig(), "--cache-dir", GinkgoT().TempDir(),
+	out, err := exec.CommandContext(ctx, h.ControlPlane.Kubectl(), "--kubeconfig", h.ControlPlane.Kubeconfig(),
+		"--cache-dir", GinkgoT().TempDir(),
 		"get", "krm", rm.Name, "-n", rm.Namespace).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	head, line, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
@@ -172,7 +176,8 @@ func deletedConfigMaps(ctx context.Context, ns string, mark cluster.Mark) (names
 	GinkgoHelper()
 	requests, err := h.ControlPlane.AuditSince(ctx, mark)
 	Expect(err).NotTo(HaveOccurred())
-	for _, r := range requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.InNamespace(ns)).Without(cluster.Failed) {
+	for _, r := range requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.InNamespace(ns)).
+		Without(cluster.Failed) {
 		names = append(names, r.Name)
 	}
 	return names
@@ -194,7 +199,8 @@ func awaitIdle(ctx context.Context, ns string) {
 }
 
 var _ = Describe("A KsctlRemove of an install", func() {
-	It("previews and removes the objects in order, keeps claims, prevents a new installation, and permits it when deleted", func(ctx SpecContext) {
+	It("previews and removes the objects in order, keeps claims, prevents a new installation, and permits it when "+
+		"deleted", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publishThree(ctx, ns, "a", "r1", "1")
 		a := install(ctx, ns, "a", retryQuickly)
@@ -203,14 +209,16 @@ var _ = Describe("A KsctlRemove of an install", func() {
 		Expect(err).NotTo(HaveOccurred())
 		check := expectPreviewFirst(ctx, ns)
 		rm := newRemove(ctx, ns, "away", "a")
-		removeReports(ctx, rm, metav1.ConditionTrue, "", "3 objects removed, 1 kept: PersistentVolumeClaim "+ns+"/data (spec.keep", "has PersistentVolumeClaim)")
+		removeReports(ctx, rm, metav1.ConditionTrue, "", "3 objects removed, 1 kept: PersistentVolumeClaim "+ns+
+			"/data (spec.keep", "has PersistentVolumeClaim)")
 		check()
 		Expect(deletedConfigMaps(ctx, ns, mark)).To(Equal([]string{"dash", "app", "base"}))
 		Expect(removalIDs(rm)).To(Equal([][]string{{id(ns, "dash")}, {id(ns, "app")}, {id(ns, "base")}}))
 		Expect(rm.Status.Removal.Count).To(BeEquivalentTo(4))
 		Expect(rm.Status.Removal.Kept).To(ConsistOf(HaveField("ID", ns+"_data__PersistentVolumeClaim")))
 		Expect(rm.Status.Remaining).To(ConsistOf(HaveField("Reason", "Kept")))
-		Expect(printedColumns(ctx, rm)).To(And(HaveKeyWithValue("READY", "True"), HaveKeyWithValue("REMOVED", "3"), HaveKeyWithValue("LEFT", "1"),
+		Expect(printedColumns(ctx, rm)).To(And(HaveKeyWithValue("READY", "True"), HaveKeyWithValue("REMOVED", "3"),
+			HaveKeyWithValue("LEFT", "1"),
 			HaveKeyWithValue("STATUS", ContainSubstring("3 objects removed, 1 kept"))))
 		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(ns, "data")}
 		Expect(get(ctx, pvc)).To(Succeed())
@@ -245,16 +253,22 @@ var _ = Describe("A KsctlRemove of an install", func() {
 		becomesReady(ctx, a, b)
 		app := aConfigMap(ns, "app")
 		Expect(get(ctx, app)).To(Succeed())
-		rm := newRemove(ctx, ns, "parts", "a", forComponents("base", "dash"), func(rm *appsv1.KsctlRemove) { rm.Spec.Suspend = true })
+		rm := newRemove(ctx, ns, "parts", "a", forComponents("base", "dash"), func(rm *appsv1.KsctlRemove) {
+			rm.Spec.Suspend = true
+		})
 		mergePatch(ctx, rm, `{"spec":{"keep":[],"suspend":false}}`)
 		removeReports(ctx, rm, metav1.ConditionTrue, "", "objects removed, nothing is left")
-		Expect(rm.Status.Removal.Dependents).To(ConsistOf(ContainSubstring("component app stays and depends on base"), ContainSubstring(ns+"/b depends on the install and is not waited for")))
-		awaitGone(ctx, aConfigMap(ns, "base"), aConfigMap(ns, "dash"), &corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(ns, "data")})
+		Expect(rm.Status.Removal.Dependents).
+			To(ConsistOf(ContainSubstring("component app stays and depends on base"),
+				ContainSubstring(ns+"/b depends on the install and is not waited for")))
+		awaitGone(ctx, aConfigMap(ns, "base"), aConfigMap(ns, "dash"),
+			&corev1.PersistentVolumeClaim{ObjectMeta: objectMeta(ns, "data")})
 		uid := app.UID
 		Expect(get(ctx, app)).To(Succeed())
 		Expect(app.UID).To(Equal(uid))
 		reports(ctx, a, metav1.ConditionTrue, "RemovedByRequest", "r1", "removed by KsctlRemove parts: base, dash")
-		Expect(a.Status.Components).To(HaveExactElements(And(HaveField("Name", "base"), HaveField("Message", ContainSubstring("removed by KsctlRemove parts"))),
+		Expect(a.Status.Components).To(HaveExactElements(And(HaveField("Name", "base"),
+			HaveField("Message", ContainSubstring("removed by KsctlRemove parts"))),
 			And(HaveField("Name", "app"), HaveField("Ready", true)), HaveField("Name", "dash")))
 
 		By("dependents of removed components are not changed")
@@ -272,7 +286,8 @@ var _ = Describe("A KsctlRemove of an install", func() {
 		awaitGone(ctx, a, b, rm)
 	})
 
-	It("that exists together with its install becomes idle, without further writes", suite.Safety, func(ctx SpecContext) {
+	It("that exists together with its install becomes idle, without "+
+		"further writes", suite.Safety, func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publishThree(ctx, ns, "a", "r1", "1")
 		rm := newRemove(ctx, ns, "away", "a", forComponents("dash"))
@@ -301,9 +316,12 @@ var _ = Describe("A KsctlRemove of an install", func() {
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
 		theirs := widget(group, ns, "theirs")
-		Eventually(ctx, func() error { return h.ControlPlane.Client().Create(ctx, theirs) }, soon).Should(Succeed(), "the kind is served")
+		Eventually(ctx, func() error {
+			return h.ControlPlane.Client().Create(ctx, theirs)
+		}, soon).Should(Succeed(), "the kind is served")
 		rm := newRemove(ctx, ns, "away", "a")
-		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", crd.Name, "that others created ("+ns+"/theirs)")
+		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", crd.Name,
+			"that others created ("+ns+"/theirs)")
 		Expect(rm.Status.Removal.Blockers).To(ConsistOf(HaveField("Message", ContainSubstring(ns+"/theirs"))))
 		Expect(get(ctx, crd)).To(Succeed())
 		Expect(crd.DeletionTimestamp).To(BeNil())
@@ -325,14 +343,23 @@ var _ = Describe("A KsctlRemove of an install", func() {
 		stuck.Finalizers = []string{"example.com/operator"}
 		Expect(h.ControlPlane.Client().Update(ctx, stuck, fieldOwner("some-operator"))).To(Succeed())
 		suspend(ctx, a)
-		rm := newRemove(ctx, ns, "away", "a", func(rm *appsv1.KsctlRemove) { rm.Spec.Timeout = &metav1.Duration{Duration: 30 * time.Second} })
-		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "is suspended", "2 objects to be removed in 1 step", "finalizers example.com/operator")
-		Expect(printedColumns(ctx, rm)).To(And(HaveKeyWithValue("READY", "Unknown"), HaveKeyWithValue("REMOVED", "0"), HaveKeyWithValue("LEFT", "2"), HaveKeyWithValue("STATUS", ContainSubstring("suspended"))))
+		rm := newRemove(ctx, ns, "away", "a", func(rm *appsv1.KsctlRemove) {
+			rm.Spec.Timeout = &metav1.Duration{Duration: 30 * time.Second}
+		})
+		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "is suspended", "2 objects to be removed in 1 step",
+			"finalizers example.com/operator")
+		Expect(printedColumns(ctx, rm)).To(And(HaveKeyWithValue("READY", "Unknown"), HaveKeyWithValue("REMOVED", "0"),
+			HaveKeyWithValue("LEFT", "2"), HaveKeyWithValue("STATUS", ContainSubstring("suspended"))))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 		mergePatch(ctx, a, `{"spec":{"suspend":false}}`)
-		removeReports(ctx, rm, metav1.ConditionFalse, "Timeout", "not removed within 30s, still in progress", "1 of 2 objects removed", "ConfigMap "+ns+"/b is being deleted since 20", "finalizers [example.com/operator]", "set by some-operator")
-		Expect(rm.Status.Remaining).To(ConsistOf(And(HaveField("ID", id(ns, "b")), HaveField("Message", ContainSubstring("example.com/operator")))))
-		Expect(printedColumns(ctx, rm)).To(And(HaveKeyWithValue("READY", "False"), HaveKeyWithValue("REMOVED", "1"), HaveKeyWithValue("LEFT", "1")))
+		removeReports(ctx, rm, metav1.ConditionFalse, "Timeout", "not removed within 30s, still in progress",
+			"1 of 2 objects removed", "ConfigMap "+ns+"/b is being deleted since 20",
+			"finalizers [example.com/operator]", "set by some-operator")
+		Expect(rm.Status.Remaining).
+			To(ConsistOf(And(HaveField("ID", id(ns, "b")),
+				HaveField("Message", ContainSubstring("example.com/operator")))))
+		Expect(printedColumns(ctx, rm)).
+			To(And(HaveKeyWithValue("READY", "False"), HaveKeyWithValue("REMOVED", "1"), HaveKeyWithValue("LEFT", "1")))
 		mergePatch(ctx, stuck, `{"metadata":{"finalizers":null}}`)
 		removeReports(ctx, rm, metav1.ConditionTrue, "", "2 objects removed, nothing is left")
 		remove(ctx, a, rm)
@@ -346,8 +373,10 @@ var _ = Describe("A KsctlRemove of an install", func() {
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		ra := newRemove(ctx, ns, "away-a", "a")
-		removeReports(ctx, ra, metav1.ConditionUnknown, "Removing", "KsctlInstall a reports: dependents must be removed first", ns+"/b, which is not being removed")
-		Expect(ra.Status.Removal.Dependents).To(ConsistOf(ContainSubstring(ns + "/b depends on the install and must be removed first")))
+		removeReports(ctx, ra, metav1.ConditionUnknown, "Removing",
+			"KsctlInstall a reports: dependents must be removed first", ns+"/b, which is not being removed")
+		Expect(ra.Status.Removal.Dependents).
+			To(ConsistOf(ContainSubstring(ns + "/b depends on the install and must be removed first")))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 		rb := newRemove(ctx, ns, "away-b", "b")
 		removeReports(ctx, rb, metav1.ConditionTrue, "", "nothing is left")
@@ -391,7 +420,9 @@ var _ = Describe("A KsctlRemove of an install", func() {
 		becomesReady(ctx, a)
 		stuck := aConfigMap(ns, "app")
 		mergePatch(ctx, stuck, `{"metadata":{"finalizers":["example.com/x"]}}`)
-		rm := newRemove(ctx, ns, "away", "a", func(rm *appsv1.KsctlRemove) { rm.Labels = map[string]string{controllerLabel: ns} })
+		rm := newRemove(ctx, ns, "away", "a", func(rm *appsv1.KsctlRemove) {
+			rm.Labels = map[string]string{controllerLabel: ns}
+		})
 		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 4 objects removed")
 		digest := rm.Status.Removal.Digest
 		Expect(c.Stop()).To(Succeed())

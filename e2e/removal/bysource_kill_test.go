@@ -43,7 +43,8 @@ func createAll(ctx context.Context, ns, value string, names []string) {
 }
 
 // 1,200 objects do not fit into one part of an inventory.
-var _ = Describe("A KsctlRemove of 1,200 objects that another tool applied", suite.Safety, suite.Repeat, Serial, func() {
+var _ = Describe("A KsctlRemove of 1,200 objects that another tool "+
+	"applied", suite.Safety, suite.Repeat, Serial, func() {
 	It("removes exactly these although the controller is killed repeatedly", func(ctx SpecContext) {
 		const n = 1200
 		kills := 3
@@ -67,8 +68,13 @@ var _ = Describe("A KsctlRemove of 1,200 objects that another tool applied", sui
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(through.Close)
 		p := startProcess(ctx, ns, through)
-		rm := newRemoveBySource(ctx, ns, "r", func(rm *appsv1.KsctlRemove) { rm.Labels = map[string]string{controllerLabel: ns} })
-		Eventually(ctx, func() (*appsv1.Removal, error) { err := get(ctx, rm); return rm.Status.Removal, err }, long, "200ms").ShouldNot(BeNil())
+		rm := newRemoveBySource(ctx, ns, "r", func(rm *appsv1.KsctlRemove) {
+			rm.Labels = map[string]string{controllerLabel: ns}
+		})
+		Eventually(ctx, func() (*appsv1.Removal, error) {
+			err := get(ctx, rm)
+			return rm.Status.Removal, err
+		}, long, "200ms").ShouldNot(BeNil())
 		digest := awaitPreview(ctx, rm, n-1)
 		p.Kill()
 		approve(ctx, rm, digest)
@@ -91,8 +97,10 @@ var _ = Describe("A KsctlRemove of 1,200 objects that another tool applied", sui
 		killed := killRepeatedly(ctx, ns, through, random, kills, left)
 		Eventually(ctx, left, long, "500ms").Should(BeZero(), "approved objects are removed")
 		AddReportEntry("writes left at each kill", fmt.Sprint(killed), ReportEntryVisibilityAlways)
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "objects of the stack app were removed", "1 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason,
+			"objects of the stack app were removed", "1 are left")
 		Expect(remainingReason(rm, ns+"_"+changed+"__ConfigMap")).To(HavePrefix("NotMatched: "))
-		Expect(objectsIn(ctx, ns)).To(ConsistOf(append(before, "/ConfigMap "+ns+"/"+changed, "/ConfigMap "+ns+"/"+foreign)))
+		Expect(objectsIn(ctx, ns)).
+			To(ConsistOf(append(before, "/ConfigMap "+ns+"/"+changed, "/ConfigMap "+ns+"/"+foreign)))
 	}, SpecTimeout(20*time.Minute))
 })

@@ -27,7 +27,8 @@ func newRemoveBySource(ctx context.Context, ns, name string, change ...func(*app
 	hour := &metav1.Duration{Duration: time.Hour}
 	rm := &appsv1.KsctlRemove{ObjectMeta: objectMeta(ns, name), Spec: appsv1.KsctlRemoveSpec{
 		Schedule:  appsv1.Schedule{Interval: hour, RetryInterval: &metav1.Duration{Duration: time.Second}},
-		SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app", ServiceAccountName: harness.Deployer}}
+		SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks", Stack: "app",
+		ServiceAccountName: harness.Deployer}}
 	for _, f := range change {
 		f(rm)
 	}
@@ -37,7 +38,8 @@ func newRemoveBySource(ctx context.Context, ns, name string, change ...func(*app
 
 // removeBySourceReports waits until the Ready condition of a KsctlRemove has exactly a status
 // and a reason, and its message contains all texts.
-func removeBySourceReports(ctx context.Context, rm *appsv1.KsctlRemove, status metav1.ConditionStatus, reason string, texts ...string) {
+func removeBySourceReports(ctx context.Context, rm *appsv1.KsctlRemove, status metav1.ConditionStatus, reason string,
+	texts ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		if err := get(ctx, rm); err != nil {
@@ -63,7 +65,8 @@ func removeBySourceReports(ctx context.Context, rm *appsv1.KsctlRemove, status m
 // digest.
 func awaitPreview(ctx context.Context, rm *appsv1.KsctlRemove, count int32) (digest string) {
 	GinkgoHelper()
-	removeBySourceReports(ctx, rm, metav1.ConditionFalse, appsv1.AwaitingApprovalReason, fmt.Sprintf("%d objects would be removed", count))
+	removeBySourceReports(ctx, rm, metav1.ConditionFalse, appsv1.AwaitingApprovalReason,
+		fmt.Sprintf("%d objects would be removed", count))
 	Expect(rm.Status.Removal.Count).To(Equal(count))
 	Expect(rm.Status.Removed).To(BeNil())
 	return rm.Status.Removal.Digest
@@ -87,7 +90,8 @@ func remainingReason(rm *appsv1.KsctlRemove, id string) string {
 // kubectl runs kubectl in a namespace, with standard input, and returns its output.
 func kubectl(ctx context.Context, ns, stdin string, args ...string) string {
 	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, h.ControlPlane.Kubectl(), append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig(), "--namespace", ns}, args...)...)
+	cmd := exec.CommandContext(ctx, h.ControlPlane.Kubectl(),
+		append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig(), "--namespace", ns}, args...)...)
 	cmd.Env = []string{"HOME=" + GinkgoT().TempDir()}
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
@@ -135,7 +139,8 @@ func password(value string) string {
 	return "apiVersion: v1\nkind: Secret\nmetadata: {name: password}\nstringData: {value: " + value + "}\n"
 }
 
-const twoComponents = "spec:\n  version: 1.0.0\n  components:\n  - {name: base, manifests: [base/]}\n  - {name: web, manifests: [web/], dependsOn: [base]}\n"
+const twoComponents = "spec:\n  version: 1.0.0\n  components:\n  - {name: base, manifests: [base/]}\n  - {name: web, " +
+	"manifests: [web/], dependsOn: [base]}\n"
 
 // applyWithKubectl publishes a stack and applies its files with kubectl.
 func applyWithKubectl(ctx context.Context, ns string, files map[string]string) {
@@ -150,29 +155,36 @@ var _ = Describe("Objects that kubectl applied", func() {
 	It("are removed by a KsctlRemove of the stack alone, after the approval of its digest", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		before := objectsIn(ctx, ns)
-		applyWithKubectl(ctx, ns, map[string]string{"base/a.yaml": configMap("a", "1"), "base/password.yaml": password(stackSecret),
-			"base/changed.yaml": configMap("changed", "1"), "base/secret.yaml": strings.Replace(password(stackSecret), "name: password", "name: other", 1),
-			"base/claim.yaml": claim, "web/web.yaml": web})
+		applyWithKubectl(ctx, ns, map[string]string{"base/a.yaml": configMap("a", "1"),
+			"base/password.yaml": password(stackSecret),
+			"base/changed.yaml":  configMap("changed", "1"),
+			"base/secret.yaml":   strings.Replace(password(stackSecret), "name: password", "name: other", 1),
+			"base/claim.yaml":    claim, "web/web.yaml": web})
 		kubectl(ctx, ns, "", "patch", "configmap/changed", "--type=merge", "-p", `{"data":{"value":"theirs"}}`)
-		kubectl(ctx, ns, "", "patch", "secret/other", "--type=merge", "-p", `{"stringData":{"value":"`+changedSecret+`"}}`)
+		kubectl(ctx, ns, "", "patch", "secret/other", "--type=merge", "-p", `{"stringData":{"value":"`+changedSecret+
+			`"}}`)
 		rm := newRemoveBySource(ctx, ns, "r")
 		digest := awaitPreview(ctx, rm, 4)
 		Expect(rm.Status.Removal.Order).To(HaveLen(2), "web is removed before base: %v", rm.Status.Removal.Order)
 		Expect(rm.Status.Removal.Order[0].Objects).To(ConsistOf(ns+"_web_apps_Deployment", ns+"_web__Service"))
-		Expect(remainingReason(rm, ns+"_changed__ConfigMap")).To(HavePrefix("NotMatched: data.value differs from the stack"))
+		Expect(remainingReason(rm, ns+"_changed__ConfigMap")).
+			To(HavePrefix("NotMatched: data.value differs from the stack"))
 		Expect(remainingReason(rm, ns+"_other__Secret")).To(HavePrefix("NotMatched: data.value differs from the stack"))
 		Expect(remainingReason(rm, ns+"_data__PersistentVolumeClaim")).To(HavePrefix("Kept: "))
 
 		By("approving another digest")
 		approve(ctx, rm, "0123abcd-0123456789abcdef")
-		removeBySourceReports(ctx, rm, metav1.ConditionFalse, appsv1.AwaitingApprovalReason, "does not match the objects that were found", digest)
+		removeBySourceReports(ctx, rm, metav1.ConditionFalse, appsv1.AwaitingApprovalReason,
+			"does not match the objects that were found", digest)
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "a")) }, quiet).Should(BeFalse())
 
 		By("approving the preview")
 		approve(ctx, rm, digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "4 objects of the stack app were removed", "3 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason,
+			"4 objects of the stack app were removed", "3 are left")
 		Expect(*rm.Status.Removed).To(BeEquivalentTo(4))
-		left := append(before, "/ConfigMap "+ns+"/changed", "/Secret "+ns+"/other", "/PersistentVolumeClaim "+ns+"/data")
+		left := append(before, "/ConfigMap "+ns+"/changed", "/Secret "+ns+"/other", "/PersistentVolumeClaim "+ns+
+			"/data")
 		Eventually(ctx, func() []string { return objectsIn(ctx, ns) }, soon).Should(ConsistOf(left))
 		text, err := json.Marshal(rm)
 		Expect(err).NotTo(HaveOccurred())
@@ -181,7 +193,8 @@ var _ = Describe("Objects that kubectl applied", func() {
 		By("not removing objects that are created afterwards")
 		was := rm.ResourceVersion
 		kubectl(ctx, ns, configMap("a", "1"), "apply", "-f", "-")
-		Consistently(ctx, func() string { Expect(get(ctx, rm)).To(Succeed()); return rm.ResourceVersion }, quiet).Should(Equal(was))
+		Consistently(ctx, func() string { Expect(get(ctx, rm)).To(Succeed()); return rm.ResourceVersion }, quiet).
+			Should(Equal(was))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 		remove(ctx, rm)
 		awaitGone(ctx, rm)
@@ -189,8 +202,10 @@ var _ = Describe("Objects that kubectl applied", func() {
 
 	It("stay if they were recreated after the preview, or have another owner", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		applyWithKubectl(ctx, ns, map[string]string{"base/a.yaml": configMap("a", "1"), "base/b.yaml": configMap("b", "1"), "web/c.yaml": configMap("c", "1"), "base/d.yaml": configMap("d", "1")})
-		mergePatch(ctx, aConfigMap(ns, "d"), `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"apps","kustomize.toolkit.fluxcd.io/namespace":"flux"}}}`)
+		applyWithKubectl(ctx, ns, map[string]string{"base/a.yaml": configMap("a", "1"),
+			"base/b.yaml": configMap("b", "1"), "web/c.yaml": configMap("c", "1"), "base/d.yaml": configMap("d", "1")})
+		mergePatch(ctx, aConfigMap(ns, "d"),
+			`{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"apps","kustomize.toolkit.fluxcd.io/namespace":"flux"}}}`)
 		rm := newRemoveBySource(ctx, ns, "r")
 		digest := awaitPreview(ctx, rm, 3)
 		Expect(remainingReason(rm, ns+"_d__ConfigMap")).To(Equal("NotMatched: belongs to Flux Kustomization flux/apps"))
@@ -210,42 +225,58 @@ var _ = Describe("Objects that kubectl applied", func() {
 		}
 	}, SpecTimeout(15*time.Minute))
 
-	It("include a CRD with objects of other owners, which is kept or deleted according to spec.customResources", func(ctx SpecContext) {
+	It("include a CRD with objects of other owners, which is kept or deleted according to "+
+		"spec.customResources", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		group := ns + ".example.com"
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: objectMeta("", "widgets."+group)}
-		applyWithKubectl(ctx, ns, map[string]string{"base/crd.yaml": definition(group), "web/a.yaml": configMap("a", "1")})
+		applyWithKubectl(ctx, ns,
+			map[string]string{"base/crd.yaml": definition(group), "web/a.yaml": configMap("a", "1")})
 		theirs := widget(group, ns, "theirs")
-		Eventually(ctx, func() error { return h.ControlPlane.Client().Create(ctx, theirs) }, soon).Should(Succeed(), "the kind is served")
+		Eventually(ctx, func() error {
+			return h.ControlPlane.Client().Create(ctx, theirs)
+		}, soon).Should(Succeed(), "the kind is served")
 		dependent := harness.NewInstall(ns, "dependent")
-		dependent.Spec.Suspend, dependent.Spec.DependsOn = true, []appsv1.Dependency{{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}}
+		dependent.Spec.Suspend, dependent.Spec.DependsOn = true,
+			[]appsv1.Dependency{{APIVersion: "v1", Kind: "ConfigMap", Name: "a"}}
 		Expect(h.ControlPlane.Client().Create(ctx, dependent)).To(Succeed())
-		Eventually(ctx, func() error { return harness.CheckSuspended(dependent) }, soon, "20ms").Should(Succeed(), "the controller has observed it")
+		Eventually(ctx, func() error {
+			return harness.CheckSuspended(dependent)
+		}, soon, "20ms").Should(Succeed(), "the controller has observed it")
 		rm := newRemoveBySource(ctx, ns, "r")
 		digest := awaitPreview(ctx, rm, 2)
-		Expect(rm.Status.Removal.Blockers).To(ConsistOf(HaveField("Message", ContainSubstring("that others created ("+ns+"/theirs)"))), "in the preview")
-		Expect(rm.Status.Removal.Dependents).To(ConsistOf("KsctlInstall " + ns + "/dependent depends on ConfigMap " + ns + "/a"))
+		Expect(rm.Status.Removal.Blockers).
+			To(ConsistOf(HaveField("Message", ContainSubstring("that others created ("+ns+"/theirs)"))),
+				"in the preview")
+		Expect(rm.Status.Removal.Dependents).
+			To(ConsistOf("KsctlInstall " + ns + "/dependent depends on ConfigMap " + ns + "/a"))
 		approve(ctx, rm, digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, appsv1.RemovingReason, "1 of 2 objects are left to remove", crd.Name, "that others created ("+ns+"/theirs)")
+		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, appsv1.RemovingReason,
+			"1 of 2 objects are left to remove", crd.Name, "that others created ("+ns+"/theirs)")
 		Expect(get(ctx, crd)).To(Succeed())
 		Expect(crd.DeletionTimestamp).To(BeNil())
 
 		mergePatch(ctx, rm, `{"spec":{"customResources":"Delete"}}`)
-		Eventually(ctx, func() string { return awaitPreview(ctx, rm, 1) }, soon).ShouldNot(Equal(rm.Spec.ApprovedDigest), "another spec needs another approval")
+		Eventually(ctx, func() string {
+			return awaitPreview(ctx, rm, 1)
+		}, soon).ShouldNot(Equal(rm.Spec.ApprovedDigest), "another spec needs another approval")
 		approve(ctx, rm, rm.Status.Removal.Digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "1 objects of the stack app were removed")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason,
+			"1 objects of the stack app were removed")
 		awaitGone(ctx, crd)
 	}, SpecTimeout(15*time.Minute))
 
 	It("are released if the KsctlRemove is deleted before it completes", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		applyWithKubectl(ctx, ns, map[string]string{"base/a.yaml": configMap("a", "1"), "web/b.yaml": configMap("b", "1")})
+		applyWithKubectl(ctx, ns,
+			map[string]string{"base/a.yaml": configMap("a", "1"), "web/b.yaml": configMap("b", "1")})
 		mergePatch(ctx, aConfigMap(ns, "b"), `{"metadata":{"annotations":{"ksctl.com/prevent-deletion":"true"}}}`)
 		rm := newRemoveBySource(ctx, ns, "r")
 		digest := awaitPreview(ctx, rm, 2)
 		Expect(rm.Status.Removal.Blockers).To(ConsistOf(HaveField("ID", ns+"_b__ConfigMap")))
 		approve(ctx, rm, digest)
-		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, appsv1.RemovingReason, "2 of 2 objects are left to remove", "ksctl.com/prevent-deletion")
+		removeBySourceReports(ctx, rm, metav1.ConditionUnknown, appsv1.RemovingReason,
+			"2 of 2 objects are left to remove", "ksctl.com/prevent-deletion")
 		remove(ctx, rm)
 		awaitGone(ctx, rm)
 		for _, name := range []string{"a", "b"} {
@@ -260,12 +291,15 @@ var _ = Describe("Objects that kubectl applied", func() {
 var _ = Describe("A KsctlRemove of a stack that a KsctlInstall has installed", func() {
 	It("removes nothing and reports the owner", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		Expect(h.PublishSource(ctx, ns, "src", "r1", harness.SourceTree(harness.OneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "src", "r1",
+			harness.SourceTree(harness.OneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))).
+			To(Succeed())
 		in := harness.NewInstall(ns, "i")
 		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		becomesReady(ctx, in)
 		rm := newRemoveBySource(ctx, ns, "r")
-		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "no matching objects of the stack", "1 are left")
+		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "no matching objects of the stack",
+			"1 are left")
 		Expect(remainingReason(rm, ns+"_a__ConfigMap")).To(Equal("NotMatched: belongs to KsctlInstall " + ns + "/i"))
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeFalse())
 		becomesReady(ctx, in)
@@ -277,26 +311,36 @@ var _ = Describe("A namespace of a stack", func() {
 		for _, foreign := range []bool{false, true} {
 			ns := namespaceFor(ctx)
 			space := ns + "-x"
-			applyWithKubectl(ctx, ns, map[string]string{"base/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n"})
+			applyWithKubectl(ctx, ns,
+				map[string]string{"base/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space +
+					"}\n"})
 			kubectl(ctx, space, configMap("a", "1"), "apply", "-f", "-")
-			Expect(h.PublishSource(ctx, ns, "src", "r2", harness.SourceTree(twoComponents, map[string]string{"base/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n",
-				"web/a.yaml": strings.Replace(configMap("a", "1"), "{name: a}", "{name: a, namespace: "+space+"}", 1)}))).To(Succeed())
+			Expect(h.PublishSource(ctx, ns, "src", "r2",
+				harness.SourceTree(twoComponents, map[string]string{"base/namespace.yaml": "apiVersion: v1\nkind: " +
+					"Namespace\nmetadata: {name: " + space + "}\n",
+					"web/a.yaml": strings.Replace(configMap("a", "1"), "{name: a}", "{name: a, namespace: "+space+"}",
+						1)}))).To(Succeed())
 			if foreign {
 				kubectl(ctx, space, configMap("theirs", "1"), "apply", "-f", "-")
 			}
 			rm := newRemoveBySource(ctx, ns, "r")
 			digest := awaitPreview(ctx, rm, 2)
 			if foreign {
-				Expect(rm.Status.Removal.Kept).To(ConsistOf(And(HaveField("ID", "_"+space+"__Namespace"), HaveField("Message", ContainSubstring("ConfigMap theirs is in the namespace")))), "in the preview")
+				Expect(rm.Status.Removal.Kept).
+					To(ConsistOf(And(HaveField("ID", "_"+space+"__Namespace"),
+						HaveField("Message", ContainSubstring("ConfigMap theirs is in the namespace")))),
+						"in the preview")
 			} else {
 				Expect(rm.Status.Removal.Kept).To(BeEmpty())
 			}
 			approve(ctx, rm, digest)
 			removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason)
 			Expect(absent(ctx, aConfigMap(space, "a"))).To(BeTrue())
-			Expect(absent(ctx, &corev1.Namespace{ObjectMeta: objectMeta("", space)})).To(Equal(!foreign), "foreign: %v", foreign)
+			Expect(absent(ctx, &corev1.Namespace{ObjectMeta: objectMeta("", space)})).
+				To(Equal(!foreign), "foreign: %v", foreign)
 			if foreign {
-				Expect(remainingReason(rm, "_"+space+"__Namespace")).To(ContainSubstring("ConfigMap theirs is in the namespace"))
+				Expect(remainingReason(rm, "_"+space+"__Namespace")).
+					To(ContainSubstring("ConfigMap theirs is in the namespace"))
 			}
 		}
 	}, SpecTimeout(15*time.Minute))

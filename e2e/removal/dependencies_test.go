@@ -18,7 +18,8 @@ import (
 )
 
 var _ = Describe("Installs that depend on other installs", func() {
-	It("start when these are ready, delay a change while one is not, and keep their objects meanwhile", func(ctx SpecContext) {
+	It("start when these are ready, delay a change while one is not, and keep their objects "+
+		"meanwhile", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		b := installConfigMap(ctx, ns, "b", dependingOn("a"))
 		c := installConfigMap(ctx, ns, "c", dependingOn("b"))
@@ -81,7 +82,8 @@ var _ = Describe("Installs that depend on other installs", func() {
 		cm := aConfigMap(ns, "switch")
 		cm.Data = map[string]string{"on": "no"}
 		Expect(h.ControlPlane.Client().Create(ctx, cm)).To(Succeed())
-		reports(ctx, a, metav1.ConditionUnknown, "DependencyNotReady", "ConfigMap "+ns+"/switch is InProgress: readyExpr is false")
+		reports(ctx, a, metav1.ConditionUnknown, "DependencyNotReady",
+			"ConfigMap "+ns+"/switch is InProgress: readyExpr is false")
 		mergePatch(ctx, cm, `{"data":{"on":"yes"}}`)
 		becomesReady(ctx, a)
 
@@ -98,15 +100,18 @@ var _ = Describe("Installs that depend on other installs", func() {
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		mergePatch(ctx, a, `{"metadata":{"annotations":{"`+appsv1.RequestedAtAnnotation+`":"now"}}}`)
-		Eventually(ctx, func() string { _ = get(ctx, a); return a.Status.LastHandledReconcileAt }, soon, "20ms").Should(Equal("now"))
+		Eventually(ctx, func() string { _ = get(ctx, a); return a.Status.LastHandledReconcileAt }, soon, "20ms").
+			Should(Equal("now"))
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(requests.Where(cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "deployer")))).To(BeEmpty())
 
 		By("invalid dependencies are reported")
-		mergePatch(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"ConfigMap","name":"switch","readyExpr":"self.data.on =="}]}}`)
+		mergePatch(ctx, a,
+			`{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"ConfigMap","name":"switch","readyExpr":"self.data.on =="}]}}`)
 		reports(ctx, a, metav1.ConditionFalse, "InvalidDependency", "dependsOn[0]", "readyExpr")
-		mergePatch(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"Namespace","name":"kube-system","namespace":"x"}]}}`)
+		mergePatch(ctx, a,
+			`{"spec":{"dependsOn":[{"apiVersion":"v1","kind":"Namespace","name":"kube-system","namespace":"x"}]}}`)
 		reports(ctx, a, metav1.ConditionFalse, "InvalidDependency", "remove namespace")
 		mergePatch(ctx, a, `{"spec":{"dependsOn":[{"apiVersion":"example.com/v1","kind":"Nothing","name":"x"}]}}`)
 		reports(ctx, a, metav1.ConditionTrue, "") // the installed objects are unchanged
@@ -116,7 +121,8 @@ var _ = Describe("Installs that depend on other installs", func() {
 		awaitGone(ctx, a)
 	})
 
-	It("are rejected at admission for another kind without an apiVersion, and for a readyExpr of a Secret", func(ctx SpecContext) {
+	It("are rejected at admission for another kind without an apiVersion, and for a readyExpr of "+
+		"a Secret", func(ctx SpecContext) {
 		for says, d := range map[string]appsv1.Dependency{
 			"set apiVersion and kind": {Kind: "ConfigMap", Name: "a"},
 			"kind together":           {APIVersion: "v1", Name: "a"},
@@ -137,7 +143,8 @@ var _ = Describe("Installs that depend on other installs", func() {
 		a, b := installConfigMap(ctx, ns, "a"), installConfigMap(ctx, ns, "b", dependingOn("a"))
 		becomesReady(ctx, a, b)
 		remove(ctx, a)
-		reports(ctx, a, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/b, which is not being removed", "dependsOn")
+		reports(ctx, a, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/b, which is not being removed",
+			"dependsOn")
 		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "a")) }, quiet, "200ms").Should(BeFalse())
 		By("removing it from dependsOn unblocks the removal")
 		mergePatch(ctx, b, `{"spec":{"dependsOn":null}}`)
@@ -160,7 +167,9 @@ var _ = Describe("Installs that depend on other installs", func() {
 			}
 			all[name] = installConfigMap(ctx, ns, name, dependingOn(needs[name]...))
 		}
-		awaitNone(ctx, ns, func(in *appsv1.KsctlInstall) bool { return harness.ReadyCondition(in).Status != metav1.ConditionTrue }, "all are installed")
+		awaitNone(ctx, ns, func(in *appsv1.KsctlInstall) bool {
+			return harness.ReadyCondition(in).Status != metav1.ConditionTrue
+		}, "all are installed")
 		for _, in := range all {
 			becomesReady(ctx, in)
 		}
@@ -172,7 +181,8 @@ var _ = Describe("Installs that depend on other installs", func() {
 		for _, in := range all {
 			awaitGone(ctx, in, aConfigMap(ns, in.Name))
 		}
-		AddReportEntry("removal", fmt.Sprintf("%d in %s", n, time.Since(began).Round(time.Millisecond)), ReportEntryVisibilityAlways)
+		AddReportEntry("removal", fmt.Sprintf("%d in %s", n, time.Since(began).Round(time.Millisecond)),
+			ReportEntryVisibilityAlways)
 		expectDeletionOrder(ctx, ns, mark, needs)
 	})
 })

@@ -32,12 +32,14 @@ func dependingOnObject(apiVersion, kind, name string) func(*appsv1.KsctlInstall)
 }
 
 var _ = Describe("Installs that depend on an object of another install", func() {
-	It("are removed before it, also when both are deleted at once, and are reported while they stay", func(ctx SpecContext) {
+	It("are removed before it, also when both are deleted at once, and are reported while "+
+		"they stay", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		db := &k8sappsv1.Deployment{ObjectMeta: objectMeta(ns, "db")}
 		both := func() (a, b *appsv1.KsctlInstall) {
 			publish(ctx, ns, "a", "r1", database)
-			a, b = install(ctx, ns, "a"), installConfigMap(ctx, ns, "b", dependingOnObject("apps/v1", "Deployment", "db"))
+			a, b = install(ctx, ns, "a"),
+				installConfigMap(ctx, ns, "b", dependingOnObject("apps/v1", "Deployment", "db"))
 			becomesReady(ctx, a, b)
 			return a, b
 		}
@@ -49,7 +51,9 @@ var _ = Describe("Installs that depend on an object of another install", func() 
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
 		var order []string
-		for _, r := range requests.Where(cluster.Verb("delete"), cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "deployer")), cluster.InNamespace(ns)).Without(cluster.Failed) {
+		for _, r := range requests.Where(cluster.Verb("delete"),
+			cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "deployer")), cluster.InNamespace(ns)).
+			Without(cluster.Failed) {
 			order = append(order, r.Resource+"/"+r.Name)
 		}
 		Expect(order).To(Equal([]string{"configmaps/b", "deployments/db"}))
@@ -57,7 +61,8 @@ var _ = Describe("Installs that depend on an object of another install", func() 
 		By("an install that is deleted alone waits for its dependents")
 		a, b = both()
 		remove(ctx, a)
-		reports(ctx, a, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/b, which needs Deployment "+ns+"/db and is not being removed", "dependsOn")
+		reports(ctx, a, metav1.ConditionUnknown, "DependentsExist", "KsctlInstall "+ns+"/b, which needs Deployment "+ns+
+			"/db and is not being removed", "dependsOn")
 		Consistently(ctx, func() bool { return absent(ctx, db) }, quiet, "200ms").Should(BeFalse())
 		Expect(get(ctx, db)).To(Succeed())
 		Expect(db.DeletionTimestamp).To(BeNil())
@@ -68,14 +73,16 @@ var _ = Describe("Installs that depend on an object of another install", func() 
 		awaitGone(ctx, b)
 	})
 
-	It("do not block the removal of an install whose object is taken over, not its own, or gone", func(ctx SpecContext) {
+	It("do not block the removal of an install whose object is taken over, not its own, "+
+		"or gone", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		db := &k8sappsv1.Deployment{ObjectMeta: objectMeta(ns, "db")}
 		from := func(source string) func(*appsv1.KsctlInstall) {
 			return func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = source }
 		}
 		publish(ctx, ns, "shared", "r1", database)
-		a, d := install(ctx, ns, "a", from("shared")), installConfigMap(ctx, ns, "d", dependingOnObject("apps/v1", "Deployment", "db"))
+		a, d := install(ctx, ns, "a", from("shared")),
+			installConfigMap(ctx, ns, "d", dependingOnObject("apps/v1", "Deployment", "db"))
 		becomesReady(ctx, a, d)
 		Expect(get(ctx, db)).To(Succeed())
 		uid := db.UID
@@ -109,7 +116,8 @@ var _ = Describe("Installs that depend on an object of another install", func() 
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns + "-shared"}}
 		Expect(h.ControlPlane.Client().Create(ctx, space)).To(Succeed())
 		a := installConfigMap(ctx, ns, "a", dependingOnObject("v1", "Namespace", space.Name))
-		Expect(h.PublishSource(ctx, ns, "d", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+space.Name+", createNamespace: true}\n",
+		Expect(h.PublishSource(ctx, ns, "d", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
+			"{name: main, manifests: [main/], namespace: "+space.Name+", createNamespace: true}\n",
 			map[string]string{"main/a.yaml": configMap("d", "1")}))).To(Succeed())
 		d := install(ctx, ns, "d", dependingOn("a"))
 		becomesReady(ctx, a, d)
@@ -120,7 +128,8 @@ var _ = Describe("Installs that depend on an object of another install", func() 
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
 		var order []string
-		for _, r := range requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "deployer"))).Without(cluster.Failed) {
+		for _, r := range requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"),
+			cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, "deployer"))).Without(cluster.Failed) {
 			order = append(order, r.Name)
 		}
 		Expect(order).To(Equal([]string{"d", "a"}))
@@ -128,15 +137,18 @@ var _ = Describe("Installs that depend on an object of another install", func() 
 		awaitGone(ctx, space)
 	})
 
-	It("are in the preview of its KsctlRemove, which waits for them when it removes the whole install", func(ctx SpecContext) {
+	It("are in the preview of its KsctlRemove, which waits for them when it removes the whole "+
+		"install", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		db := &k8sappsv1.Deployment{ObjectMeta: objectMeta(ns, "db")}
 		publish(ctx, ns, "a", "r1", database)
 		a, b := install(ctx, ns, "a"), installConfigMap(ctx, ns, "b", dependingOnObject("apps/v1", "Deployment", "db"))
 		becomesReady(ctx, a, b)
 		ra := newRemove(ctx, ns, "away-a", "a")
-		removeReports(ctx, ra, metav1.ConditionUnknown, "Removing", "KsctlInstall a reports: dependents must be removed first", ns+"/b, which needs Deployment "+ns+"/db")
-		Expect(ra.Status.Removal.Dependents).To(ConsistOf("KsctlInstall " + ns + "/b depends on Deployment " + ns + "/db and must be removed first"))
+		removeReports(ctx, ra, metav1.ConditionUnknown, "Removing",
+			"KsctlInstall a reports: dependents must be removed first", ns+"/b, which needs Deployment "+ns+"/db")
+		Expect(ra.Status.Removal.Dependents).
+			To(ConsistOf("KsctlInstall " + ns + "/b depends on Deployment " + ns + "/db and must be removed first"))
 		Expect(absent(ctx, db)).To(BeFalse())
 		rb := newRemove(ctx, ns, "away-b", "b")
 		removeReports(ctx, rb, metav1.ConditionTrue, "", "nothing is left")
@@ -171,6 +183,7 @@ spec:
 		becomesReady(ctx, parent)
 		Expect(get(ctx, aConfigMap(ns, "child"))).To(Succeed())
 		remove(ctx, parent)
-		awaitGone(ctx, parent, &appsv1.KsctlInstall{ObjectMeta: objectMeta(ns, "child")}, aConfigMap(ns, "child"), aConfigMap(ns, "settings"))
+		awaitGone(ctx, parent, &appsv1.KsctlInstall{ObjectMeta: objectMeta(ns, "child")}, aConfigMap(ns, "child"),
+			aConfigMap(ns, "settings"))
 	})
 })

@@ -79,7 +79,9 @@ var _ = Describe("Removal", func() {
 		Expect(pvc.DeletionTimestamp).To(BeNil())
 		Expect(pvc.Labels).NotTo(HaveKey(live.OwnerLabel))
 		Expect(pvc.Annotations).NotTo(HaveKey(live.MarkAnnotation))
-		Eventually(ctx, eventMessages(ctx, a, "Released"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("PersistentVolumeClaim "+ns+"/data"), ContainSubstring("protectKinds"))))
+		Eventually(ctx, eventMessages(ctx, a, "Released"), soon, "20ms").
+			Should(ConsistOf(And(ContainSubstring("PersistentVolumeClaim "+ns+"/data"),
+				ContainSubstring("protectKinds"))))
 
 		By("also when the claim leaves the stack")
 		b := install(ctx, ns, "b", func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "a" })
@@ -105,7 +107,8 @@ var _ = Describe("Removal", func() {
 	It("keeps all objects with deletionPolicy Orphan", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		files := map[string]string{"main/a.yaml": configMap("a", "1")}
-		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
+			"{name: main, manifests: [main/], namespace: "+
 			ns+"-x, createNamespace: true}\n", files))).To(Succeed())
 		a := install(ctx, ns, "a", func(in *appsv1.KsctlInstall) { in.Spec.DeletionPolicy = appsv1.DeletionOrphan })
 		becomesReady(ctx, a)
@@ -133,7 +136,8 @@ var _ = Describe("Removal", func() {
 		publish(ctx, ns, "a", "r1", configMap("a", "1"), configMap("b", "1"))
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
-		mergePatch(ctx, aConfigMap(ns, "b"), `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":"true"}}}`)
+		mergePatch(ctx, aConfigMap(ns, "b"), `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+
+			`":"true"}}}`)
 
 		By("when the object leaves the stack")
 		publish(ctx, ns, "a", "r2", configMap("a", "1"))
@@ -156,7 +160,9 @@ var _ = Describe("Removal", func() {
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
 		theirs := widget(group, ns, "theirs")
-		Eventually(ctx, func() error { return h.ControlPlane.Client().Create(ctx, theirs) }, soon).Should(Succeed(), "the kind is served")
+		Eventually(ctx, func() error {
+			return h.ControlPlane.Client().Create(ctx, theirs)
+		}, soon).Should(Succeed(), "the kind is served")
 		remove(ctx, a)
 		reports(ctx, a, metav1.ConditionUnknown, "Removing", crd.Name, "1 objects that others created ("+ns+"/theirs)")
 		Expect(absent(ctx, widget(group, ns, "ours"))).To(BeTrue())
@@ -179,8 +185,12 @@ var _ = Describe("Removal", func() {
 		awaitGone(ctx, a, aConfigMap(space.Name, "a"))
 		Expect(get(ctx, space)).To(Succeed())
 		Expect(space.DeletionTimestamp).To(BeNil())
-		Eventually(ctx, eventMessages(ctx, a, "Released"), soon, "20ms").Should(ConsistOf(ContainSubstring("theirs is in the namespace")))
-		b := install(ctx, ns, "b", func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "a"; in.Spec.Adopt = appsv1.AdoptAlways })
+		Eventually(ctx, eventMessages(ctx, a, "Released"), soon, "20ms").
+			Should(ConsistOf(ContainSubstring("theirs is in the namespace")))
+		b := install(ctx, ns, "b", func(in *appsv1.KsctlInstall) {
+			in.Spec.SourceRef.Name = "a"
+			in.Spec.Adopt = appsv1.AdoptAlways
+		})
 		becomesReady(ctx, b)
 		remove(ctx, theirs, b)
 		awaitGone(ctx, b, space)
@@ -190,8 +200,10 @@ var _ = Describe("Removal", func() {
 		ns := namespaceFor(ctx)
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns + "-x"}}
 		inSpace := func(in *appsv1.KsctlInstall) { in.Spec.SourceRef.Name = "a" }
-		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
-			space.Name+", createNamespace: true}\n", map[string]string{"main/a.yaml": configMap("a", "1")}))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
+			"{name: main, manifests: [main/], namespace: "+
+			space.Name+", createNamespace: true}\n", map[string]string{"main/a.yaml": configMap("a", "1")}))).
+			To(Succeed())
 		a := install(ctx, ns, "a", retryQuickly)
 		becomesReady(ctx, a)
 		mergePatch(ctx, space, `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":"true"}}}`)
@@ -205,10 +217,16 @@ var _ = Describe("Removal", func() {
 		suspend(ctx, a)
 		rm := newRemove(ctx, ns, "away", "a")
 		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "is suspended")
-		Eventually(ctx, func() ([]appsv1.RemovalObject, error) { err := get(ctx, rm); return rm.Status.Removal.Blockers, err }, soon, "20ms").Should(
-			ConsistOf(And(HaveField("Reason", "Protected"), HaveField("Message", And(ContainSubstring("Namespace "+space.Name), ContainSubstring(live.PreventDeletionAnnotation))))))
+		Eventually(ctx, func() ([]appsv1.RemovalObject, error) {
+			err := get(ctx, rm)
+			return rm.Status.Removal.Blockers, err
+		}, soon, "20ms").Should(
+			ConsistOf(And(HaveField("Reason", "Protected"),
+				HaveField("Message",
+					And(ContainSubstring("Namespace "+space.Name), ContainSubstring(live.PreventDeletionAnnotation))))))
 		mergePatch(ctx, a, `{"spec":{"suspend":false}}`)
-		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", "Namespace "+space.Name+" has the annotation "+live.PreventDeletionAnnotation)
+		removeReports(ctx, rm, metav1.ConditionUnknown, "Removing", "1 of 2 objects removed", "Namespace "+space.Name+
+			" has the annotation "+live.PreventDeletionAnnotation)
 		stays()
 		By("kept by a KsctlRemove")
 		mergePatch(ctx, rm, `{"spec":{"keep":[{"kind":"Namespace"}]}}`)
@@ -218,34 +236,42 @@ var _ = Describe("Removal", func() {
 		awaitGone(ctx, a, rm)
 
 		By("protected by the install")
-		b := install(ctx, ns, "b", inSpace, func(in *appsv1.KsctlInstall) { in.Spec.Guard = &appsv1.Guard{ProtectKinds: []string{"Namespace"}} })
+		b := install(ctx, ns, "b", inSpace, func(in *appsv1.KsctlInstall) {
+			in.Spec.Guard = &appsv1.Guard{ProtectKinds: []string{"Namespace"}}
+		})
 		becomesReady(ctx, b)
 		remove(ctx, b)
 		awaitGone(ctx, b)
 		stays()
-		Eventually(ctx, eventMessages(ctx, b, "Released"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("Namespace "+space.Name), ContainSubstring("protectKinds"))))
+		Eventually(ctx, eventMessages(ctx, b, "Released"), soon, "20ms").
+			Should(ConsistOf(And(ContainSubstring("Namespace "+space.Name), ContainSubstring("protectKinds"))))
 
 		By("protected by a user, who then removes the protection")
 		c := install(ctx, ns, "c", inSpace)
 		becomesReady(ctx, c)
 		remove(ctx, c)
-		reports(ctx, c, metav1.ConditionUnknown, "Removing", "Namespace "+space.Name+" has the annotation "+live.PreventDeletionAnnotation)
+		reports(ctx, c, metav1.ConditionUnknown, "Removing", "Namespace "+space.Name+" has the annotation "+
+			live.PreventDeletionAnnotation)
 		stays()
 		mergePatch(ctx, space, `{"metadata":{"annotations":{"`+live.PreventDeletionAnnotation+`":null}}}`)
 		awaitGone(ctx, c, space)
 	})
 
-	It("deletes a created namespace if its remaining objects are garbage collected, and keeps it if their owner stays", func(ctx SpecContext) {
+	It("deletes a created namespace if its remaining objects are garbage collected, and keeps it if their "+
+		"owner stays", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns + "-x"}}
-		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: "+
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
+			"{name: main, manifests: [main/], namespace: "+
 			space.Name+", createNamespace: true}\n", map[string]string{
-			"main/service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: operator}, ports: [{port: 80}]}\n",
-			"main/web.yaml":     allKindsFiles("unused", space.Name)["operator/operator.yaml"],
+			"main/service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: " +
+				"operator}, ports: [{port: 80}]}\n",
+			"main/web.yaml": allKindsFiles("unused", space.Name)["operator/operator.yaml"],
 		}))).To(Succeed())
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
-		var endpoints corev1.Endpoints //nolint:staticcheck // the control plane still creates Endpoints for each Service
+		// nolint:staticcheck // the control plane still creates Endpoints for each Service
+		var endpoints corev1.Endpoints
 		Eventually(ctx, func() error {
 			endpoints.Namespace, endpoints.Name = space.Name, "web"
 			return get(ctx, &endpoints)
@@ -259,17 +285,20 @@ var _ = Describe("Removal", func() {
 		owner := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		Expect(get(ctx, owner)).To(Succeed())
 		theirs := aConfigMap(space.Name, "theirs")
-		theirs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: owner.Name, UID: owner.UID}}
+		theirs.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: owner.Name,
+			UID: owner.UID}}
 		Expect(h.ControlPlane.Client().Create(ctx, theirs)).To(Succeed())
 		remove(ctx, b)
 		awaitGone(ctx, b)
-		Eventually(ctx, eventMessages(ctx, b, "Released"), soon, "20ms").Should(ConsistOf(ContainSubstring("theirs is in the namespace")))
+		Eventually(ctx, eventMessages(ctx, b, "Released"), soon, "20ms").
+			Should(ConsistOf(ContainSubstring("theirs is in the namespace")))
 		Expect(get(ctx, space)).To(Succeed())
 		Expect(space.DeletionTimestamp).To(BeNil())
 		remove(ctx, space)
 	})
 
-	It("reports which finalizers block an object, since when and who set them, and ends when a user abandons it", func(ctx SpecContext) {
+	It("reports which finalizers block an object, since when and who set them, and ends when a user "+
+		"abandons it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "a", "r1", configMap("a", "1"), configMap("b", "1"))
 		a := install(ctx, ns, "a")
@@ -279,7 +308,8 @@ var _ = Describe("Removal", func() {
 		stuck.Finalizers = []string{"example.com/operator"}
 		Expect(h.ControlPlane.Client().Update(ctx, stuck, fieldOwner("some-operator"))).To(Succeed())
 		remove(ctx, a)
-		reports(ctx, a, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since 20", "finalizers [example.com/operator]", "set by some-operator")
+		reports(ctx, a, metav1.ConditionUnknown, "Removing", "ConfigMap "+ns+"/b is being deleted since 20",
+			"finalizers [example.com/operator]", "set by some-operator")
 		awaitGone(ctx, aConfigMap(ns, "a"))
 
 		By("an abandon annotation without the UID has no effect")
@@ -287,7 +317,8 @@ var _ = Describe("Removal", func() {
 		Consistently(ctx, func() error { return get(ctx, a) }, quiet, "200ms").Should(Succeed())
 		mergePatch(ctx, a, fmt.Sprintf(`{"metadata":{"annotations":{"ksctl.com/abandon":%q}}}`, a.UID))
 		awaitGone(ctx, a)
-		Eventually(ctx, eventMessages(ctx, a, "Abandoned"), soon, "20ms").Should(ConsistOf(And(ContainSubstring("1 objects"), ContainSubstring("ConfigMap "+ns+"/b"))))
+		Eventually(ctx, eventMessages(ctx, a, "Abandoned"), soon, "20ms").
+			Should(ConsistOf(And(ContainSubstring("1 objects"), ContainSubstring("ConfigMap "+ns+"/b"))))
 		Expect(get(ctx, stuck)).To(Succeed())
 		mergePatch(ctx, stuck, `{"metadata":{"finalizers":null}}`)
 	})
@@ -298,12 +329,14 @@ var _ = Describe("Removal", func() {
 		a := install(ctx, ns, "a")
 		becomesReady(ctx, a)
 		publish(ctx, ns, "a", "r2", configMap("a", "2"))
-		reports(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "60 of 61 objects left the stack", appsv1.ApproveAnnotation)
+		reports(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "60 of 61 objects left the stack",
+			appsv1.ApproveAnnotation)
 		Expect(countConfigMaps(ctx, ns)).To(Equal(60))
 		cm := aConfigMap(ns, "a")
 		Expect(get(ctx, cm)).To(Succeed())
 		Expect(cm.Data).To(HaveKeyWithValue("value", "2"), "the other objects are applied")
-		digest := regexp.MustCompile(appsv1.ApproveAnnotation + "=([0-9a-f]+)").FindStringSubmatch(harness.ReadyCondition(a).Message)[1]
+		digest := regexp.MustCompile(appsv1.ApproveAnnotation + "=([0-9a-f]+)").
+			FindStringSubmatch(harness.ReadyCondition(a).Message)[1]
 
 		By("an approval is valid for exactly one set")
 		publish(ctx, ns, "a", "r3", configMap("a", "2"), configMap("c000", "1"))
@@ -326,7 +359,8 @@ var _ = Describe("Removal", func() {
 		By("objects of a revision that never became ready are removed when it is reverted")
 		publish(ctx, ns, "a", "r6a", configMapManifests(20)...)
 		reports(ctx, a, metav1.ConditionTrue, "", "r6a")
-		publish(ctx, ns, "a", "r6b", append(configMapManifests(35), "apiVersion: example.com/v1\nkind: Never\nmetadata: {name: served}\n")...)
+		publish(ctx, ns, "a", "r6b",
+			append(configMapManifests(35), "apiVersion: example.com/v1\nkind: Never\nmetadata: {name: served}\n")...)
 		reports(ctx, a, metav1.ConditionUnknown, "", "is not served yet")
 		Expect(countConfigMaps(ctx, ns)).To(Equal(35))
 		publish(ctx, ns, "a", "r6c", configMapManifests(20)...)
@@ -344,7 +378,8 @@ var _ = Describe("Removal", func() {
 		reports(ctx, a, metav1.ConditionFalse, "DeletionsHeld", "40 of 40 objects left the stack")
 		Expect(countConfigMaps(ctx, ns)).To(Equal(40))
 		Expect(get(ctx, aConfigMap(ns, "d039"))).To(Succeed(), "the new objects are applied")
-		digest = regexp.MustCompile(appsv1.ApproveAnnotation + "=([0-9a-f]+)").FindStringSubmatch(harness.ReadyCondition(a).Message)[1]
+		digest = regexp.MustCompile(appsv1.ApproveAnnotation + "=([0-9a-f]+)").
+			FindStringSubmatch(harness.ReadyCondition(a).Message)[1]
 		mergePatch(ctx, a, `{"metadata":{"annotations":{"ksctl.com/approve":"`+digest+`"}}}`)
 		reports(ctx, a, metav1.ConditionTrue, "", "r8")
 		Expect(countConfigMaps(ctx, ns)).To(BeZero())

@@ -20,7 +20,8 @@ func publishTwoStacks(ctx SpecContext, ns, revision string, one, other []string)
 	GinkgoHelper()
 	files := map[string]string{}
 	for name, docs := range map[string][]string{"one": one, "other": other} {
-		files[fmt.Sprintf("stacks/%s/stack.yaml", name)] = fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: %s}\n", name) + harness.OneComponent
+		files[fmt.Sprintf("stacks/%s/stack.yaml", name)] = fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: "+
+			"Stack\nmetadata: {name: %s}\n", name) + harness.OneComponent
 		for i, d := range docs {
 			files[fmt.Sprintf("stacks/%s/main/%d.yaml", name, i)] = d
 		}
@@ -62,7 +63,8 @@ var _ = Describe("An object that moves between installs", suite.Safety, func() {
 		}
 		requests, err := h.ControlPlane.AuditSince(ctx, mark)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.InNamespace(ns))).To(BeEmpty())
+		Expect(requests.Where(cluster.Verb("delete"), cluster.Resource("configmaps"), cluster.InNamespace(ns))).
+			To(BeEmpty())
 		Eventually(ctx, eventMessages(ctx, one, "HandedOver"), soon, "20ms").ShouldNot(BeEmpty())
 		remove(ctx, one, other)
 		awaitGone(ctx, one, other, aConfigMap(ns, "c0"))
@@ -105,7 +107,8 @@ var _ = Describe("An object that moves between installs", suite.Safety, func() {
 	It("to a renamed install is not recreated", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		files := map[string]string{"main/a.yaml": configMap("a", "1"), "main/b.yaml": configMap("b", "1")}
-		stack := "spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: " + ns + "-x, createNamespace: true}\n"
+		stack := "spec:\n  version: 1.0.0\n  components:\n  - {name: main, manifests: [main/], namespace: " + ns +
+			"-x, createNamespace: true}\n"
 		Expect(h.PublishSource(ctx, ns, "src", "r1", harness.SourceTree(stack, files))).To(Succeed())
 		old := install(ctx, ns, "old", fromStack("app"))
 		becomesReady(ctx, old)

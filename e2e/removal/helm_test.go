@@ -25,7 +25,8 @@ func helm(ctx context.Context, ns string, args ...string) string {
 	GinkgoHelper()
 	programs, err := tools.Build(ctx, GinkgoWriter, tools.Helm)
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.CommandContext(ctx, programs[tools.Helm], append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig(), "--namespace", ns}, args...)...)
+	cmd := exec.CommandContext(ctx, programs[tools.Helm],
+		append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig(), "--namespace", ns}, args...)...)
 	cmd.Env = []string{"HOME=" + GinkgoT().TempDir()}
 	out, err := cmd.Output()
 	Expect(err).NotTo(HaveOccurred(), "helm %s", strings.Join(args, " "))
@@ -37,9 +38,12 @@ var chartFiles = map[string]string{
 	"values.yaml": "greeting: hello\nmore: false\nkeep: false\n",
 	"templates/greeting.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-greeting}\n" +
 		"data: {text: {{ .Values.greeting }}}\n",
-	"templates/password.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name }}-password}\nstringData: {value: {{ randAlphaNum 20 }}}\n",
-	"templates/more.yaml":     "{{ if .Values.more }}apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-more}\n{{ end }}",
-	"templates/keep.yaml": "{{ if .Values.keep }}apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-keep, " +
+	"templates/password.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name " +
+		"}}-password}\nstringData: {value: {{ randAlphaNum 20 }}}\n",
+	"templates/more.yaml": "{{ if .Values.more }}apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ " +
+		".Release.Name }}-more}\n{{ end }}",
+	"templates/keep.yaml": "{{ if .Values.keep }}apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name " +
+		"}}-keep, " +
 		"annotations: {helm.sh/resource-policy: keep}}\n{{ end }}",
 	"templates/web.yaml": strings.ReplaceAll(web, "{name: web}", "{name: {{ .Release.Name }}}"),
 }
@@ -55,7 +59,8 @@ func installWithHelm(ctx context.Context, ns, release string, values map[string]
 		Expect(os.MkdirAll(filepath.Dir(path), 0o750)).To(Succeed())
 		Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
 	}
-	stack := fmt.Sprintf("spec:\n  version: 1.0.0\n  components:\n  - {name: web, helm: {chart: ./chart, releaseName: %s}}\n", release)
+	stack := fmt.Sprintf("spec:\n  version: 1.0.0\n  components:\n  - {name: web, helm: {chart: ./chart, "+
+		"releaseName: %s}}\n", release)
 	Expect(h.PublishSource(ctx, ns, "src", "r1", harness.SourceTree(stack, files))).To(Succeed())
 	text, err := json.Marshal(values)
 	Expect(err).NotTo(HaveOccurred())
@@ -80,7 +85,8 @@ var _ = Describe("A release that Helm installed", func() {
 		rm := newRemoveBySource(ctx, ns, "r")
 		digest := awaitPreview(ctx, rm, 6)
 		Expect(rm.Status.Removal.Order).To(HaveLen(2))
-		Expect(rm.Status.Removal.Order[1].Objects).To(Equal([]string{ns + "_sh.helm.release.v1.site.v1__Secret", ns + "_sh.helm.release.v1.site.v2__Secret"}))
+		Expect(rm.Status.Removal.Order[1].Objects).
+			To(Equal([]string{ns + "_sh.helm.release.v1.site.v1__Secret", ns + "_sh.helm.release.v1.site.v2__Secret"}))
 		Expect(countHelmReleases(ctx, ns)).To(Equal(1))
 		approve(ctx, rm, digest)
 		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "6 objects")
@@ -94,21 +100,28 @@ var _ = Describe("A release that Helm installed", func() {
 		rm := newRemoveBySource(ctx, ns, "r")
 		approve(ctx, rm, awaitPreview(ctx, rm, 4))
 		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "4 objects", "3 are left")
-		Expect(remainingReason(rm, ns+"_site-more__ConfigMap")).To(HavePrefix("NotMatched: part of Helm release " + ns + "/site, but not rendered by the stack"))
-		Expect(remainingReason(rm, ns+"_sh.helm.release.v1.site.v2__Secret")).To(ContainSubstring("has 1 objects that the stack does not render"))
+		Expect(remainingReason(rm, ns+"_site-more__ConfigMap")).
+			To(HavePrefix("NotMatched: part of Helm release " + ns + "/site, but not rendered by the stack"))
+		Expect(remainingReason(rm, ns+"_sh.helm.release.v1.site.v2__Secret")).
+			To(ContainSubstring("has 1 objects that the stack does not render"))
 		Expect(countHelmReleases(ctx, ns)).To(Equal(1))
 	}, SpecTimeout(15*time.Minute))
 
 	It("keeps objects of another release, and objects with Helm's resource policy keep", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		installWithHelm(ctx, ns, "site", map[string]any{"keep": true})
-		mergePatch(ctx, aConfigMap(ns, "site-greeting"), `{"metadata":{"annotations":{"meta.helm.sh/release-name":"other"}}}`)
-		Expect(h.PublishSource(ctx, ns, "src", "r2", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: web, helm: {chart: ./chart, releaseName: site, values: {keep: true}}}\n", prefixed("chart/", chartFiles)))).To(Succeed())
+		mergePatch(ctx, aConfigMap(ns, "site-greeting"),
+			`{"metadata":{"annotations":{"meta.helm.sh/release-name":"other"}}}`)
+		Expect(h.PublishSource(ctx, ns, "src", "r2",
+			harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: web, helm: {chart: ./chart, "+
+				"releaseName: site, values: {keep: true}}}\n", prefixed("chart/", chartFiles)))).To(Succeed())
 		rm := newRemoveBySource(ctx, ns, "r")
 		approve(ctx, rm, awaitPreview(ctx, rm, 5))
 		removeBySourceReports(ctx, rm, metav1.ConditionTrue, appsv1.RemovedReason, "5 objects", "2 are left")
-		Expect(remainingReason(rm, ns+"_site-greeting__ConfigMap")).To(Equal("NotMatched: belongs to Helm release " + ns + "/other"))
-		Expect(remainingReason(rm, ns+"_site-keep__ConfigMap")).To(Equal("Kept: annotation helm.sh/resource-policy is keep"))
+		Expect(remainingReason(rm, ns+"_site-greeting__ConfigMap")).
+			To(Equal("NotMatched: belongs to Helm release " + ns + "/other"))
+		Expect(remainingReason(rm, ns+"_site-keep__ConfigMap")).
+			To(Equal("Kept: annotation helm.sh/resource-policy is keep"))
 		Expect(absent(ctx, &corev1.Secret{ObjectMeta: objectMeta(ns, "site-password")})).To(BeTrue())
 		Expect(countHelmReleases(ctx, ns)).To(BeZero())
 	}, SpecTimeout(15*time.Minute))

@@ -30,9 +30,11 @@ var releaseChart = map[string]string{
 	"values.yaml": "greeting: hello\nflux: {}\n",
 	"templates/_labels.tpl": `{{ define "labels" }}{app.kubernetes.io/managed-by: {{ .Release.Service }}` +
 		`{{ with .Values.flux }}, helm.toolkit.fluxcd.io/name: {{ .name }}, helm.toolkit.fluxcd.io/namespace: {{ .namespace }}{{ end }}}{{ end }}`,
-	"templates/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-settings, labels: {{ include \"labels\" . }}}\n" +
+	"templates/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-settings, " +
+		"labels: {{ include \"labels\" . }}}\n" +
 		"data: {greeting: {{ .Values.greeting }}, more: yes please}\n",
-	"templates/web.yaml": strings.ReplaceAll(web, "{name: web}", "{name: {{ .Release.Name }}, labels: {{ include \"labels\" . }}}"),
+	"templates/web.yaml": strings.ReplaceAll(web, "{name: web}",
+		"{name: {{ .Release.Name }}, labels: {{ include \"labels\" . }}}"),
 }
 
 // setHelmControllerManager renames Helm's field manager to that of helm-controller, which uses
@@ -57,7 +59,8 @@ func setHelmControllerManager(ctx context.Context, ns string) {
 }
 
 func releaseObjects(ns string) []client.Object {
-	return []client.Object{aConfigMap(ns, "shop-settings"), &workloads.Deployment{ObjectMeta: objectMeta(ns, "shop")}, &corev1.Service{ObjectMeta: objectMeta(ns, "shop")}}
+	return []client.Object{aConfigMap(ns, "shop-settings"), &workloads.Deployment{ObjectMeta: objectMeta(ns, "shop")},
+		&corev1.Service{ObjectMeta: objectMeta(ns, "shop")}}
 }
 
 // workloadState is what a move must not change.
@@ -94,10 +97,14 @@ func helmOwnership(ctx context.Context, ns string) (out []string) {
 	GinkgoHelper()
 	for _, o := range releaseObjects(ns) {
 		Expect(get(ctx, o)).To(Succeed())
-		applied := slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "helm-controller" })
-		if applied && o.GetAnnotations()[live.HelmReleaseNameAnnotation] != "" && o.GetLabels()[live.FluxHelmReleaseLabel] != "" {
+		applied := slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+			return e.Manager == "helm-controller"
+		})
+		if applied && o.GetAnnotations()[live.HelmReleaseNameAnnotation] != "" &&
+			o.GetLabels()[live.FluxHelmReleaseLabel] != "" {
 			out = append(out, "complete")
-		} else if applied || o.GetAnnotations()[live.HelmReleaseNameAnnotation] != "" || o.GetLabels()[live.FluxHelmReleaseLabel] != "" {
+		} else if applied || o.GetAnnotations()[live.HelmReleaseNameAnnotation] != "" ||
+			o.GetLabels()[live.FluxHelmReleaseLabel] != "" {
 			out = append(out, "partial")
 		}
 	}
@@ -131,11 +138,13 @@ func writeFiles(dir string, files map[string]string) error {
 }
 
 var _ = Describe("Moving from a HelmRelease", func() {
-	DescribeTable("deletes nothing with the steps of docs/moving.md", func(ctx SpecContext, server string, uninstalled bool) {
+	DescribeTable("deletes nothing with the steps of "+
+		"docs/moving.md", func(ctx SpecContext, server string, uninstalled bool) {
 		ns := namespaceFor(ctx)
 		dir := GinkgoT().TempDir()
 		Expect(writeFiles(dir, releaseChart)).To(Succeed())
-		helm(ctx, ns, "install", "shop", dir, "--server-side="+server, "--set", "greeting=good morning,flux.name=shop,flux.namespace="+ns)
+		helm(ctx, ns, "install", "shop", dir, "--server-side="+server, "--set",
+			"greeting=good morning,flux.name=shop,flux.namespace="+ns)
 		setHelmControllerManager(ctx, ns)
 		Eventually(ctx, func() (int32, error) {
 			d := &workloads.Deployment{ObjectMeta: objectMeta(ns, "shop")}
@@ -184,9 +193,12 @@ var _ = Describe("Moving from a HelmRelease", func() {
 		Expect(currentState(ctx, ns)).To(Equal(was))
 
 		By("an object that leaves the stack is removed")
-		tree["chart/templates/settings.yaml"] = strings.Replace(tree["chart/templates/settings.yaml"], ", more: yes please", "", 1)
+		tree["chart/templates/settings.yaml"] = strings.Replace(tree["chart/templates/settings.yaml"],
+			", more: yes please", "", 1)
 		Expect(h.PublishSource(ctx, ns, "shop", "r2", harness.SourceTree(stack, tree))).To(Succeed())
-		Eventually(ctx, func() map[string]string { return currentState(ctx, ns).data }, soon).Should(Equal(map[string]string{"greeting": "good morning"}))
+		Eventually(ctx, func() map[string]string {
+			return currentState(ctx, ns).data
+		}, soon).Should(Equal(map[string]string{"greeting": "good morning"}))
 		removed := &workloads.Deployment{ObjectMeta: objectMeta(ns, "shop")}
 		Expect(h.ControlPlane.Client().Delete(ctx, in)).To(Succeed())
 		Eventually(ctx, absent, soon).WithArguments(ctx, removed).Should(BeTrue(), "the install owns the object")

@@ -23,7 +23,8 @@ import (
 // through a proxy.
 func startProcess(ctx context.Context, ns string, through *proxy.Proxy) *harness.Process {
 	GinkgoHelper()
-	p, err := h.StartProcess(ctx, through.Config(h.Config), "--owner-id="+ns, "--watch-label-selector="+controllerLabel+"="+ns)
+	p, err := h.StartProcess(ctx, through.Config(h.Config), "--owner-id="+ns, "--watch-label-selector="+controllerLabel+
+		"="+ns)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		p.Kill()
@@ -52,7 +53,8 @@ type killPoint struct {
 // draws the same number of random values whatever is left.
 func randomKillPoint(random *rand.Rand, left, killsLeft int) *killPoint {
 	share := random.Float64()
-	return &killPoint{n: 1 + int(share*float64(left/(killsLeft+1))), dropped: random.IntN(2) == 0, reached: make(chan struct{}), killed: make(chan struct{})}
+	return &killPoint{n: 1 + int(share*float64(left/(killsLeft+1))), dropped: random.IntN(2) == 0,
+		reached: make(chan struct{}), killed: make(chan struct{})}
 }
 
 func (m *killPoint) request(q cluster.Request) {
@@ -74,7 +76,8 @@ func (m *killPoint) request(q cluster.Request) {
 // killRepeatedly kills one process after the other at random kill points, and leaves one
 // running. It returns the number of writes that were left at each kill. left returns a lower
 // bound of the remaining writes.
-func killRepeatedly(ctx context.Context, ns string, through *proxy.Proxy, random *rand.Rand, kills int, left func() int) (killed []int) {
+func killRepeatedly(ctx context.Context, ns string, through *proxy.Proxy, random *rand.Rand, kills int,
+	left func() int) (killed []int) {
 	GinkgoHelper()
 	for len(killed) < kills {
 		m := randomKillPoint(random, left(), kills-len(killed))
@@ -112,7 +115,8 @@ var _ = Describe("Deleting many installs that depend on each other", suite.Safet
 			for range min(i, random.IntN(4)) {
 				needs[name] = append(needs[name], fmt.Sprintf("i%03d", random.IntN(i)))
 			}
-			all = append(all, installConfigMap(ctx, ns, name, dependingOn(needs[name]...), func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{controllerLabel: ns} }))
+			all = append(all, installConfigMap(ctx, ns, name, dependingOn(needs[name]...),
+				func(in *appsv1.KsctlInstall) { in.Labels = map[string]string{controllerLabel: ns} }))
 		}
 		becomesReady(ctx, all...)
 		mark, err := h.ControlPlane.AuditMark(ctx)
@@ -127,7 +131,8 @@ var _ = Describe("Deleting many installs that depend on each other", suite.Safet
 		Expect(h.ControlPlane.Client().DeleteAllOf(ctx, &appsv1.KsctlInstall{}, client.InNamespace(ns))).To(Succeed())
 		killed := killRepeatedly(ctx, ns, through, random, kills, left)
 		awaitGone(ctx, toObjects(all)...)
-		AddReportEntry("removal", fmt.Sprintf("%d in %s; writes left at each kill: %v", n, time.Since(began).Round(time.Millisecond), killed), ReportEntryVisibilityAlways)
+		AddReportEntry("removal", fmt.Sprintf("%d in %s; writes left at each kill: %v", n,
+			time.Since(began).Round(time.Millisecond), killed), ReportEntryVisibilityAlways)
 		expectDeletionOrder(ctx, ns, mark, needs)
 		for _, in := range all {
 			Expect(absent(ctx, aConfigMap(ns, in.Name))).To(BeTrue(), "the ConfigMap of %s is removed", in.Name)

@@ -40,10 +40,12 @@ const preRemoveStack = `spec:
 `
 
 // installWithPreRemoveJob installs a stack with a Job that runs before the removal.
-func installWithPreRemoveJob(ctx context.Context, ns, fate string, change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
+func installWithPreRemoveJob(ctx context.Context, ns, fate string,
+	change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	GinkgoHelper()
 	Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree(preRemoveStack, map[string]string{
-		"web/a.yaml": configMap("web", "1"), "db/a.yaml": configMap("db", "1"), "drain/j.yaml": jobManifest("drain", fate, "")}))).To(Succeed())
+		"web/a.yaml": configMap("web", "1"), "db/a.yaml": configMap("db", "1"),
+		"drain/j.yaml": jobManifest("drain", fate, "")}))).To(Succeed())
 	a := install(ctx, ns, "a", change...)
 	becomesReady(ctx, a)
 	return a
@@ -56,7 +58,9 @@ func endlessPods(ctx context.Context, ns string) func() ([]corev1.Pod, error) {
 	return func() ([]corev1.Pod, error) {
 		var list corev1.PodList
 		err := h.ControlPlane.Client().List(ctx, &list, inNamespace(ns))
-		return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.Annotations[cluster.FateAnnotation] != cluster.FateNeverEnds }), err
+		return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+			return p.Annotations[cluster.FateAnnotation] != cluster.FateNeverEnds
+		}), err
 	}
 }
 
@@ -82,7 +86,8 @@ func writtenObjects(ctx context.Context, ns string, mark cluster.Mark) (out []st
 	requests, err := h.ControlPlane.AuditSince(ctx, mark)
 	Expect(err).NotTo(HaveOccurred())
 	// A write that conflicts with a late status write of the Job is rejected and retried.
-	for _, r := range requests.Where(cluster.InNamespace(ns), cluster.Write, cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, harness.Deployer))).Without(cluster.Failed) {
+	for _, r := range requests.Where(cluster.InNamespace(ns), cluster.Write,
+		cluster.ByEffectiveUser(cluster.ServiceAccountUser(ns, harness.Deployer))).Without(cluster.Failed) {
 		if r.Resource == "jobs" || r.Resource == "configmaps" {
 			out = append(out, r.Verb+" "+r.Name)
 		}
@@ -91,7 +96,8 @@ func writtenObjects(ctx context.Context, ns string, mark cluster.Mark) (out []st
 }
 
 var _ = Describe("A Job that runs before a removal", func() {
-	It("stays suspended until then, and completes before anything is removed, also without source and stack", func(ctx SpecContext) {
+	It("stays suspended until then, and completes before anything is removed, also without source "+
+		"and stack", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		a := installWithPreRemoveJob(ctx, ns, cluster.FateNeverEnds)
 		job := jobObject(ns, "drain")
@@ -99,37 +105,53 @@ var _ = Describe("A Job that runs before a removal", func() {
 		Expect(job.Spec.Suspend).To(HaveValue(BeTrue()))
 		By("another client that resumes it is corrected")
 		mergePatch(ctx, job, `{"spec":{"suspend":false}}`)
-		Eventually(ctx, func() *bool { _ = get(ctx, job); return job.Spec.Suspend }, soon, "20ms").Should(HaveValue(BeTrue()))
+		Eventually(ctx, func() *bool {
+			_ = get(ctx, job)
+			return job.Spec.Suspend
+		}, soon, "20ms").Should(HaveValue(BeTrue()))
 		Eventually(ctx, endlessPods(ctx, ns), soon, "50ms").Should(BeEmpty(), "its pods are deleted")
 
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		remove(ctx, &appsv1.KsctlSource{ObjectMeta: objectMeta(ns, "a")}, a)
-		reports(ctx, a, metav1.ConditionUnknown, "Removing", "3 objects are left to remove", "Job "+ns+"/drain runs before anything is removed, and is not done")
-		Eventually(ctx, eventMessages(ctx, a, "PreRemove"), soon, "20ms").Should(ConsistOf(ContainSubstring("Job " + ns + "/drain (it runs before anything is removed)")))
-		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "web")) || absent(ctx, aConfigMap(ns, "db")) }, quiet, "200ms").Should(BeFalse())
+		reports(ctx, a, metav1.ConditionUnknown, "Removing", "3 objects are left to remove",
+			"Job "+ns+"/drain runs before anything is removed, and is not done")
+		Eventually(ctx, eventMessages(ctx, a, "PreRemove"), soon, "20ms").
+			Should(ConsistOf(ContainSubstring("Job " + ns + "/drain (it runs before anything is removed)")))
+		Consistently(ctx, func() bool {
+			return absent(ctx, aConfigMap(ns, "web")) || absent(ctx, aConfigMap(ns, "db"))
+		}, quiet, "200ms").Should(BeFalse())
 		completePods(ctx, ns)
 		awaitGone(ctx, a, job, aConfigMap(ns, "db"), aConfigMap(ns, "web"))
 		did := writtenObjects(ctx, ns, mark)
 		Expect(did[:2]).To(Equal([]string{"patch drain", "delete drain"}), "the dependents of db are deleted before it")
 		Expect(did[2:]).To(ConsistOf("delete db", "delete web"))
-		Eventually(ctx, eventMessages(ctx, a, "PreRemove"), soon, "20ms").Should(ContainElement(ContainSubstring("Job " + ns + "/drain (it succeeded)")))
+		Eventually(ctx, eventMessages(ctx, a, "PreRemove"), soon, "20ms").
+			Should(ContainElement(ContainSubstring("Job " + ns + "/drain (it succeeded)")))
 	})
 
 	It("blocks the removal when it fails, which is reported, until a user deletes the Job", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		a := installWithPreRemoveJob(ctx, ns, cluster.FateFails)
 		remove(ctx, a)
-		reports(ctx, a, metav1.ConditionFalse, "PreRemoveFailed", "3 objects are left to remove", "Job "+ns+"/drain, which runs before anything is removed, has failed", "delete the Job")
-		Consistently(ctx, func() bool { return absent(ctx, aConfigMap(ns, "db")) || absent(ctx, jobObject(ns, "drain")) }, quiet, "200ms").Should(BeFalse())
-		Expect(h.ControlPlane.Client().Delete(ctx, jobObject(ns, "drain"), client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		reports(ctx, a, metav1.ConditionFalse, "PreRemoveFailed", "3 objects are left to remove",
+			"Job "+ns+"/drain, which runs before anything is removed, has failed", "delete the Job")
+		Consistently(ctx, func() bool {
+			return absent(ctx, aConfigMap(ns, "db")) || absent(ctx, jobObject(ns, "drain"))
+		}, quiet, "200ms").Should(BeFalse())
+		Expect(h.ControlPlane.Client().
+			Delete(ctx, jobObject(ns, "drain"), client.PropagationPolicy(metav1.DeletePropagationBackground))).
+			To(Succeed())
 		awaitGone(ctx, a, aConfigMap(ns, "db"), aConfigMap(ns, "web"))
-		Eventually(ctx, eventMessages(ctx, a, "PreRemoveSkipped"), soon, "20ms").Should(ConsistOf(ContainSubstring("Job " + ns + "/drain (it is gone: it did not run)")))
+		Eventually(ctx, eventMessages(ctx, a, "PreRemoveSkipped"), soon, "20ms").
+			Should(ConsistOf(ContainSubstring("Job " + ns + "/drain (it is gone: it did not run)")))
 	})
 
 	It("does not run with deletionPolicy Orphan, or when a user abandons the removal", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		a := installWithPreRemoveJob(ctx, ns, cluster.FateFails, func(in *appsv1.KsctlInstall) { in.Spec.DeletionPolicy = appsv1.DeletionOrphan })
+		a := installWithPreRemoveJob(ctx, ns, cluster.FateFails, func(in *appsv1.KsctlInstall) {
+			in.Spec.DeletionPolicy = appsv1.DeletionOrphan
+		})
 		remove(ctx, a)
 		awaitGone(ctx, a)
 		job := jobObject(ns, "drain")
@@ -142,11 +164,13 @@ var _ = Describe("A Job that runs before a removal", func() {
 		reports(ctx, a, metav1.ConditionFalse, "PreRemoveFailed")
 		mergePatch(ctx, a, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.AbandonAnnotation, a.UID))
 		awaitGone(ctx, a)
-		Eventually(ctx, eventMessages(ctx, a, "Abandoned"), soon, "20ms").Should(ConsistOf(ContainSubstring("Job " + ns + "/drain")))
+		Eventually(ctx, eventMessages(ctx, a, "Abandoned"), soon, "20ms").
+			Should(ConsistOf(ContainSubstring("Job " + ns + "/drain")))
 		Expect(get(ctx, aConfigMap(ns, "db"))).To(Succeed())
 	})
 
-	It("runs when its components are disabled, and again when they are enabled and disabled again", func(ctx SpecContext) {
+	It("runs when its components are disabled, and again when they are enabled and "+
+		"disabled again", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		a := installWithPreRemoveJob(ctx, ns, cluster.FateNeverEnds)
 		const off = `{"spec":{"components":[{"name":"db","enabled":false},{"name":"drain","enabled":false}]}}`
@@ -155,7 +179,8 @@ var _ = Describe("A Job that runs before a removal", func() {
 		mergePatch(ctx, a, off)
 		reports(ctx, a, metav1.ConditionUnknown, "", "Job "+ns+"/drain runs before anything is removed")
 		Expect(absent(ctx, aConfigMap(ns, "db"))).To(BeFalse())
-		Eventually(ctx, endlessPods(ctx, ns), soon, "50ms").ShouldNot(BeEmpty(), "its pod exists, which must be gone when the Job is suspended")
+		Eventually(ctx, endlessPods(ctx, ns), soon, "50ms").
+			ShouldNot(BeEmpty(), "its pod exists, which must be gone when the Job is suspended")
 
 		By("enabling the components again suspends it")
 		mergePatch(ctx, a, `{"spec":{"components":null}}`)
@@ -184,18 +209,24 @@ var _ = Describe("A Job that runs before a removal", func() {
 		awaitGone(ctx, a, again)
 	})
 
-	It("may be a pre-delete hook of a chart, in order of weight, and hook-delete-policy is respected", func(ctx SpecContext) {
+	It("may be a pre-delete hook of a chart, in order of weight, and hook-delete-policy is "+
+		"respected", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		hook := func(event, rest string) string {
 			return fmt.Sprintf(", annotations: {helm.sh/hook: %q%s}", event, rest)
 		}
-		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: ./chart}}\n", map[string]string{
-			"chart/Chart.yaml":             "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-			"chart/templates/main.yaml":    configMap("main", "1"),
-			"chart/templates/migrate.yaml": jobManifest("migrate", "", hook("pre-install,pre-upgrade", ", helm.sh/hook-delete-policy: hook-succeeded")),
-			"chart/templates/late.yaml":    jobManifest("late", cluster.FateNeverEnds, hook("pre-delete", `, helm.sh/hook-weight: "5"`)),
-			"chart/templates/early.yaml":   jobManifest("early", cluster.FateNeverEnds, hook("pre-delete", `, helm.sh/hook-weight: "-5", helm.sh/hook-delete-policy: hook-succeeded`)),
-			"chart/templates/account.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: bye" + hook("pre-delete", "") + "}\n",
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
+			"{name: shop, helm: {chart: ./chart}}\n", map[string]string{
+			"chart/Chart.yaml":          "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+			"chart/templates/main.yaml": configMap("main", "1"),
+			"chart/templates/migrate.yaml": jobManifest("migrate", "",
+				hook("pre-install,pre-upgrade", ", helm.sh/hook-delete-policy: hook-succeeded")),
+			"chart/templates/late.yaml": jobManifest("late", cluster.FateNeverEnds,
+				hook("pre-delete", `, helm.sh/hook-weight: "5"`)),
+			"chart/templates/early.yaml": jobManifest("early", cluster.FateNeverEnds,
+				hook("pre-delete", `, helm.sh/hook-weight: "-5", helm.sh/hook-delete-policy: hook-succeeded`)),
+			"chart/templates/account.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: bye" +
+				hook("pre-delete", "") + "}\n",
 		}))).To(Succeed())
 		mark, err := h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -203,7 +234,9 @@ var _ = Describe("A Job that runs before a removal", func() {
 		becomesReady(ctx, a)
 		awaitGone(ctx, jobObject(ns, "migrate"))
 		Expect(get(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "bye")})).To(Succeed())
-		Expect(writtenObjects(ctx, ns, mark)).To(ConsistOf("patch migrate", "patch main", "patch late", "patch early", "delete migrate"), "no Job runs twice")
+		Expect(writtenObjects(ctx, ns, mark)).
+			To(ConsistOf("patch migrate", "patch main", "patch late", "patch early", "delete migrate"),
+				"no Job runs twice")
 
 		mark, err = h.ControlPlane.AuditMark(ctx)
 		Expect(err).NotTo(HaveOccurred())

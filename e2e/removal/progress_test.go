@@ -67,9 +67,11 @@ var _ = Describe("Two installs that swap objects", suite.Safety, func() {
 
 	It("hand over only what the account of the other one may change", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).
+			To(Succeed())
 		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.Role{ObjectMeta: objectMeta(ns, "limited"),
-			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "create", "delete"}}}})).To(Succeed())
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"},
+				Verbs: []string{"get", "list", "create", "delete"}}}})).To(Succeed())
 		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, "limited"),
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "limited"},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "limited"}}})).To(Succeed())
@@ -130,10 +132,14 @@ var _ = Describe("An install that depends on one with a removed object", suite.S
 		ns := namespaceFor(ctx)
 		files := func(names ...string) map[string]string {
 			out := map[string]string{
-				"stacks/one/stack.yaml":               "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: one}\n" + harness.OneComponent,
-				"stacks/other/stack.yaml":             "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: other}\nspec:\n  version: 1.0.0\n  components:\n  - {name: main, helm: {chart: ./chart}}\n",
-				"stacks/other/chart/Chart.yaml":       "apiVersion: v2\nname: other\nversion: 1.0.0\n",
-				"stacks/other/chart/templates/c.yaml": configMap("c", "1") + "---\n{{ if .Capabilities.APIVersions.Has \"gone.example.com/v1\" }}\n" + configMap("b", "1") + "{{ end }}\n",
+				"stacks/one/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: " +
+					"{name: one}\n" + harness.OneComponent,
+				"stacks/other/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " +
+					"other}\nspec:\n  version: 1.0.0\n  components:\n  - {name: main, helm: {chart: ./chart}}\n",
+				"stacks/other/chart/Chart.yaml": "apiVersion: v2\nname: other\nversion: 1.0.0\n",
+				"stacks/other/chart/templates/c.yaml": configMap("c", "1") +
+					"---\n{{ if .Capabilities.APIVersions.Has \"gone.example.com/v1\" }}\n" + configMap("b", "1") +
+					"{{ end }}\n",
 			}
 			for _, n := range names {
 				out["stacks/one/main/"+n+".yaml"] = configMap(n, "1")
@@ -162,11 +168,14 @@ var _ = Describe("An install that depends on one with a removed object", suite.S
 		a, b := configMap("a", "1"), configMap("b", "1")
 		publishTwoStacks(ctx, ns, "r1", []string{a, b}, []string{"kind: broken"})
 		base := install(ctx, ns, "base", fromStack("one"))
-		app := install(ctx, ns, "app", fromStack("other"), func(in *appsv1.KsctlInstall) { in.Spec.Timeout = &metav1.Duration{Duration: 30 * time.Second} })
+		app := install(ctx, ns, "app", fromStack("other"), func(in *appsv1.KsctlInstall) {
+			in.Spec.Timeout = &metav1.Duration{Duration: 30 * time.Second}
+		})
 		becomesReady(ctx, base)
 		reports(ctx, app, "False", "InvalidStack")
 		publishTwoStacks(ctx, ns, "r2", []string{a}, []string{"kind: broken"})
-		reports(ctx, base, "Unknown", "", "KsctlInstall "+ns+"/app, which may claim them, has planned the same revision")
+		reports(ctx, base, "Unknown", "",
+			"KsctlInstall "+ns+"/app, which may claim them, has planned the same revision")
 		reports(ctx, base, "True", "", "r2", "left in place until KsctlInstall "+ns+"/app")
 		Expect(absent(ctx, aConfigMap(ns, "b"))).To(BeFalse())
 		publishTwoStacks(ctx, ns, "r3", []string{a}, []string{configMap("c", "1")})
@@ -184,12 +193,17 @@ var _ = Describe("Installs that wait for each other", func() {
 		becomesReady(ctx, base, app)
 		remove(ctx, base)
 		reports(ctx, base, "Unknown", appsv1.DependentsExistReason, "KsctlInstall "+ns+"/app")
-		Expect(base.Status.WaitsFor).To(Equal([]appsv1.WaitReference{{Type: appsv1.WaitDependents, Kind: "KsctlInstall", Namespace: ns, Name: "app"}}))
+		Expect(base.Status.WaitsFor).
+			To(Equal([]appsv1.WaitReference{{Type: appsv1.WaitDependents, Kind: "KsctlInstall", Namespace: ns,
+				Name: "app"}}))
 		publish(ctx, ns, "app", "r2", configMap("app", "2"))
-		cycle := fmt.Sprintf("wait cycle: KsctlInstall %[1]s/app waits for KsctlInstall %[1]s/base (DependsOn), KsctlInstall %[1]s/base waits for KsctlInstall %[1]s/app (Dependents)", ns)
+		cycle := fmt.Sprintf("wait cycle: KsctlInstall %[1]s/app waits for KsctlInstall %[1]s/base (DependsOn), "+
+			"KsctlInstall %[1]s/base waits for KsctlInstall %[1]s/app (Dependents)", ns)
 		reports(ctx, app, "False", appsv1.WaitCycleReason, cycle, "is being removed")
 		reports(ctx, base, "False", appsv1.WaitCycleReason, cycle, "remove base from its spec.dependsOn")
-		Expect(app.Status.WaitsFor).To(Equal([]appsv1.WaitReference{{Type: appsv1.WaitDependsOn, Kind: "KsctlInstall", Namespace: ns, Name: "base"}}))
+		Expect(app.Status.WaitsFor).
+			To(Equal([]appsv1.WaitReference{{Type: appsv1.WaitDependsOn, Kind: "KsctlInstall", Namespace: ns,
+				Name: "base"}}))
 		mergePatch(ctx, app, `{"spec":{"dependsOn":null}}`)
 		awaitGone(ctx, base)
 		reports(ctx, app, "True", "", "r2")
@@ -200,12 +214,16 @@ var _ = Describe("Installs that wait for each other", func() {
 
 	It("name what a component waits for", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - {name: one, manifests: [one/]}\n  - {name: two, manifests: [two/], dependsOn: [one]}\n",
-			map[string]string{"one/j.yaml": jobManifest("endless", cluster.FateNeverEnds, ""), "one/w.yaml": "apiVersion: absent.example.com/v1\nkind: Widget\nmetadata: {name: w}\n", "two/b.yaml": configMap("b", "1")}))).To(Succeed())
+		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
+			"{name: one, manifests: [one/]}\n  - {name: two, manifests: [two/], dependsOn: [one]}\n",
+			map[string]string{"one/j.yaml": jobManifest("endless", cluster.FateNeverEnds, ""),
+				"one/w.yaml": "apiVersion: absent.example.com/v1\nkind: Widget\nmetadata: {name: w}\n",
+				"two/b.yaml": configMap("b", "1")}))).To(Succeed())
 		a := install(ctx, ns, "a")
 		reports(ctx, a, "Unknown", "Progressing", "Job "+ns+"/endless")
 		Expect(a.Status.WaitsFor).To(ContainElements(
-			appsv1.WaitReference{Type: appsv1.WaitKindNotServed, Kind: "CustomResourceDefinition", Name: "Widget.absent.example.com", Object: "Widget " + ns + "/w"},
+			appsv1.WaitReference{Type: appsv1.WaitKindNotServed, Kind: "CustomResourceDefinition",
+				Name: "Widget.absent.example.com", Object: "Widget " + ns + "/w"},
 			appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: "Job", Namespace: ns, Name: "endless"},
 			appsv1.WaitReference{Type: appsv1.WaitOrder, Kind: "ConfigMap", Namespace: ns, Name: "b"}))
 		remove(ctx, a)
@@ -224,7 +242,8 @@ var _ = Describe("An install that lacks something", func() {
 	}
 	limited := func(ctx SpecContext, ns string) *appsv1.KsctlInstall {
 		GinkgoHelper()
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).
+			To(Succeed())
 		publish(ctx, ns, "app", "r1", configMap("a", "1"))
 		in := install(ctx, ns, "app", func(in *appsv1.KsctlInstall) { in.Spec.ServiceAccountName = "limited" })
 		reports(ctx, in, "False", "", "is forbidden")
@@ -237,8 +256,9 @@ var _ = Describe("An install that lacks something", func() {
 	It("continues when a role is bound in its namespace", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		in := limited(ctx, ns)
-		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, "edit"), Subjects: subject(ns),
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, "edit"),
+			Subjects: subject(ns),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}})).To(Succeed())
 		becomesReadyAtOnce(ctx, in)
 		remove(ctx, in)
 		awaitGone(ctx, in)
@@ -248,7 +268,8 @@ var _ = Describe("An install that lacks something", func() {
 		ns := namespaceFor(ctx)
 		role := &rbacv1.ClusterRole{ObjectMeta: objectMeta("", ns)}
 		Expect(h.ControlPlane.Client().Create(ctx, role)).To(Succeed())
-		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: objectMeta("", ns), Subjects: subject(ns), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns}}
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: objectMeta("", ns), Subjects: subject(ns),
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns}}
 		Expect(h.ControlPlane.Client().Create(ctx, binding)).To(Succeed())
 		in := limited(ctx, ns)
 		mergePatch(ctx, role, `{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`)
@@ -260,7 +281,8 @@ var _ = Describe("An install that lacks something", func() {
 
 	It("continues when the namespace of an object is created", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		publish(ctx, ns, "app", "r1", strings.Replace(configMap("a", "1"), "name: ", "namespace: "+ns+"-late, name: ", 1))
+		publish(ctx, ns, "app", "r1",
+			strings.Replace(configMap("a", "1"), "name: ", "namespace: "+ns+"-late, name: ", 1))
 		in := install(ctx, ns, "app")
 		reports(ctx, in, "False", "", "namespaces \""+ns+"-late\" not found")
 		late := &corev1.Namespace{ObjectMeta: objectMeta("", ns+"-late")}
@@ -276,9 +298,11 @@ var _ = Describe("An install that lacks something", func() {
 		publish(ctx, ns, "app", "r1", configMap("a", "1"))
 		in := install(ctx, ns, "app", func(in *appsv1.KsctlInstall) { in.Spec.ServiceAccountName = "limited" })
 		reports(ctx, in, "False", "ServiceAccountNotFound")
-		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, "edit"), Subjects: subject(ns),
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}})).To(Succeed())
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, "edit"),
+			Subjects: subject(ns),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}})).To(Succeed())
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).
+			To(Succeed())
 		becomesReadyAtOnce(ctx, in)
 		remove(ctx, in)
 		awaitGone(ctx, in)
@@ -293,13 +317,15 @@ var _ = Describe("A namespace with an install that is deleted", suite.Safety, fu
 
 	It("goes with the objects of the install elsewhere", func(ctx SpecContext) {
 		ns, elsewhere := namespaceFor(ctx), namespaceFor(ctx)
-		role := "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + ns + "-made}\nrules: []\n"
+		role := "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + ns +
+			"-made}\nrules: []\n"
 		publish(ctx, ns, "app", "r1", configMap("a", "1"), inNamespace(elsewhere, "b"), role)
 		app := install(ctx, ns, "app")
 		becomesReady(ctx, app)
 		Expect(app.Status.ServiceAccount).NotTo(BeNil())
 		remove(ctx, namespace(ns))
-		awaitGone(ctx, app, namespace(ns), aConfigMap(elsewhere, "b"), &rbacv1.ClusterRole{ObjectMeta: objectMeta("", ns+"-made")})
+		awaitGone(ctx, app, namespace(ns), aConfigMap(elsewhere, "b"),
+			&rbacv1.ClusterRole{ObjectMeta: objectMeta("", ns+"-made")})
 	})
 
 	It("keeps an inventory in chunks until its objects are gone", func(ctx SpecContext) {
@@ -336,8 +362,10 @@ var _ = Describe("A namespace with an install that is deleted", suite.Safety, fu
 
 	It("names what the remaining permissions do not allow, and how to end it", func(ctx SpecContext) {
 		ns, elsewhere := namespaceFor(ctx), namespaceFor(ctx)
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).To(Succeed())
-		binding := &rbacv1.RoleBinding{ObjectMeta: objectMeta(elsewhere, "edit"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "limited")})).
+			To(Succeed())
+		binding := &rbacv1.RoleBinding{ObjectMeta: objectMeta(elsewhere, "edit"),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: "limited"}}}
 		Expect(h.ControlPlane.Client().Create(ctx, binding)).To(Succeed())
 		publish(ctx, ns, "app", "r1", inNamespace(elsewhere, "b"))
@@ -345,7 +373,8 @@ var _ = Describe("A namespace with an install that is deleted", suite.Safety, fu
 		becomesReady(ctx, app)
 		remove(ctx, binding)
 		remove(ctx, namespace(ns))
-		command := fmt.Sprintf("kubectl annotate ksctlinstall app --namespace %s %s=%s", ns, appsv1.AbandonAnnotation, app.UID)
+		command := fmt.Sprintf("kubectl annotate ksctlinstall app --namespace %s %s=%s", ns, appsv1.AbandonAnnotation,
+			app.UID)
 		reports(ctx, app, "Unknown", "Removing", "ConfigMap "+elsewhere+"/b", "forbidden", command)
 		Expect(absent(ctx, aConfigMap(elsewhere, "b"))).To(BeFalse())
 		mergePatch(ctx, app, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.AbandonAnnotation, app.UID))
@@ -357,7 +386,8 @@ var _ = Describe("A namespace with an install that is deleted", suite.Safety, fu
 var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 	installManifest := func(name, source string) string {
 		spec := harness.NewInstall("x", "x").Spec
-		return fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: KsctlInstall\nmetadata: {name: %s}\nspec: {sourceRef: {kind: %s, name: %s}, path: %q, stack: %s, serviceAccountName: %s}\n",
+		return fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: KsctlInstall\nmetadata: {name: %s}\nspec: "+
+			"{sourceRef: {kind: %s, name: %s}, path: %q, stack: %s, serviceAccountName: %s}\n",
 			name, spec.SourceRef.Kind, source, spec.Path, spec.Stack, spec.ServiceAccountName)
 	}
 
@@ -379,7 +409,8 @@ var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 		publish(ctx, ns, "parent", "r1", configMap("a", "1"), installManifest("child", "child"))
 		publish(ctx, ns, "child", "r1", configMap("b", "1"), installManifest("parent", "parent"))
 		parent, child := install(ctx, ns, "parent"), harness.NewInstall(ns, "child")
-		reports(ctx, child, "False", appsv1.InvalidObjectReason, "KsctlInstall "+ns+"/parent created KsctlInstall "+ns+"/child")
+		reports(ctx, child, "False", appsv1.InvalidObjectReason, "KsctlInstall "+ns+"/parent created KsctlInstall "+ns+
+			"/child")
 		Expect(uidOf(ctx, ns, "b")).NotTo(BeEmpty())
 		remove(ctx, parent)
 		awaitGone(ctx, parent, child, aConfigMap(ns, "a"), aConfigMap(ns, "b"))
@@ -404,7 +435,8 @@ var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 		mark.ID = ns + "_parent_apps.ksctl.com_KsctlInstall"
 		Expect(get(ctx, child)).To(Succeed())
 		child.Status.Inventory.Entries = append(child.Status.Inventory.Entries,
-			appsv1.InventoryEntry{ID: mark.ID, Version: "v1", UID: parent.UID, Component: "main", State: appsv1.EntryApplied, Hash: "x"})
+			appsv1.InventoryEntry{ID: mark.ID, Version: "v1", UID: parent.UID, Component: "main",
+				State: appsv1.EntryApplied, Hash: "x"})
 		Expect(h.ControlPlane.Client().Status().Update(ctx, child)).To(Succeed())
 		mergePatch(ctx, parent, fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":{%q:%q}}}`,
 			live.OwnerLabel, cm.Labels[live.OwnerLabel], live.MarkAnnotation, mark.String()))
@@ -419,10 +451,12 @@ var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 
 	It("with a KsctlRemove of its own install is applied without it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		removal := "apiVersion: apps.ksctl.com/v1\nkind: KsctlRemove\nmetadata: {name: undo}\nspec:\n  installRef: {name: self}\n  serviceAccountName: x\n"
+		removal := "apiVersion: apps.ksctl.com/v1\nkind: KsctlRemove\nmetadata: {name: undo}\nspec:\n  installRef: " +
+			"{name: self}\n  serviceAccountName: x\n"
 		publish(ctx, ns, "self", "r1", configMap("a", "1"), removal)
 		self := install(ctx, ns, "self")
-		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlRemove "+ns+"/undo: the removal of KsctlInstall "+ns+"/self")
+		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlRemove "+ns+"/undo: the removal of KsctlInstall "+
+			ns+"/self")
 		Expect(uidOf(ctx, ns, "a")).NotTo(BeEmpty())
 		remove(ctx, self)
 		awaitGone(ctx, self, aConfigMap(ns, "a"))
@@ -434,7 +468,8 @@ var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 		crd, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "apps.ksctl.com_ksctlremoves.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		definition := &unstructured.Unstructured{}
-		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+			Kind: "CustomResourceDefinition"})
 		definition.SetName(name)
 		Expect(get(ctx, definition)).To(Succeed())
 		before := definition.GetUID()

@@ -145,7 +145,8 @@ func absent(ctx context.Context, o client.Object) bool {
 
 // reports waits until the Ready condition of an install has a status and a reason, and its
 // message contains all texts. An empty reason matches any.
-func reports(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string, texts ...string) {
+func reports(ctx context.Context, in *appsv1.KsctlInstall, status metav1.ConditionStatus, reason string,
+	texts ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string {
 		if err := get(ctx, in); err != nil {

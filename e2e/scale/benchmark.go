@@ -40,7 +40,9 @@ func start(ctx context.Context, l *benchmark) error {
 	if err := l.measureReconcileRate(ctx); err != nil {
 		return err
 	}
-	return l.measure(ctx, "removal of one object from each install", "r2", func() error { return l.publish(ctx, "r2", smallChart(1)) })
+	return l.measure(ctx, "removal of one object from each install", "r2", func() error {
+		return l.publish(ctx, "r2", smallChart(1))
+	})
 }
 
 // benchmark measures consecutive runs of the controller.
@@ -77,8 +79,10 @@ func (l *benchmark) measure(ctx context.Context, what, revision string, do func(
 	if err != nil {
 		return err
 	}
-	all = all.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount))).Without(cluster.Watch, cluster.Lease, cluster.Discovery)
-	fmt.Printf("%s: idle after %s; %s; %s CPU time; %d requests: %s\n", what, (time.Since(began) - idleAfter).Round(time.Second),
+	all = all.Where(cluster.ByUser(cluster.ServiceAccountUser(harness.SystemNamespace, harness.ServiceAccount))).
+		Without(cluster.Watch, cluster.Lease, cluster.Discovery)
+	fmt.Printf("%s: idle after %s; %s; %s CPU time; %d requests: %s\n", what,
+		(time.Since(began) - idleAfter).Round(time.Second),
 		l.process.memory(), l.process.cpuTime()-before, len(all), byVerb(all))
 	return nil
 }
@@ -117,7 +121,8 @@ func (l *benchmark) awaitIdle(ctx context.Context, revision string) error {
 			return err
 		}
 		if time.Since(since) > stalledAfter {
-			return fmt.Errorf("%d of %d installs are ready at %s, and the controller has not written for %s; %s", done, l.installs, revision, stalledAfter, example)
+			return fmt.Errorf("%d of %d installs are ready at %s, and the controller has not written for %s; %s", done,
+				l.installs, revision, stalledAfter, example)
 		}
 	}
 }
@@ -149,7 +154,8 @@ func (l *benchmark) measureReconcileRate(ctx context.Context) error {
 	if len(seconds) == 0 {
 		return fmt.Errorf("no install was reconciled within %s, twice the interval", 2*interval)
 	}
-	fmt.Printf("next reconciles, interval %s: %d in %d seconds, at most %d per second; %s\n", interval, total, len(seconds), slices.Max(seconds), l.process.memory())
+	fmt.Printf("next reconciles, interval %s: %d in %d seconds, at most %d per second; %s\n", interval, total,
+		len(seconds), slices.Max(seconds), l.process.memory())
 	return nil
 }
 

@@ -45,7 +45,9 @@ func smallChart(n int) fs.FS { return tree(configMaps(n, "fixed")) }
 func configMaps(n int, value string) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Values.name }}-%d\"}\ndata: {value: %q}\n", i, value)
+		fmt.Fprintf(&b,
+			"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Values.name }}-%d\"}\ndata: {value: %q}\n", i,
+			value)
 		value = "fixed"
 	}
 	return b.String()

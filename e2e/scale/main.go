@@ -43,7 +43,8 @@ func main() {
 }
 
 // runBenchmark runs a benchmark on a new control plane.
-func runBenchmark(ctx context.Context, o cluster.Options, l *benchmark, do func(context.Context, *benchmark) error) (err error) {
+func runBenchmark(ctx context.Context, o cluster.Options, l *benchmark, do func(context.Context,
+	*benchmark) error) (err error) {
 	if l.h, err = harness.Start(ctx, o); err != nil {
 		return err
 	}
@@ -76,7 +77,8 @@ func run(ctx context.Context, l *benchmark) error {
 	if err := l.await(ctx, "r1"); err != nil {
 		return err
 	}
-	fmt.Printf("all Ready in %s: %s, %s CPU time\n", time.Since(began).Round(time.Millisecond), l.process.memory(), l.process.cpuTime())
+	fmt.Printf("all Ready in %s: %s, %s CPU time\n", time.Since(began).Round(time.Millisecond), l.process.memory(),
+		l.process.cpuTime())
 
 	before := l.process.cpuTime()
 	began = time.Now()
@@ -103,7 +105,8 @@ func (l *benchmark) createInstalls(ctx context.Context, interval time.Duration) 
 			in := harness.NewInstall(l.ns, fmt.Sprintf("i%04d", i))
 			in.Spec.Interval = &metav1.Duration{Duration: interval}
 			override := fmt.Appendf(nil, `{"values":{"name":%q}}`, in.Name)
-			in.Spec.Components = []appsv1.ComponentChoice{{Name: "main", Override: &apiextensionsv1.JSON{Raw: override}}}
+			in.Spec.Components = []appsv1.ComponentChoice{{Name: "main",
+				Override: &apiextensionsv1.JSON{Raw: override}}}
 			return l.h.ControlPlane.Client().Create(ctx, in)
 		})
 	}

@@ -33,7 +33,8 @@ func (p process) stop() {
 
 // memory returns the current and the peak resident set of the process, as text.
 func (p process) memory() string {
-	return fmt.Sprintf("%d MiB resident, peak %d MiB", procstat.Memory(p.Pid, "VmRSS")>>20, procstat.Memory(p.Pid, "VmHWM")>>20)
+	return fmt.Sprintf("%d MiB resident, peak %d MiB", procstat.Memory(p.Pid, "VmRSS")>>20,
+		procstat.Memory(p.Pid, "VmHWM")>>20)
 }
 
 // cpuTime returns the CPU time of the process so far.

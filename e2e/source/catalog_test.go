@@ -20,14 +20,18 @@ import (
 )
 
 var _ = Describe("The catalog", func() {
-	It("has the shipped stacks, in the stackVersion of an install, and others from its registry", func(ctx SpecContext) {
+	It("has the shipped stacks, in the stackVersion of an install, and others from its "+
+		"registry", func(ctx SpecContext) {
 		oci, err := registry.New()
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(oci.Close)
 		ns := framework.Namespace(ctx, h, "catalog")
-		framework.StartController(h, "--owner-id="+ns, "--watch-label-selector=spec="+ns, "--catalog-url=oci://"+oci.Host()+"/catalog", "--catalog-insecure")
-		in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant", Labels: map[string]string{"spec": ns}},
-			Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: appsv1.CatalogKind}, Stack: "tenant", StackVersion: "1.0.0", ServiceAccountName: harness.Deployer}}
+		framework.StartController(h, "--owner-id="+ns, "--watch-label-selector=spec="+ns, "--catalog-url=oci://"+
+			oci.Host()+"/catalog", "--catalog-insecure")
+		in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant",
+			Labels: map[string]string{"spec": ns}},
+			Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: appsv1.CatalogKind}, Stack: "tenant",
+				StackVersion: "1.0.0", ServiceAccountName: harness.Deployer}}
 		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
 		reports(ctx, in, "True", "tenant@1.0.0")
 		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"}}
@@ -47,14 +51,19 @@ var _ = Describe("The catalog", func() {
 
 		By("publishing that version")
 		_, err = oci.Push(ctx, "catalog/tenant", "2.0.0", fstest.MapFS{
-			"stack.yaml": {Data: []byte("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: tenant}\nspec:\n  version: 2.0.0\n  components:\n  - {name: bounds, manifests: [a.yaml]}\n")},
-			"a.yaml":     {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: two}\n")}}, "r")
+			"stack.yaml": {Data: []byte("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " +
+				"tenant}\nspec:\n  version: 2.0.0\n  components:\n  - {name: bounds, manifests: [a.yaml]}\n")},
+			"a.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: two}\n")}}, "r")
 		Expect(err).NotTo(HaveOccurred())
-		patch(ctx, in, `{"spec":{"components":null},"metadata":{"annotations":{"`+appsv1.RequestedAtAnnotation+`":"now"}}}`)
+		patch(ctx, in, `{"spec":{"components":null},"metadata":{"annotations":{"`+appsv1.RequestedAtAnnotation+
+			`":"now"}}}`)
 		reports(ctx, in, "True", "tenant@2.0.0")
-		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "two"}, &corev1.ConfigMap{})).To(Succeed())
+		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "two"}, &corev1.ConfigMap{})).
+			To(Succeed())
 		Expect(h.ControlPlane.Client().Delete(ctx, in)).To(Succeed())
-		Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in) }, soon, "50ms").ShouldNot(Succeed(), "the install is deleted")
+		Eventually(ctx, func() error {
+			return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(in), in)
+		}, soon, "50ms").ShouldNot(Succeed(), "the install is deleted")
 	})
 
 	It("requires a version, and rejects name, namespace and path", func(ctx SpecContext) {
@@ -65,7 +74,8 @@ var _ = Describe("The catalog", func() {
 			"name is required":         func(s *appsv1.KsctlInstallSpec) { s.SourceRef.Kind = "KsctlSource" },
 		} {
 			in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"},
-				Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: appsv1.CatalogKind}, Stack: "tenant", StackVersion: "1.0.0"}}
+				Spec: appsv1.KsctlInstallSpec{SourceRef: appsv1.SourceRef{Kind: appsv1.CatalogKind}, Stack: "tenant",
+					StackVersion: "1.0.0"}}
 			Expect(h.ControlPlane.Client().Create(ctx, in.DeepCopy(), client.DryRunAll)).To(Succeed())
 			change(&in.Spec)
 			Expect(h.ControlPlane.Client().Create(ctx, in, client.DryRunAll)).To(MatchError(ContainSubstring(says)))
@@ -75,7 +85,8 @@ var _ = Describe("The catalog", func() {
 
 func patch(ctx context.Context, o client.Object, body string) {
 	GinkgoHelper()
-	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(body)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(body)))).
+		To(Succeed())
 }
 
 // reports waits until the Ready condition of an install has a status and its message contains a

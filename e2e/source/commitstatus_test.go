@@ -97,7 +97,8 @@ type commitStatusFixture struct {
 
 func newCommitStatusFixture(ctx context.Context, ns string) *commitStatusFixture {
 	GinkgoHelper()
-	w := &commitStatusFixture{server: &gitea{statuses: map[string][]string{}}, context: "ksctlinstall/" + ns + "/i/here"}
+	w := &commitStatusFixture{server: &gitea{statuses: map[string][]string{}}, context: "ksctlinstall/" + ns +
+		"/i/here"}
 	web := httptest.NewServer(w.server)
 	DeferCleanup(web.Close)
 	var err error
@@ -105,8 +106,10 @@ func newCommitStatusFixture(ctx context.Context, ns string) *commitStatusFixture
 	Expect(err).NotTo(HaveOccurred())
 	hour := &metav1.Duration{Duration: time.Hour}
 	w.src = &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fleet"},
-		Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, Git: &appsv1.GitSource{URL: w.repo.URL()},
-			CommitStatus: &appsv1.SourceCommitStatus{Type: appsv1.GiteaStatus, Address: web.URL + "/platform/fleet", Cluster: "here",
+		Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
+			Git: &appsv1.GitSource{URL: w.repo.URL()},
+			CommitStatus: &appsv1.SourceCommitStatus{Type: appsv1.GiteaStatus, Address: web.URL + "/platform/fleet",
+				Cluster:   "here",
 				SecretRef: fluxmeta.LocalObjectReference{Name: "fleet-status"}}}}
 	w.in = harness.NewInstall(ns, "i")
 	w.in.Spec.SourceRef.Name = w.src.Name
@@ -123,7 +126,9 @@ func (w *commitStatusFixture) addDependency(ctx context.Context, name string) {
 // satisfyDependency creates a ConfigMap that revisions wait for.
 func (w *commitStatusFixture) satisfyDependency(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(h.ControlPlane.Client().Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.in.Namespace, Name: name}})).To(Succeed())
+	Expect(h.ControlPlane.Client().
+		Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.in.Namespace, Name: name}})).
+		To(Succeed())
 }
 
 // deleteAll deletes the created objects, and waits until they are gone.
@@ -131,7 +136,9 @@ func (w *commitStatusFixture) deleteAll(ctx context.Context) {
 	GinkgoHelper()
 	for _, o := range []client.Object{w.in, w.src} {
 		Expect(client.IgnoreNotFound(h.ControlPlane.Client().Delete(ctx, o))).To(Succeed())
-		Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+		Eventually(ctx, func() error {
+			return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+		}, soon).
 			Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 	}
 }
@@ -177,14 +184,17 @@ var _ = Describe("A KsctlSource with a commit status", func() {
 		Expect(h.ControlPlane.Client().Create(ctx, w.src)).To(Succeed())
 		Expect(h.ControlPlane.Client().Create(ctx, w.in)).To(Succeed())
 		Eventually(ctx, w.events, soon).WithArguments(ctx, "CommitStatusFailed").Should(
-			ContainElement(And(ContainSubstring("the Secret "+ns+"/fleet-status"), ContainSubstring("401"), ContainSubstring("write:repository"))))
-		Expect(runScript(ctx, docCommands("commit-status.md")["When nothing arrives"], ns, "")).To(ContainSubstring("CommitStatusFailed"))
+			ContainElement(And(ContainSubstring("the Secret "+ns+"/fleet-status"), ContainSubstring("401"),
+				ContainSubstring("write:repository"))))
+		Expect(runScript(ctx, docCommands("commit-status.md")["When nothing arrives"], ns, "")).
+			To(ContainSubstring("CommitStatusFailed"))
 		reports(ctx, w.in, metav1.ConditionTrue, first)
 		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)).To(Succeed())
 		Expect(apimeta.IsStatusConditionTrue(w.src.Status.Conditions, "Ready")).To(BeTrue(), "the source stays ready")
 
 		By("a valid token")
-		patch(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fleet-status"}}, fmt.Sprintf(`{"stringData":{"token":%q}}`, statusToken))
+		patch(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fleet-status"}},
+			fmt.Sprintf(`{"stringData":{"token":%q}}`, statusToken))
 		w.awaitStates(ctx, first, "success")
 		Expect(w.server.of(first, w.context)).To(ConsistOf(ContainSubstring("Applied revision main@sha1:" + first)))
 
@@ -202,7 +212,8 @@ var _ = Describe("A KsctlSource with a commit status", func() {
 			requestReconcile(ctx, w.in, token)
 			Eventually(ctx, func() ([]string, error) {
 				err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)
-				return []string{w.src.Status.LastHandledReconcileAt, w.in.Status.LastHandledReconcileAt}, errorsOf(err, h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.in), w.in))
+				return []string{w.src.Status.LastHandledReconcileAt, w.in.Status.LastHandledReconcileAt},
+					errorsOf(err, h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.in), w.in))
 			}, soon).Should(HaveEach(token))
 		}
 
@@ -215,11 +226,15 @@ var _ = Describe("A KsctlSource with a commit status", func() {
 
 		By("a valid commit, and a restart")
 		fourth := w.commit(ctx, stack("4"))
-		Eventually(ctx, func() []string { return w.server.states(fourth, w.context) }, soon).Should(ContainElement("success"))
+		Eventually(ctx, func() []string {
+			return w.server.states(fourth, w.context)
+		}, soon).Should(ContainElement("success"))
 		before := len(w.server.states(fourth, w.context))
 		Expect(c.Stop()).To(Succeed())
 		c.Start()
-		Eventually(ctx, func() int { return len(w.server.states(fourth, w.context)) }, soon).Should(BeNumerically(">", before), "a start sets the state once more")
+		Eventually(ctx, func() int {
+			return len(w.server.states(fourth, w.context))
+		}, soon).Should(BeNumerically(">", before), "a start sets the state once more")
 		w.addDependency(ctx, "last")
 		last := w.commit(ctx, stack("5"))
 		w.awaitStates(ctx, last, "pending")
@@ -227,18 +242,21 @@ var _ = Describe("A KsctlSource with a commit status", func() {
 		w.awaitStates(ctx, last, "pending", "success")
 
 		Expect(w.server.states(first, w.context)).To(HaveExactElements("success"))
-		Expect(w.server.states(second, w.context)).To(HaveExactElements("pending", "success"), "a reconcile without a change sets no status")
+		Expect(w.server.states(second, w.context)).
+			To(HaveExactElements("pending", "success"), "a reconcile without a change sets no status")
 		Expect(w.server.unexpectedRequests()).To(BeEmpty())
 		w.deleteAll(ctx)
 	})
 
-	It("sets state error on a commit that is superseded before it is ready, or whose install is deleted", func(ctx SpecContext) {
+	It("sets state error on a commit that is superseded before it is ready, or whose install is "+
+		"deleted", func(ctx SpecContext) {
 		ns := framework.Namespace(ctx, h, "commitstatus")
 		framework.StartController(h)
 		w := newCommitStatusFixture(ctx, ns)
 		first, err := w.repo.Commit(ctx, stack("1"), "one")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "fleet-status"},
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "fleet-status"},
 			StringData: map[string]string{"token": statusToken}})).To(Succeed())
 		w.in.Spec.DependsOn = []appsv1.Dependency{{APIVersion: "v1", Kind: "ConfigMap", Name: "never"}}
 		Expect(h.ControlPlane.Client().Create(ctx, w.src)).To(Succeed())

@@ -64,9 +64,11 @@ var _ = Describe("A KsctlSource of an OCI registry", func() {
 
 		first, hour := push("1"), &metav1.Duration{Duration: time.Hour}
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src"},
-			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, OCI: &appsv1.OCISource{
+			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour,
+				RetryInterval: hour}, OCI: &appsv1.OCISource{
 				URL: server.URL("team/fleet"), Insecure: true,
-				Verify: &appsv1.OCIVerification{Provider: appsv1.Cosign, SecretRef: &fluxmeta.LocalObjectReference{Name: "trusted"}}}}}
+				Verify: &appsv1.OCIVerification{Provider: appsv1.Cosign,
+					SecretRef: &fluxmeta.LocalObjectReference{Name: "trusted"}}}}}
 		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
 		in := harness.NewInstall(ns, "i")
 		Expect(h.ControlPlane.Client().Create(ctx, in)).To(Succeed())
@@ -83,7 +85,8 @@ var _ = Describe("A KsctlSource of an OCI registry", func() {
 			return cm.Data["value"], client.IgnoreNotFound(err)
 		}
 		Eventually(ctx, reason, soon).Should(Equal("SecretNotFound"), "no key is trusted yet")
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trusted"},
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "trusted"},
 			Data: map[string][]byte{"release.pub": pem}})).To(Succeed())
 		Eventually(ctx, reason, soon).Should(Equal("SignatureMissing"), "the new Secret triggers a reconcile")
 		Expect(value()).To(BeEmpty())
@@ -93,7 +96,8 @@ var _ = Describe("A KsctlSource of an OCI registry", func() {
 		Eventually(ctx, value, soon).Should(Equal("1"), "the signed artifact is installed")
 		Expect(reason()).To(Equal("Succeeded"))
 		Expect(src.Status.Artifact.Revision).To(Equal("latest@" + first.Digest))
-		Expect(src.Status.Artifact.Metadata).To(HaveKeyWithValue("ksctl.com/signed-by", ContainSubstring("release.pub")))
+		Expect(src.Status.Artifact.Metadata).
+			To(HaveKeyWithValue("ksctl.com/signed-by", ContainSubstring("release.pub")))
 		Expect(printedColumn(ctx, src, "URL")).To(Equal(src.Spec.OCI.URL))
 
 		push("2")
@@ -104,7 +108,9 @@ var _ = Describe("A KsctlSource of an OCI registry", func() {
 
 		for _, o := range []client.Object{in, src} {
 			Expect(h.ControlPlane.Client().Delete(ctx, o)).To(Succeed())
-			Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+			Eventually(ctx, func() error {
+				return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+			}, soon).
 				Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 		}
 	})

@@ -32,7 +32,8 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 		Expect(err).NotTo(HaveOccurred())
 		stranger, err := gitserver.NewKey("")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trusted"}, Data: map[string][]byte{
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+			Name: "trusted"}, Data: map[string][]byte{
 			"ann.asc": gpg.Export(), "old.asc": expired.Export(), "team.pub": []byte(ssh.Public)}})).To(Succeed())
 		framework.StartController(h, "--watch-label-selector=spec="+ns)
 
@@ -53,7 +54,8 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 		labels := map[string]string{"spec": ns}
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src", Labels: labels},
 			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
-				Git: &appsv1.GitSource{URL: r.URL(), Verify: &appsv1.GitVerification{SecretRef: fluxmeta.LocalObjectReference{Name: "trusted"}}}}}
+				Git: &appsv1.GitSource{URL: r.URL(),
+					Verify: &appsv1.GitVerification{SecretRef: fluxmeta.LocalObjectReference{Name: "trusted"}}}}}
 		Expect(h.ControlPlane.Client().Create(ctx, src)).To(Succeed())
 		in := harness.NewInstall(ns, "i")
 		in.Labels = labels
@@ -72,7 +74,8 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 			requestReconcile(ctx, src, fmt.Sprint(tokens))
 			Eventually(ctx, func() (string, error) {
 				err := h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
-				if ready := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); ready != nil && src.Status.LastHandledReconcileAt == fmt.Sprint(tokens) {
+				if ready := apimeta.FindStatusCondition(src.Status.Conditions, appsv1.ReadyCondition); ready != nil &&
+					src.Status.LastHandledReconcileAt == fmt.Sprint(tokens) {
 					return ready.Reason, err
 				}
 				return "", err
@@ -108,7 +111,9 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 		is("Succeeded", "ssh tag")
 		for _, o := range []client.Object{in, src} {
 			Expect(h.ControlPlane.Client().Delete(ctx, o)).To(Succeed())
-			Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+			Eventually(ctx, func() error {
+				return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+			}, soon).
 				Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 		}
 	})
@@ -117,19 +122,24 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 		ns := framework.Namespace(ctx, h, "modules")
 		lib, err := repo.NewRepo(ctx, ns+"-lib")
 		Expect(err).NotTo(HaveOccurred())
-		of, err := lib.Commit(ctx, map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: of the submodule}\n"}, "lib")
+		of, err := lib.Commit(ctx,
+			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: of the " +
+				"submodule}\n"}, "lib")
 		Expect(err).NotTo(HaveOccurred())
 		r, err := repo.NewRepo(ctx, ns)
 		Expect(err).NotTo(HaveOccurred())
 		_, err = r.Commit(ctx, map[string]string{
-			"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + harness.OneComponent,
-			".gitmodules":           fmt.Sprintf("[submodule \"lib\"]\n\tpath = stacks/app/main\n\turl = %s\n", lib.URL()),
+			"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" +
+				harness.OneComponent,
+			".gitmodules": fmt.Sprintf("[submodule \"lib\"]\n\tpath = stacks/app/main\n\turl = %s\n",
+				lib.URL()),
 		}, "one", gitserver.Submodule("stacks/app/main", of))
 		Expect(err).NotTo(HaveOccurred())
 		framework.StartController(h, "--watch-label-selector=spec="+ns)
 		labels := map[string]string{"spec": ns}
 		src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "src", Labels: labels},
-			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}}, Git: &appsv1.GitSource{URL: r.URL(), RecurseSubmodules: true}}}
+			Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: &metav1.Duration{Duration: time.Hour}},
+				Git: &appsv1.GitSource{URL: r.URL(), RecurseSubmodules: true}}}
 		in := harness.NewInstall(ns, "i")
 		in.Labels = labels
 		for _, o := range []client.Object{src, in} {
@@ -142,7 +152,9 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 		}, soon).Should(Equal("of the submodule"))
 		for _, o := range []client.Object{in, src} {
 			Expect(h.ControlPlane.Client().Delete(ctx, o)).To(Succeed())
-			Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+			Eventually(ctx, func() error {
+				return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+			}, soon).
 				Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 		}
 	})

@@ -52,8 +52,10 @@ var (
 
 func stack(value string) map[string]string {
 	return map[string]string{
-		"stacks/app/stack.yaml":  "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" + harness.OneComponent,
-		"stacks/app/main/a.yaml": fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: %q}\n", value),
+		"stacks/app/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: app}\n" +
+			harness.OneComponent,
+		"stacks/app/main/a.yaml": fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: "+
+			"{value: %q}\n", value),
 	}
 }
 
@@ -110,12 +112,15 @@ var _ = Describe("A KsctlSource of a Git repository", func() {
 				}
 			}
 			return "", err
-		}, soon).Should(And(HavePrefix("BranchNotFound"), ContainSubstring("main")), "the message has the similar branch")
+		}, soon).Should(And(HavePrefix("BranchNotFound"), ContainSubstring("main")),
+			"the message has the similar branch")
 		Expect(value()).To(Equal("1"), "the installed revision stays")
 
 		for _, o := range []client.Object{in, src} {
 			Expect(h.ControlPlane.Client().Delete(ctx, o)).To(Succeed())
-			Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o) }, soon).
+			Eventually(ctx, func() error {
+				return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+			}, soon).
 				Should(MatchError(ContainSubstring("not found")), "%s is deleted", o.GetName())
 		}
 	})
@@ -153,7 +158,9 @@ var _ = Describe("A KsctlSource of a Git repository", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(b)).NotTo(ContainSubstring("hunter"))
 		Expect(h.ControlPlane.Client().Delete(ctx, src)).To(Succeed())
-		Eventually(ctx, func() error { return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src) }, soon).
+		Eventually(ctx, func() error {
+			return h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(src), src)
+		}, soon).
 			Should(MatchError(ContainSubstring("not found")), "the source is deleted")
 	})
 })

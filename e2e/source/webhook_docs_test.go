@@ -30,7 +30,8 @@ func docCommands(page string) map[string]string {
 		if i+1 < len(found) {
 			end = found[i+1][0]
 		}
-		for j, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text[at[1]:end]), -1) {
+		for j, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").
+			FindAllStringSubmatch(string(text[at[1]:end]), -1) {
 			name := string(text[at[2]:at[3]])
 			if j > 0 && name == "Anything else" {
 				name = "generic"
@@ -47,7 +48,8 @@ func runScript(ctx context.Context, script, ns, host string) (string, error) {
 	GinkgoHelper()
 	kubeconfig, err := h.ControlPlane.WriteKubeconfig("docs-"+ns, h.ControlPlane.Config())
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "kubectl() { '"+h.ControlPlane.Kubectl()+"' --namespace '"+ns+"' \"$@\"; }\n"+script)
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "kubectl() { '"+h.ControlPlane.Kubectl()+
+		"' --namespace '"+ns+"' \"$@\"; }\n"+script)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "host="+host)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -72,7 +74,8 @@ var _ = Describe("docs/webhooks.md", func() {
 		// The path depends on the token: the source must exist first.
 		setUp := strings.SplitAfterN(scripts["Set a source up"], "\"$token\"\n", 2)
 		Expect(setUp).To(HaveLen(2))
-		for heading, kind := range map[string]appsv1.WebhookType{"GitHub": appsv1.GitHubWebhook, "GitLab": appsv1.GitLabWebhook, "Gitea": appsv1.GiteaWebhook,
+		for heading, kind := range map[string]appsv1.WebhookType{"GitHub": appsv1.GitHubWebhook,
+			"GitLab": appsv1.GitLabWebhook, "Gitea": appsv1.GiteaWebhook,
 			"Anything else": appsv1.GenericHMACWebhook, "generic": appsv1.GenericWebhook} {
 			By(heading)
 			Expect(scripts[heading]).NotTo(BeEmpty())

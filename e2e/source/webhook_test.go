@@ -126,9 +126,12 @@ func newWebhookFixture(ctx context.Context, ns, name, receiver string) *webhookF
 
 	hour := &metav1.Duration{Duration: time.Hour}
 	w.src = &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-		Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour}, Git: &appsv1.GitSource{URL: w.repo.URL()},
-			Webhook: &appsv1.SourceWebhook{Type: appsv1.GitHubWebhook, SecretRef: fluxmeta.LocalObjectReference{Name: name + "-token"}}}}
-	Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name + "-token"},
+		Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
+			Git: &appsv1.GitSource{URL: w.repo.URL()},
+			Webhook: &appsv1.SourceWebhook{Type: appsv1.GitHubWebhook,
+				SecretRef: fluxmeta.LocalObjectReference{Name: name + "-token"}}}}
+	Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns,
+		Name: name + "-token"},
 		StringData: map[string]string{"token": hookToken}})).To(Succeed())
 	Expect(h.ControlPlane.Client().Create(ctx, w.src)).To(Succeed())
 	Eventually(ctx, func() (string, error) {
@@ -148,7 +151,8 @@ func (w *webhookFixture) installHook() {
 	self, err := os.Executable()
 	Expect(err).NotTo(HaveOccurred())
 	// Git waits for its hook, and the race detector sleeps for a second at exit by default.
-	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 %s='%s %s' exec '%s'\n", webhookVariable, w.address, w.repo.URL(), self)
+	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 %s='%s %s' exec '%s'\n", webhookVariable, w.address,
+		w.repo.URL(), self)
 	Expect(os.MkdirAll(filepath.Join(w.repo.Dir(), "hooks"), 0o700)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(w.repo.Dir(), "hooks", "post-receive"), []byte(script), 0o700)).To(Succeed())
 }
@@ -160,7 +164,8 @@ func (w *webhookFixture) push(ctx context.Context, value, branch string) (id str
 	for path, content := range stack(value) {
 		Expect(os.WriteFile(filepath.Join(w.clone, filepath.FromSlash(path)), []byte(content), 0o600)).To(Succeed())
 	}
-	_, err := repo.Git(ctx, w.clone, "-c", "user.name=ann", "-c", "user.email=ann@example.com", "commit", "--quiet", "--all", "--message", value)
+	_, err := repo.Git(ctx, w.clone, "-c", "user.name=ann", "-c", "user.email=ann@example.com", "commit", "--quiet",
+		"--all", "--message", value)
 	Expect(err).NotTo(HaveOccurred())
 	id, err = repo.Git(ctx, w.clone, "rev-parse", "HEAD")
 	Expect(err).NotTo(HaveOccurred())
@@ -173,7 +178,8 @@ func (w *webhookFixture) push(ctx context.Context, value, branch string) (id str
 // awaitCommit waits until the artifact of the source is of a commit.
 func (w *webhookFixture) awaitCommit(ctx context.Context, id string) {
 	GinkgoHelper()
-	Eventually(ctx, w.revision, soon).WithPolling(2 * time.Millisecond).WithArguments(ctx).Should(HaveSuffix("sha1:" + id))
+	Eventually(ctx, w.revision, soon).WithPolling(2 * time.Millisecond).WithArguments(ctx).
+		Should(HaveSuffix("sha1:" + id))
 }
 
 func (w *webhookFixture) revision(ctx context.Context) (string, error) {
@@ -207,7 +213,8 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 		} {
 			Expect(send(ctx, r.address, r.body, signature(r.token, r.body))).To(Equal(r.code), name)
 		}
-		Consistently(ctx, w.revision, time.Second).WithArguments(ctx).ShouldNot(HaveSuffix(silent), "no webhook was sent for this push")
+		Consistently(ctx, w.revision, time.Second).WithArguments(ctx).
+			ShouldNot(HaveSuffix(silent), "no webhook was sent for this push")
 
 		By("a valid request")
 		Expect(send(ctx, w.address, body, signature(hookToken, body))).To(Equal(http.StatusAccepted))
@@ -217,7 +224,8 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 		Expect(w.src.Status.LastHandledReconcileAt).To(Equal(asked), "the source has handled the push")
 		Expect(send(ctx, w.address, body, signature(hookToken, body))).To(Equal(http.StatusOK), "a replay")
 		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)).To(Succeed())
-		Expect(w.src.Annotations).To(HaveKeyWithValue(appsv1.RequestedAtAnnotation, asked), "a replay requests no reconcile")
+		Expect(w.src.Annotations).To(HaveKeyWithValue(appsv1.RequestedAtAnnotation, asked),
+			"a replay requests no reconcile")
 
 		By("pushing 20 times")
 		w.installHook()
@@ -233,9 +241,11 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 		AddReportEntry("from git push to the source's revision, median of 20", (took[9]+took[10])/2)
 		_, _ = w.push(ctx, "x", "elsewhere")
 		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(w.src), w.src)).To(Succeed())
-		Expect(w.src.Annotations).To(HaveKeyWithValue(appsv1.RequestedAtAnnotation, asked), "a push to another branch requests no reconcile")
+		Expect(w.src.Annotations).To(HaveKeyWithValue(appsv1.RequestedAtAnnotation, asked),
+			"a push to another branch requests no reconcile")
 		Expect(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(other.src), other.src)).To(Succeed())
-		Expect(other.src.Annotations).NotTo(HaveKey(appsv1.RequestedAtAnnotation), "no reconcile of the other source is requested")
+		Expect(other.src.Annotations).
+			NotTo(HaveKey(appsv1.RequestedAtAnnotation), "no reconcile of the other source is requested")
 	})
 
 	It("fetches a push whose webhook reaches a replica that is not the leader", func(ctx SpecContext) {
@@ -251,7 +261,8 @@ var _ = Describe("A KsctlSource with a webhook", func() {
 		w := newWebhookFixture(ctx, ns, "src", receivers[0])
 		for i, receiver := range receivers {
 			id, _ := w.push(ctx, fmt.Sprint("told ", i), "main")
-			body := fmt.Appendf(nil, `{"ref":"refs/heads/main","after":%q,"repository":{"clone_url":%q}}`, id, w.repo.URL())
+			body := fmt.Appendf(nil, `{"ref":"refs/heads/main","after":%q,"repository":{"clone_url":%q}}`, id,
+				w.repo.URL())
 			Eventually(ctx, func() (int, error) {
 				return send(ctx, "http://"+receiver+w.src.Status.WebhookPath, body, signature(hookToken, body))
 			}, soon).Should(Equal(http.StatusAccepted), "replica %d serves the path", i)

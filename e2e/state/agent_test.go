@@ -72,7 +72,8 @@ func (a *fakeAgent) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb.
 			return nil, status.Error(codes.Internal, err.Error())
 		}
 		key := strings.Join([]string{id.Cloud, id.Type, id.Name, id.Region}, ".")
-		if err := a.put(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: state.StoreConfigMap}}, func(o client.Object) {
+		if err := a.put(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns,
+			Name: state.StoreConfigMap}}, func(o client.Object) {
 			cm := o.(*corev1.ConfigMap)
 			cm.BinaryData = withEntry(cm.BinaryData, key, doc)
 		}); err != nil {
@@ -87,7 +88,8 @@ func (a *fakeAgent) Storage(ctx context.Context, r *agentpb.ReqStore) (*agentpb.
 		if err := json.Unmarshal(doc, &of); err != nil || of == nil {
 			continue
 		}
-		if err := a.put(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: state.StoreSecret}}, func(o client.Object) {
+		if err := a.put(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns,
+			Name: state.StoreSecret}}, func(o client.Object) {
 			secret := o.(*corev1.Secret)
 			secret.Data = withEntry(secret.Data, of.Cloud, doc)
 		}); err != nil {
@@ -173,7 +175,8 @@ var _ = Describe("An ImportState through an agent", func() {
 		agent := &fakeAgent{ns: ns}
 		address := agent.listen("127.0.0.1:0")
 		files, want, all := map[string]string{}, []any{}, []string{"azure", "civo"}
-		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_2_0_aws_managed", "v2_0_azure_selfmanaged", "v2_aws_managed", "v1_azure_ha_k3s", "v1_local_managed"} {
+		for _, name := range []string{"v1_0_civo_ha_k3s", "v1_2_0_aws_managed", "v2_0_azure_selfmanaged",
+			"v2_aws_managed", "v1_azure_ha_k3s", "v1_local_managed"} {
 			data := storeFixture(name + ".json")
 			files["clusters/"+name+".json"] = string(data)
 			parsed, err := state.Parse(name, data)
@@ -187,12 +190,15 @@ var _ = Describe("An ImportState through an agent", func() {
 		in := newAgentImport(ns, appsv1.AgentEndpoint{Address: address, Plaintext: true})
 		in.Spec.Conflict = ""
 		create(ctx, in)
-		Eventually(ctx, importReady(ctx, in), soon).Should(And(HavePrefix("False StateConflict: "), ContainSubstring("set spec.conflict to Overwrite")))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(And(HavePrefix("False StateConflict: "), ContainSubstring("set spec.conflict to Overwrite")))
 		Expect(agent.popReceived()).To(BeEmpty())
 
 		By("conflict: Overwrite")
 		patch(ctx, in, `{"spec":{"conflict":"Overwrite"}}`)
-		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 2 clouds sent to the agent at " + address))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(Equal("True ReconciliationSucceeded: 6 states and the credentials of 2 clouds sent to the " +
+				"agent at " + address))
 		Expect(agent.popReceived()).To(Equal(all))
 		var got []string
 		for _, doc := range stored(ctx, ns) {
@@ -226,7 +232,8 @@ var _ = Describe("An ImportState through an agent", func() {
 		Expect(agent.popReceived()).To(Equal(all))
 	})
 
-	It("authenticates the agent by its certificate and itself by a token, and reacts to changes of the Secret", func(ctx SpecContext) {
+	It("authenticates the agent by its certificate and itself by a token, and reacts to changes of "+
+		"the Secret", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		agent := &fakeAgent{ns: ns}
 		certificate, key, err := cert.GenerateSelfSignedCertKey("agent.example", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
@@ -236,41 +243,60 @@ var _ = Describe("An ImportState through an agent", func() {
 		pair, err := tls.X509KeyPair(certificate, key)
 		Expect(err).NotTo(HaveOccurred())
 		token := scanner.AddSecret("t0k3n-of-the-agent")
-		asks := grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		asks := grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+			next grpc.UnaryHandler) (any, error) {
 			md, _ := metadata.FromIncomingContext(ctx)
 			if shown := strings.Join(md.Get("authorization"), " "); shown != "Bearer "+token {
 				return nil, status.Error(codes.Unauthenticated, "nobody knows "+shown)
 			}
 			return next(ctx, req)
 		})
-		address := agent.listen("127.0.0.1:0", asks, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})))
+		address := agent.listen("127.0.0.1:0", asks,
+			grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair},
+				MinVersion: tls.VersionTLS13})))
 		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one")})
-		in := newAgentImport(ns, appsv1.AgentEndpoint{Address: address, SecretRef: &fluxmeta.LocalObjectReference{Name: "agent"}, ServerName: "agent.example"})
+		in := newAgentImport(ns,
+			appsv1.AgentEndpoint{Address: address, SecretRef: &fluxmeta.LocalObjectReference{Name: "agent"},
+				ServerName: "agent.example"})
 		in.Spec.RetryInterval = &metav1.Duration{Duration: time.Hour} // the Secret triggers a reconcile
 		create(ctx, in)
-		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False SecretNotFound: Secret " + ns + "/agent does not exist: create it, or correct spec.store.agent.secretRef"))
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"}, StringData: map[string]string{"token": scanner.AddSecret("an0ther-t0k3n")}}
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(HavePrefix("False SecretNotFound: Secret " + ns +
+				"/agent does not exist: create it, or correct spec.store.agent.secretRef"))
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "agent"},
+			StringData: map[string]string{"token": scanner.AddSecret("an0ther-t0k3n")}}
 		create(ctx, secret)
-		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False AgentSecretInvalid: Secret " + ns + "/agent of spec.store.agent.secretRef: key ca.crt is missing"))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(HavePrefix("False AgentSecretInvalid: Secret " + ns +
+				"/agent of spec.store.agent.secretRef: key ca.crt is missing"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"ca.crt":%q}}`, other))
-		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: its certificate is signed by an authority that ca.crt does not contain"))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: its certificate is " +
+				"signed by an authority that ca.crt does not contain"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"ca.crt":%q}}`, certificate))
-		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentFailed: spec.store.agent: the agent answers Unauthenticated: nobody knows Bearer …"))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(Equal("False AgentFailed: spec.store.agent: the agent answers Unauthenticated: nobody knows " +
+				"Bearer …"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"token":%q}}`, token))
-		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 1 state sent to the agent at " + address))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(Equal("True ReconciliationSucceeded: 1 state sent to the agent at " + address))
 		Expect(agent.popReceived()).To(Equal([]string{keyOf("demo")}))
 	})
 
-	It("reports an agent that is down, slow or rejects a state, still sends the other states, and leaks no secret", func(ctx SpecContext) {
+	It("reports an agent that is down, slow or rejects a state, still sends the other states, and leaks "+
+		"no secret", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		agent := &fakeAgent{ns: ns}
 		address, err := cluster.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
-		publish(ctx, ns, "main@sha1:1", map[string]string{"clusters/a.json": document("demo", "one"), "clusters/b.json": string(fixture("v1_azure_ha_k3s.json"))})
+		publish(ctx, ns, "main@sha1:1",
+			map[string]string{"clusters/a.json": document("demo", "one"),
+				"clusters/b.json": string(fixture("v1_azure_ha_k3s.json"))})
 		in := newAgentImport(ns, appsv1.AgentEndpoint{Address: address, Plaintext: true})
 		in.Spec.Credentials = v1alpha1.SkipCredentials
 		create(ctx, in)
-		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: connection refused"))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: connection refused"))
 
 		By("an agent that exceeds the timeout")
 		agent.setBefore(func(ctx context.Context, _ []byte) error {
@@ -278,9 +304,12 @@ var _ = Describe("An ImportState through an agent", func() {
 			return status.FromContextError(ctx.Err()).Err()
 		})
 		patch(ctx, in, `{"spec":{"timeout":"1s"}}`)
-		Eventually(ctx, importReady(ctx, in), soon).Should(HavePrefix("False AgentUnreachable: "), "the new timeout is in effect")
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(HavePrefix("False AgentUnreachable: "), "the new timeout is in effect")
 		agent.listen(address)
-		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: it does not answer in time"))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: it does not answer " +
+				"in time"))
 
 		By("a longer timeout: states without a response in time are sent again")
 		agent.setBefore(func(context.Context, []byte) error { return status.Error(codes.Internal, "not yet") })
@@ -294,7 +323,10 @@ var _ = Describe("An ImportState through an agent", func() {
 			}
 			return nil
 		})
-		Eventually(ctx, importReady(ctx, in), soon).Should(And(HavePrefix("False AgentFailed: azure.ha."), HaveSuffix("the agent answers Internal: the message is omitted because it quotes secrets of the request")))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(And(HavePrefix("False AgentFailed: azure.ha."),
+				HaveSuffix("the agent answers Internal: the message is omitted because it quotes secrets of the "+
+					"request")))
 		Expect(agent.popReceived()).To(Equal([]string{keyOf("demo")}))
 		agent.setBefore(func(_ context.Context, data []byte) error {
 			if strings.Contains(string(data), "azure") {
@@ -302,11 +334,14 @@ var _ = Describe("An ImportState through an agent", func() {
 			}
 			return nil
 		})
-		Eventually(ctx, importReady(ctx, in), soon).Should(And(ContainSubstring("the agent answers Internal: no room left left"), HaveSuffix("…"), Satisfy(func(s string) bool { return len(s) < 450 })))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(And(ContainSubstring("the agent answers Internal: no room left left"), HaveSuffix("…"),
+				Satisfy(func(s string) bool { return len(s) < 450 })))
 
 		By("an agent that accepts the state")
 		agent.setBefore(nil)
-		Eventually(ctx, importReady(ctx, in), soon).Should(Equal("True ReconciliationSucceeded: 2 states sent to the agent at " + address))
+		Eventually(ctx, importReady(ctx, in), soon).
+			Should(Equal("True ReconciliationSucceeded: 2 states sent to the agent at " + address))
 		Expect(agent.popReceived()).To(HaveExactElements(HavePrefix("azure.ha.")))
 	})
 })

@@ -39,14 +39,16 @@ type concurrentKsctl struct {
 func (r *concurrentKsctl) write(ctx context.Context) error {
 	for {
 		var cm corev1.ConfigMap
-		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: r.ns, Name: state.StoreConfigMap}, &cm); err != nil {
+		if err := h.ControlPlane.Client().Get(ctx, client.ObjectKey{Namespace: r.ns, Name: state.StoreConfigMap},
+			&cm); err != nil {
 			return err
 		}
 		if err := r.check(cm.BinaryData); err != nil {
 			return fmt.Errorf("after %d writes: %w", r.writes, err)
 		}
 		next := r.writes + 1
-		cm.BinaryData[otherKey], cm.BinaryData[keyOf("demo")] = []byte(otherDocument(next)), []byte(r.demoDocument(next))
+		cm.BinaryData[otherKey], cm.BinaryData[keyOf("demo")] = []byte(otherDocument(next)),
+			[]byte(r.demoDocument(next))
 		err := h.ControlPlane.Client().Update(ctx, &cm)
 		if err == nil {
 			r.writes = next
@@ -86,8 +88,10 @@ func (r *concurrentKsctl) check(data map[string][]byte) error {
 		return nil
 	}
 	var revision int64
-	if _, err := fmt.Sscanf(demo.Words, "revision %d", &revision); err != nil || revision < r.revision || revision > r.published.Load() {
-		return fmt.Errorf("revision %d is lost: found %q, and the source has revision %d", r.revision, demo.Words, r.published.Load())
+	if _, err := fmt.Sscanf(demo.Words, "revision %d", &revision); err != nil || revision < r.revision ||
+		revision > r.published.Load() {
+		return fmt.Errorf("revision %d is lost: found %q, and the source has revision %d", r.revision, demo.Words,
+			r.published.Load())
 	}
 	if revision > r.revision {
 		r.found++
@@ -126,7 +130,8 @@ var _ = Describe("An ImportState concurrent with ksctl", func() {
 		ended, failure := false, error(nil)
 		Eventually(ctx, func() bool {
 			revision := r.published.Add(1)
-			publish(ctx, ns, fmt.Sprintf("main@sha1:%d", revision), map[string]string{"clusters/a.json": document("demo", fmt.Sprintf("revision %d", revision))})
+			publish(ctx, ns, fmt.Sprintf("main@sha1:%d", revision),
+				map[string]string{"clusters/a.json": document("demo", fmt.Sprintf("revision %d", revision))})
 			select {
 			case failure = <-done:
 				ended = true
@@ -136,7 +141,8 @@ var _ = Describe("An ImportState concurrent with ksctl", func() {
 		}, 12*time.Minute, 50*time.Millisecond).Should(BeTrue())
 		Expect(failure).NotTo(HaveOccurred())
 		AddReportEntry(fmt.Sprintf("%d writes of ksctl took", writes), time.Since(began).String())
-		AddReportEntry("commits meanwhile, revisions that ksctl found in the store, and its conflicts", fmt.Sprint(r.published.Load(), " ", r.found, " ", r.conflicts))
+		AddReportEntry("commits meanwhile, revisions that ksctl found in the store, and its conflicts",
+			fmt.Sprint(r.published.Load(), " ", r.found, " ", r.conflicts))
 		Expect(r.found).To(BeNumerically(">", writes/50), "otherwise there was no concurrent writer")
 		Eventually(ctx, func() map[string]string { return stored(ctx, ns) }, soon).Should(And(
 			HaveKeyWithValue(otherKey, otherDocument(writes)),

@@ -62,7 +62,8 @@ func documents(export []byte) (states []string, credentials map[string]string) {
 
 // document returns the state of a Civo cluster.
 func document(name, words string) string {
-	return `{"ID":"000000000000000000000000","cluster_name":"` + name + `","cluster_type":"ha","region":"LON1","cloud_provider":"civo","words":"` + words + `"}`
+	return `{"ID":"000000000000000000000000","cluster_name":"` + name +
+		`","cluster_type":"ha","region":"LON1","cloud_provider":"civo","words":"` + words + `"}`
 }
 
 func keyOf(name string) string { return "civo.ha." + name + ".LON1" }

@@ -118,7 +118,8 @@ func newImport(ns string, change ...func(*v1alpha1.ImportStateSpec)) *v1alpha1.I
 	in := &v1alpha1.ImportState{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "import"},
 		Spec: v1alpha1.ImportStateSpec{Schedule: appsv1.Schedule{Interval: hour, RetryInterval: hour},
 			SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "clusters", AllowPlaintext: true,
-			Store: &v1alpha1.ImportStore{StateStore: v1alpha1.StateStore{Namespace: ns}}, ServiceAccountName: harness.Deployer}}
+			Store:              &v1alpha1.ImportStore{StateStore: v1alpha1.StateStore{Namespace: ns}},
+			ServiceAccountName: harness.Deployer}}
 	for _, f := range change {
 		f(&in.Spec)
 	}

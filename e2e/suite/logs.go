@@ -23,7 +23,8 @@ func writeLogs(folder string, report Report) error {
 		}
 		keep = true
 		file := filepath.Join(folder, fmt.Sprintf("spec-%03d-%s.log", i, layout.FileName(s.LeafNodeText)))
-		errs = append(errs, os.WriteFile(file, []byte(s.FullText()+"\n\n"+s.CapturedGinkgoWriterOutput+s.CapturedStdOutErr), 0o600))
+		errs = append(errs,
+			os.WriteFile(file, []byte(s.FullText()+"\n\n"+s.CapturedGinkgoWriterOutput+s.CapturedStdOutErr), 0o600))
 	}
 	if !keep {
 		errs = append(errs, os.RemoveAll(folder))

@@ -61,7 +61,9 @@ func Run(t *testing.T, name string) {
 		ReportAfterSuite("logs of failed specs", func(r Report) { Expect(writeLogs(files.Logs, r)).To(Succeed()) })
 	}
 	ReportBeforeSuite(func(r Report) { filtered = r.PreRunStats.SpecsThatWillRun < r.PreRunStats.TotalSpecs })
-	ReportAfterSuite("no attempt panicked", func(r Report) { Expect(panicked(r)).To(BeEmpty(), "panics are not retried") })
+	ReportAfterSuite("no attempt panicked", func(r Report) {
+		Expect(panicked(r)).To(BeEmpty(), "panics are not retried")
+	})
 	RunSpecs(t, name, config, reporter)
 }
 

@@ -25,14 +25,17 @@ func TestPanickedReturnsSpecsRepeatedAfterPanic(t *testing.T) {
 }
 
 func TestWriteLogsKeepsLogsOfFailedAndFlakedSpecs(t *testing.T) {
-	flaked := types.SpecReport{LeafNodeText: "takes / two attempts", State: types.SpecStatePassed, CapturedGinkgoWriterOutput: "output",
-		AdditionalFailures: []types.AdditionalFailure{{State: types.SpecStateFailed}}}
+	flaked := types.SpecReport{LeafNodeText: "takes / two attempts", State: types.SpecStatePassed,
+		CapturedGinkgoWriterOutput: "output",
+		AdditionalFailures:         []types.AdditionalFailure{{State: types.SpecStateFailed}}}
 	for name, c := range map[string]struct {
 		report types.Report
 		want   []string
 	}{
-		"passed":       {types.Report{SuiteSucceeded: true, SpecReports: types.SpecReports{{State: types.SpecStatePassed}}}, nil},
-		"flaked":       {types.Report{SuiteSucceeded: true, SpecReports: types.SpecReports{flaked}}, []string{"program.log", "spec-000-takes-two-attempts.log"}},
+		"passed": {types.Report{SuiteSucceeded: true,
+			SpecReports: types.SpecReports{{State: types.SpecStatePassed}}}, nil},
+		"flaked": {types.Report{SuiteSucceeded: true, SpecReports: types.SpecReports{flaked}},
+			[]string{"program.log", "spec-000-takes-two-attempts.log"}},
 		"setup failed": {types.Report{}, []string{"program.log"}},
 	} {
 		t.Run(name, func(t *testing.T) {

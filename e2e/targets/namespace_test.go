@@ -14,7 +14,8 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
-// createReader creates the account "reader" of a namespace, which may read the Secrets of another one.
+// createReader creates the account "reader" of a namespace, which may read the Secrets of another
+// one.
 func createReader(ctx context.Context, ns, secrets string) *rbacv1.RoleBinding {
 	GinkgoHelper()
 	create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "reader"}})
@@ -34,15 +35,18 @@ func finalizers(ctx context.Context, o client.Object) func() ([]string, error) {
 }
 
 var _ = Describe("A namespace with a kubeconfig that is deleted", suite.Safety, func() {
-	It("ends when what was installed with it is removed, though the account and its permissions are deleted first", func(ctx SpecContext) {
+	It("ends when what was installed with it is removed, though the account and its permissions are "+
+		"deleted first", func(ctx SpecContext) {
 		here, there := createNamespaces(ctx)
 		binding := createReader(ctx, here, here)
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "access"}, StringData: map[string]string{"value": kubeconfig(remote)}}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "access"},
+			StringData: map[string]string{"value": kubeconfig(remote)}}
 		create(ctx, secret)
 		Expect(finalizers(ctx, secret)()).To(BeEmpty())
 		publish(ctx, here, "main@sha1:1", map[string]string{"a": "one"})
 		in := install(here, "app", there)
-		in.Spec.ClusterRef, in.Spec.KubeConfig = nil, &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "access"}}
+		in.Spec.ClusterRef, in.Spec.KubeConfig = nil,
+			&appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "access"}}
 		in.Spec.ServiceAccountName = "reader"
 		create(ctx, in)
 		Eventually(ctx, readySummary(ctx, in), soon).Should(HavePrefix("True "))
@@ -79,7 +83,8 @@ var _ = Describe("A namespace with a kubeconfig that is deleted", suite.Safety, 
 
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: here}}
 		Expect(h.ControlPlane.Client().Delete(ctx, ns)).To(Succeed())
-		Eventually(ctx, readySummary(ctx, c), soon).Should(HavePrefix("Unknown InUse: in use by KsctlInstall " + elsewhere + "/app"))
+		Eventually(ctx, readySummary(ctx, c), soon).
+			Should(HavePrefix("Unknown InUse: in use by KsctlInstall " + elsewhere + "/app"))
 		Eventually(ctx, absent(ctx, h.ControlPlane.Client(), binding), soon).Should(BeTrue())
 		Expect(configMapValues(ctx, remote.Client(), there)()).To(HaveKey("a"))
 		restart(func() {})

@@ -111,9 +111,11 @@ func userKubeconfig(name string, config *rest.Config) string {
 // createProdCluster creates a KsctlCluster "prod" of the other control plane.
 func createProdCluster(ctx context.Context, ns string) *clusterv1.KsctlCluster {
 	GinkgoHelper()
-	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod"}, StringData: map[string]string{"value": kubeconfig(remote)}})
+	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod"},
+		StringData: map[string]string{"value": kubeconfig(remote)}})
 	c := &clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "prod"},
-		Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "prod"}, ServiceAccountName: harness.Deployer}}
+		Spec: clusterv1.KsctlClusterSpec{KubeConfigRef: &clusterv1.KubeConfigRef{Name: "prod"},
+			ServiceAccountName: harness.Deployer}}
 	create(ctx, c)
 	return c
 }

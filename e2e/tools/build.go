@@ -38,7 +38,8 @@ func Build(ctx context.Context, progress io.Writer, names ...string) (map[string
 	}
 	announce(progress, missing)
 	for i, r := range missing {
-		p := &reporter{out: progress, subject: fmt.Sprintf("%s %s (%d of %d)", r.tool.Name, r.version, i+1, len(missing)), start: time.Now()}
+		p := &reporter{out: progress,
+			subject: fmt.Sprintf("%s %s (%d of %d)", r.tool.Name, r.version, i+1, len(missing)), start: time.Now()}
 		if err := w.build(ctx, r, p); err != nil {
 			return nil, fmt.Errorf("building %s %s: %w", r.tool.Name, r.version, err)
 		}
@@ -138,7 +139,8 @@ func (w builder) compile(ctx context.Context, r recipe, p *reporter) error {
 	temp := fmt.Sprintf("%s.%d.tmp", r.binary, os.Getpid())
 	defer func() { _ = os.Remove(temp) }()
 
-	args := []string{"build", "-C", r.dir, "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", r.ldflags, "-o", temp, r.tool.Package}
+	args := []string{"build", "-C", r.dir, "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags",
+		r.ldflags, "-o", temp, r.tool.Package}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = w.environ()
 	// On an interrupt the go command removes its temporary folder.

@@ -67,12 +67,14 @@ func Download(ctx context.Context, progress io.Writer) (string, error) {
 	if mirror := os.Getenv(MirrorVariable); mirror != "" {
 		a.url = strings.TrimSuffix(mirror, "/") + "/" + path.Base(path.Dir(a.url)) + "/" + path.Base(a.url)
 	}
-	return w.download(ctx, a, &reporter{out: progress, subject: "etcd, kube-apiserver and kubectl " + a.version, start: time.Now()})
+	return w.download(ctx, a, &reporter{out: progress, subject: "etcd, kube-apiserver and kubectl " + a.version,
+		start: time.Now()})
 }
 
 // releaseIndex reads the release index of the controller-tools version that generates our CRDs.
 func (w builder) releaseIndex(ctx context.Context) ([]byte, error) {
-	dir, err := moduleDir(ctx, filepath.Join(w.root, "..", "..", "internal", "tools", "controller-gen"), "sigs.k8s.io/controller-tools")
+	dir, err := moduleDir(ctx, filepath.Join(w.root, "..", "..", "internal", "tools", "controller-gen"),
+		"sigs.k8s.io/controller-tools")
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,8 @@ func nearestArchive(index []byte, want, goos, goarch string) (archive, error) {
 		}
 	}
 	if best.version == "" {
-		return archive{}, fmt.Errorf("%w: the index of sigs.k8s.io/controller-tools has no release %s.x for %s/%s", ErrUnavailable, semver.MajorMinor(want), goos, goarch)
+		return archive{}, fmt.Errorf("%w: the index of sigs.k8s.io/controller-tools has no release %s.x for %s/%s",
+			ErrUnavailable, semver.MajorMinor(want), goos, goarch)
 	}
 	return best, nil
 }
@@ -120,7 +123,8 @@ func distance(a, b string) int {
 // download returns the cached folder with an archive's programs. It downloads the archive unless
 // another process has done so while download waited for the lock.
 func (w builder) download(ctx context.Context, a archive, p *reporter) (string, error) {
-	folder := filepath.Join(w.cache, strings.TrimSuffix(path.Base(a.url), ".tar.gz")+"-"+a.sha512[:min(12, len(a.sha512))])
+	folder := filepath.Join(w.cache, strings.TrimSuffix(path.Base(a.url), ".tar.gz")+"-"+
+		a.sha512[:min(12, len(a.sha512))])
 	if complete(folder) {
 		return folder, nil
 	}
@@ -203,7 +207,8 @@ func fetch(ctx context.Context, a archive, to string) error {
 	timer := time.AfterFunc(stallTimeout, func() { cancel(fmt.Errorf("no data for %s", stallTimeout)) })
 	defer timer.Stop()
 	sum := sha512.New()
-	n, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(&stallReader{body: resp.Body, timer: timer}, maxArchive+1))
+	n, err := io.Copy(io.MultiWriter(file, sum),
+		io.LimitReader(&stallReader{body: resp.Body, timer: timer}, maxArchive+1))
 	if closed := file.Close(); err == nil && closed != nil {
 		return closed
 	}
@@ -214,7 +219,8 @@ func fetch(ctx context.Context, a archive, to string) error {
 		return fmt.Errorf("archive %s is larger than %d bytes", a.url, maxArchive)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != a.sha512 {
-		return fmt.Errorf("archive %s is %w: its SHA-512 is %s, the index of sigs.k8s.io/controller-tools has %s", a.url, ErrChecksum, got, a.sha512)
+		return fmt.Errorf("archive %s is %w: its SHA-512 is %s, the index of sigs.k8s.io/controller-tools has %s",
+			a.url, ErrChecksum, got, a.sha512)
 	}
 	return nil
 }

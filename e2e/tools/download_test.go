@@ -27,7 +27,8 @@ releases:
 `
 
 func TestNearestArchive(t *testing.T) {
-	for want, version := range map[string]string{"v1.36.0": "v1.36.0", "v1.36.1": "v1.36.2", "v1.36.3": "v1.36.4", "v1.36.9": "v1.36.4", "v1.35.7": "v1.35.0"} {
+	for want, version := range map[string]string{"v1.36.0": "v1.36.0", "v1.36.1": "v1.36.2", "v1.36.3": "v1.36.4",
+		"v1.36.9": "v1.36.4", "v1.35.7": "v1.35.0"} {
 		a, err := nearestArchive([]byte(testIndex), want, "linux", "amd64")
 		if err != nil || a.version != version {
 			t.Errorf("%s: %+v, %v; want %s", want, a, err, version)
@@ -68,7 +69,8 @@ func serve(t *testing.T, programs ...string) archive {
 	packed := tar.NewWriter(zipped)
 	for _, name := range programs {
 		text := "#!/bin/sh\necho " + name + "\n"
-		err := errors.Join(packed.WriteHeader(&tar.Header{Name: "controller-tools/envtest/" + name, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(text))}), writeText(packed, text))
+		err := errors.Join(packed.WriteHeader(&tar.Header{Name: "controller-tools/envtest/" + name,
+			Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(text))}), writeText(packed, text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -82,7 +82,8 @@ var table = []Tool{
 	{Name: Helm, Dir: "helm", Package: "helm.sh/helm/v4/cmd/helm", Module: "helm.sh/helm/v4", BuildTime: time.Minute},
 	node(Kubelet, 3*time.Minute),
 	node(KubeProxy, 10*time.Second),
-	{Name: ArgoCD, Dir: "argocd", Package: "github.com/argoproj/argo-cd/v3/cmd", Module: "github.com/argoproj/argo-cd/v3", BuildTime: 3 * time.Minute},
+	{Name: ArgoCD, Dir: "argocd", Package: "github.com/argoproj/argo-cd/v3/cmd",
+		Module: "github.com/argoproj/argo-cd/v3", BuildTime: 3 * time.Minute},
 }
 
 // controlPlane has the names of the control plane's programs.

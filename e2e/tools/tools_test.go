@@ -137,7 +137,8 @@ func TestBuiltProgramsPrintTheirVersion(t *testing.T) {
 
 func TestAnnounceListsProgramsAndTime(t *testing.T) {
 	var out bytes.Buffer
-	announce(&out, []recipe{{tool: Tool{Name: "a", BuildTime: time.Minute}}, {tool: Tool{Name: "b", BuildTime: 30 * time.Second}}})
+	announce(&out, []recipe{{tool: Tool{Name: "a", BuildTime: time.Minute}},
+		{tool: Tool{Name: "b", BuildTime: 30 * time.Second}}})
 	if want := "tools: building a, b from source, once: about 1m30s on two processors\n"; out.String() != want {
 		t.Errorf("%q, want %q", &out, want)
 	}
@@ -183,7 +184,8 @@ func TestFailedBuildLeavesNoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.cache = t.TempDir()
-	r, err := w.recipe(Tool{Name: "nothing", Dir: "controlplane", Package: "go.etcd.io/etcd/nothing", Module: "go.etcd.io/etcd/server/v3"})
+	r, err := w.recipe(Tool{Name: "nothing", Dir: "controlplane", Package: "go.etcd.io/etcd/nothing",
+		Module: "go.etcd.io/etcd/server/v3"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,11 +38,12 @@ const appStack = `spec:
 `
 
 var appFiles = map[string]string{
-	"base/settings.yaml":      fmt.Sprintf(configMap, "settings"),
-	"base/account.yaml":       "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n",
-	"chart/Chart.yaml":        "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-	"chart/templates/pw.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name }}-password}\nstringData: {value: {{ randAlphaNum 20 }}}\n",
-	"extra/extra.yaml":        fmt.Sprintf(configMap, "extra"),
+	"base/settings.yaml": fmt.Sprintf(configMap, "settings"),
+	"base/account.yaml":  "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n",
+	"chart/Chart.yaml":   "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+	"chart/templates/pw.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name " +
+		"}}-password}\nstringData: {value: {{ randAlphaNum 20 }}}\n",
+	"extra/extra.yaml": fmt.Sprintf(configMap, "extra"),
 }
 
 // state is a document as ksctl exports it.
@@ -102,7 +103,8 @@ func serve(ctx context.Context) {
 	}
 	fleet, err := git.NewRepo(ctx, "fleet")
 	Expect(err).NotTo(HaveOccurred())
-	_, err = fleet.Commit(ctx, map[string]string{"README.md": "fleet\n"}, "one", gitserver.At(time.Unix(1_800_000_000, 0)))
+	_, err = fleet.Commit(ctx, map[string]string{"README.md": "fleet\n"}, "one",
+		gitserver.At(time.Unix(1_800_000_000, 0)))
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -111,7 +113,8 @@ func serve(ctx context.Context) {
 func record(ctx context.Context) {
 	GinkgoHelper()
 	serve(ctx)
-	Expect(h.ControlPlane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
+	Expect(h.ControlPlane.Client().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).
+		To(Succeed())
 	Expect(harness.CreateDeployer(ctx, h.ControlPlane, ns)).To(Succeed())
 	controller := start()
 	last := len(revisions) - 1
@@ -125,7 +128,8 @@ func record(ctx context.Context) {
 	becomes(ctx, unapproved, metav1.ConditionTrue, "ReconciliationSucceeded")
 
 	Expect(h.PublishSource(ctx, ns, "held", "r2", revisions[last].tree)).To(Succeed())
-	extra.Spec = appsv1.KsctlRemoveSpec{Schedule: hourly(), InstallRef: &appsv1.InstallRef{Name: app.Name}, Components: []string{"extra"}}
+	extra.Spec = appsv1.KsctlRemoveSpec{Schedule: hourly(), InstallRef: &appsv1.InstallRef{Name: app.Name},
+		Components: []string{"extra"}}
 	Expect(h.ControlPlane.Client().Create(ctx, extra)).To(Succeed())
 	becomes(ctx, repo, metav1.ConditionTrue, "Succeeded")
 	becomes(ctx, unapproved, metav1.ConditionFalse, "DeletionsHeld")
@@ -150,15 +154,18 @@ func scenario() []client.Object {
 	store := v1alpha1.StateStore{Namespace: ns}
 	source := func(name string) appsv1.SourceRef { return appsv1.SourceRef{Kind: "KsctlSource", Name: name} }
 	repo.Spec = appsv1.KsctlSourceSpec{Schedule: hourly(), Git: &appsv1.GitSource{URL: git.URL() + "/fleet.git"}}
-	app.Spec = appsv1.KsctlInstallSpec{Schedule: hourly(), SourceRef: source("app"), Path: "stacks", Stack: "app", ServiceAccountName: harness.Deployer}
+	app.Spec = appsv1.KsctlInstallSpec{Schedule: hourly(), SourceRef: source("app"), Path: "stacks", Stack: "app",
+		ServiceAccountName: harness.Deployer}
 	unapproved.Spec = *app.Spec.DeepCopy()
 	unapproved.Spec.SourceRef = source("held")
 	unapproved.Spec.Guard = &appsv1.Guard{MaxDeletes: new(int32)}
 	of := source("found")
-	found.Spec = appsv1.KsctlRemoveSpec{Schedule: hourly(), SourceRef: &of, Path: "stacks", Stack: "app", ServiceAccountName: harness.Deployer}
+	found.Spec = appsv1.KsctlRemoveSpec{Schedule: hourly(), SourceRef: &of, Path: "stacks", Stack: "app",
+		ServiceAccountName: harness.Deployer}
 	states := source("states")
-	imported.Spec = v1alpha1.ImportStateSpec{Schedule: hourly(), SourceRef: &states, Path: "clusters", AllowPlaintext: true,
-		Store: &v1alpha1.ImportStore{StateStore: store}, ServiceAccountName: harness.Deployer,
+	imported.Spec = v1alpha1.ImportStateSpec{Schedule: hourly(), SourceRef: &states, Path: "clusters",
+		AllowPlaintext: true,
+		Store:          &v1alpha1.ImportStore{StateStore: store}, ServiceAccountName: harness.Deployer,
 		Publish: &v1alpha1.ClusterPublication{KubeConfig: true}}
 	exported.Spec = v1alpha1.ExportStateSpec{Schedule: hourly(), From: &store, ServiceAccountName: harness.Deployer,
 		Recipients: []string{"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"},

@@ -22,12 +22,14 @@ const folder = "testdata/stored"
 func ours(key string) bool {
 	parts := strings.Split(key, "/")
 	switch {
-	case parts[0] == "events" || parts[0] == "leases" || strings.HasSuffix(key, "/kube-root-ca.crt") || strings.HasSuffix(key, "/default"):
+	case parts[0] == "events" || parts[0] == "leases" || strings.HasSuffix(key, "/kube-root-ca.crt") ||
+		strings.HasSuffix(key, "/default"):
 		return false // of Kubernetes
 	case slices.Contains(parts, ns) || slices.Contains(parts, createdNS):
 		return true
 	}
-	return key == "clusterrolebindings/"+ns+"-"+harness.Deployer || strings.HasPrefix(key, "secrets/"+harness.SystemNamespace+"/")
+	return key == "clusterrolebindings/"+ns+"-"+harness.Deployer ||
+		strings.HasPrefix(key, "secrets/"+harness.SystemNamespace+"/")
 }
 
 // stored returns our objects as they are in etcd, with placeholders for addresses.

@@ -59,7 +59,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	storage, err := cluster.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
 	flags = []string{"--sops-worker=" + worker, "--storage-addr=" + storage, "--storage-adv-addr=" + storage}
-	pairs := []string{h.ArtifactServer.URL(), "http://artifacts.invalid", git.URL(), "http://git.invalid", "http://" + storage, "http://storage.invalid"}
+	pairs := []string{h.ArtifactServer.URL(), "http://artifacts.invalid", git.URL(), "http://git.invalid",
+		"http://" + storage, "http://storage.invalid"}
 	placeholders = strings.NewReplacer(pairs...)
 	for i := 0; i < len(pairs); i += 2 {
 		pairs[i], pairs[i+1] = pairs[i+1], pairs[i]
@@ -87,5 +88,6 @@ func get(ctx context.Context, o client.Object) error {
 // change patches an object as a person would.
 func change(ctx context.Context, o client.Object, patch string) {
 	GinkgoHelper()
-	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+	Expect(h.ControlPlane.Client().Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(patch)))).
+		To(Succeed())
 }

@@ -33,7 +33,8 @@ func kinds() []kind { return []kind{repo, app, unapproved, extra, found, importe
 
 // reworded replaces the messages of stored conditions that this version words differently.
 var reworded = strings.NewReplacer(
-	", and nothing is deleted yet: look at them, then commit spec.approvedDigest", "; nothing is deleted yet: review the objects, then set spec.approvedDigest",
+	", and nothing is deleted yet: look at them, then commit spec.approvedDigest",
+	"; nothing is deleted yet: review the objects, then set spec.approvedDigest",
 	"https://127.0.0.1:1 does not answer as an API server", "probing API server https://127.0.0.1:1",
 	"1 state in ksctl's store in namespace stored", "1 state in the ksctl store in namespace stored",
 )
@@ -66,7 +67,8 @@ var _ = Describe("A controller that starts over the objects of an earlier versio
 		writes := requests.Where(cluster.ByUser(user), cluster.Write).Without(review)
 		isStatus := func(r cluster.Request) bool { return r.Subresource == "status" }
 		others := writes.Without(isStatus)
-		Expect(others).To(ConsistOf(And(HaveField("Resource", "secrets"), HaveField("Name", HavePrefix("ksctl-generated-")))),
+		Expect(others).To(ConsistOf(And(HaveField("Resource", "secrets"),
+			HaveField("Name", HavePrefix("ksctl-generated-")))),
 			"from now on, the values that a chart generated are kept: %s", writes)
 		answers := writes.Where(isStatus)
 		Expect(answers).To(HaveLen(len(kinds())+1), "the Secret is recorded before it is created: %s", answers)
@@ -116,9 +118,11 @@ func withoutAdditions(value, before string) string {
 		return strings.Contains(id, "_ksctl-generated-")
 	})
 	if len(kept) < len(entries) {
-		// The Secret counts as an object, and the warning that random strings change with the chart is gone.
+		// The Secret counts as an object, and the warning that random strings change with the chart
+		// is gone.
 		Expect(unstructured.SetNestedSlice(object, kept, "status", "inventory", "entries")).To(Succeed())
-		for _, path := range [][]string{{"status", "inventory", "settled"}, {"status", "inventory", "settledIDs"}, {"status", "warnings"}, {"status", "components"}, {"status", "conditions"}} {
+		for _, path := range [][]string{{"status", "inventory", "settled"}, {"status", "inventory", "settledIDs"},
+			{"status", "warnings"}, {"status", "components"}, {"status", "conditions"}} {
 			was, _, err := unstructured.NestedFieldCopy(was, path...)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(unstructured.SetNestedField(object, was, path...)).To(Succeed())

@@ -30,7 +30,8 @@ func unset(v reflect.Value, path string) []string {
 	}
 	switch kind := v.Kind(); {
 	case kind == reflect.Pointer || kind == reflect.Interface:
-		if to := v.Elem().Kind(); kind == reflect.Pointer && (to >= reflect.Bool && to <= reflect.Complex128 || to == reflect.String) {
+		if to := v.Elem().Kind(); kind == reflect.Pointer &&
+			(to >= reflect.Bool && to <= reflect.Complex128 || to == reflect.String) {
 			return nil // a scalar
 		}
 		return unset(v.Elem(), path)

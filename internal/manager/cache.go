@@ -17,7 +17,8 @@ import (
 // objects that installs refer to. The live index watches the objects that installs own. selector is
 // --watch-label-selector; nil selects all installs.
 func cacheOptions(o *Options, scheme *runtime.Scheme, selector labels.Selector) (cache.Options, error) {
-	out := cache.Options{Scheme: scheme, DefaultTransform: stripCachedObject, ByObject: map[client.Object]cache.ByObject{}}
+	out := cache.Options{Scheme: scheme, DefaultTransform: stripCachedObject,
+		ByObject: map[client.Object]cache.ByObject{}}
 	if !o.Watch.AllNamespaces {
 		out.DefaultNamespaces = map[string]cache.Config{o.RuntimeNamespace: {}}
 	}

@@ -33,7 +33,8 @@ func (p *process) addEventRecorder(ctx context.Context) error {
 	if p.opts.EventsAddr != "" {
 		// The first recorder sends events to the API server. This one sends them to the receiver
 		// alone, so its Kubernetes recorder is a fake.
-		receiver, err := fluxevents.NewRecorderForScheme(p.mgr.GetScheme(), &record.FakeRecorder{}, ctrl.Log, p.opts.EventsAddr, setup.FieldOwner)
+		receiver, err := fluxevents.NewRecorderForScheme(p.mgr.GetScheme(), &record.FakeRecorder{}, ctrl.Log,
+			p.opts.EventsAddr, setup.FieldOwner)
 		if err != nil {
 			return fmt.Errorf("--events-addr: %w", err)
 		}

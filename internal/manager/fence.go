@@ -14,7 +14,8 @@ import (
 type LeaseLostError struct{ SinceRenewal time.Duration }
 
 func (e *LeaseLostError) Error() string {
-	return fmt.Sprintf("write refused: the leader election lease was last renewed %s ago and another replica may be the leader", e.SinceRenewal.Round(time.Millisecond))
+	return fmt.Sprintf("write refused: the leader election lease was last renewed %s ago and another replica may be "+
+		"the leader", e.SinceRenewal.Round(time.Millisecond))
 }
 
 // fence prevents a leader from writing after its lease expired. A process that was paused continues
@@ -34,7 +35,8 @@ type fence struct {
 //
 // The caller uses the returned fence to check the lease before it writes to other systems.
 func fenceWrites(cfg *rest.Config, namespace, name string, leaseDuration time.Duration) *fence {
-	f := &fence{leasesPath: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases", leaseDuration: leaseDuration, now: time.Now}
+	f := &fence{leasesPath: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases",
+		leaseDuration: leaseDuration, now: time.Now}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return &fencedTransport{fence: f, next: next, leaseName: name}
 	})

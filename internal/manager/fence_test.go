@@ -43,17 +43,25 @@ func TestWritesFailAfterLeaseExpires(t *testing.T) {
 	}{
 		{name: "create before the lease is acquired", method: "POST", path: object},
 		{name: "acquire the lease", method: "PUT", path: leases + "/lease"},
-		{name: "patch while the lease is valid", before: func() { now = now.Add(9 * time.Second) }, method: "PATCH", path: object},
-		{name: "patch after the lease expired", before: func() { now = now.Add(time.Second) }, method: "PATCH", path: object, lost: true},
+		{name: "patch while the lease is valid", before: func() {
+			now = now.Add(9 * time.Second)
+		}, method: "PATCH", path: object},
+		{name: "patch after the lease expired", before: func() {
+			now = now.Add(time.Second)
+		}, method: "PATCH", path: object, lost: true},
 		{name: "create after the lease expired", method: "POST", path: object, lost: true},
 		{name: "delete after the lease expired", method: "DELETE", path: object, lost: true},
 		{name: "update another lease after the lease expired", method: "PUT", path: leases + "/other", lost: true},
 		{name: "read after the lease expired", method: "GET", path: object},
-		{name: "renew the lease with a conflict", before: func() { status = http.StatusConflict }, method: "PUT", path: leases + "/lease"},
+		{name: "renew the lease with a conflict", before: func() {
+			status = http.StatusConflict
+		}, method: "PUT", path: leases + "/lease"},
 		{name: "patch after the failed renewal", method: "PATCH", path: object, lost: true},
 		{name: "renew the lease", before: func() { status = http.StatusOK }, method: "PUT", path: leases + "/lease"},
 		{name: "patch after the renewal", method: "PATCH", path: object},
-		{name: "patch after the machine was suspended", before: func() { now = now.Round(0).Add(time.Hour) }, method: "PATCH", path: object, lost: true},
+		{name: "patch after the machine was suspended", before: func() {
+			now = now.Round(0).Add(time.Hour)
+		}, method: "PATCH", path: object, lost: true},
 	}
 	for _, s := range steps {
 		if s.before != nil {

@@ -82,39 +82,41 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	if namespace == "" {
 		namespace = "ksctl-gitops-system"
 	}
-	fs.StringVar(&o.OwnerID, "owner-id", "ksctl", "The ID that distinguishes this installation from others on the same cluster. It is part of the ownership labels on objects; after a change the controller no longer owns the objects that it applied before.")
-	fs.StringVar(&o.RuntimeNamespace, "runtime-namespace", namespace, "The namespace in which the controller runs ($RUNTIME_NAMESPACE).")
+	fs.StringVar(&o.OwnerID, "owner-id", "ksctl", "The ID that distinguishes this installation from others on the "+
+		"same cluster. It is part of the ownership labels on objects; after a change the controller no longer owns "+
+		"the objects that it applied before.")
+	fs.StringVar(&o.RuntimeNamespace, "runtime-namespace", namespace,
+		"The namespace in which the controller runs ($RUNTIME_NAMESPACE).")
 	fs.IntVar(&o.Concurrent, "concurrent", setup.DefaultConcurrent, "The number of concurrent reconciles per kind.")
-	fs.StringVar(&o.DefaultServiceAccount, "default-service-account", "", "The service account that is impersonated for objects that do not set spec.serviceAccountName, instead of using the controller's own permissions.")
-	fs.StringVar(&o.EventsAddr, "events-addr", "", "The address of the events receiver, such as Flux's notification-controller.")
+	fs.StringVar(&o.DefaultServiceAccount, "default-service-account", "",
+		"The service account that is impersonated for objects that do not set spec.serviceAccountName, instead of "+
+			"using the controller's own permissions.")
+	fs.StringVar(&o.EventsAddr, "events-addr", "",
+		"The address of the events receiver, such as Flux's notification-controller.")
 	fs.StringVar(&o.MetricsAddr, "metrics-addr", ":8080", "The address at which metrics are served; 0 disables them.")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "The address at which /healthz and /readyz are served.")
-	fs.StringVar(&o.PprofAddr, "pprof-addr", "", "The loopback address at which pprof profiles are served, such as 127.0.0.1:6060; empty disables them.")
-	fs.Float32Var(&o.QPS, "kube-api-qps", -1, "The maximum number of requests per second to the API server. A negative value disables the client-side limit and leaves it to the server's priority and fairness.")
+	fs.StringVar(&o.PprofAddr, "pprof-addr", "",
+		"The loopback address at which pprof profiles are served, such as 127.0.0.1:6060; empty disables them.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", -1, "The maximum number of requests per second to the API server. A "+
+		"negative value disables the client-side limit and leaves it to the server's priority and fairness.")
 	fs.IntVar(&o.Burst, "kube-api-burst", 300, "The maximum burst of requests to the API server above --kube-api-qps.")
-	fs.StringVar(&o.StoragePath, "storage-path", filepath.Join(os.TempDir(), "ksctl-gitops"), "The folder for fetched and served artifacts.")
-	fs.StringVar(&o.StorageAddr, "storage-addr", ":9090", "The address at which artifacts of KsctlSources are served.")
-	fs.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "", "The advertised host for artifacts of KsctlSources and of installs that publish; if empty, the host of --storage-addr.")
-	fs.StringVar(&o.WebhookAddr, "webhook-addr", "", "The address at which webhooks for KsctlSources are received, such as :9292; empty disables them.")
-	fs.Int64Var(&o.WebhookBytes, "webhook-max-bytes", webhook.DefaultMaxBytes, "The maximum size of the body of a webhook request, in bytes.")
-	fs.StringVar(&o.CatalogURL, "catalog-url", "", "The OCI repository with catalog stack versions that are not built into the controller, such as oci://registry/repository; each version is at <stack>:<version> below it.")
-	fs.BoolVar(&o.CatalogInsecure, "catalog-insecure", false, "Allow plain HTTP for --catalog-url.")
-	fs.Int64Var(&o.SourceStorageBytes, "source-storage-bytes", storage.DefaultBytes, "The maximum total size on disk of the artifacts of KsctlSources and of installs that publish, in bytes.")
-	fs.Int64Var(&o.ArtifactCacheBytes, "artifact-cache-bytes", 1<<30, "The maximum size on disk of the cache of unpacked artifacts, in bytes.")
-	fs.Int64Var(&o.RenderCacheBytes, "render-cache-bytes", stacks.DefaultCacheBytes, "The maximum size in memory of the cache of rendered stacks, which is compressed, in bytes.")
-	fs.DurationVar(&o.ArtifactTimeout, "artifact-timeout", artifact.DefaultTimeout, "The timeout of one attempt to download an artifact, and of unpacking it.")
-	fs.Int64Var(&o.ChartCacheBytes, "chart-cache-bytes", chart.DefaultCacheBytes, "The maximum size on disk of the cache of charts from chart repositories, in bytes.")
-	fs.Int64Var(&o.ChartIndexBytes, "chart-max-index-bytes", chart.DefaultIndexBytes, "The maximum size of the index.yaml of a chart repository, in bytes.")
-	bindArtifactLimits(fs, &o.ArtifactLimits, artifact.DefaultLimits())
-	bindChartLimits(fs, &o.ChartLimits, stacks.DefaultChartLimits())
-	bindGitLimits(fs, &o.GitLimits, git.Limits{}.WithDefaults())
+	o.bindSourceFlags(fs)
 	o.Render.bindFlags(fs)
-	fs.StringVar(&o.SOPSWorker, "sops-worker", "", "The path of the program that decrypts and encrypts SOPS files; if empty, sops-worker in the folder of this program.")
-	fs.StringSliceVar(&o.ArgoCDNamespaces, "argocd-namespaces", nil, "The namespaces of Argo CD into which cluster Secrets may be written, with the permissions of the service account of each KsctlCluster; none if empty.")
-	fs.BoolVar(&o.InsecureKubeConfigTLS, "insecure-kubeconfig-tls", false, "Accept kubeconfigs that skip the verification of the server's certificate.")
-	fs.StringVar(&o.NodeGroupAddr, "nodegroup-addr", "", "The address at which the node groups of KsctlAutoScalers are served to Cluster Autoscaler, such as :9443; empty disables them.")
-	fs.StringVar(&o.NodeGroupAdvAddr, "nodegroup-adv-addr", "", "The advertised host:port under which Cluster Autoscaler reaches --nodegroup-addr.")
-	fs.BoolVar(&o.NoRemoteBases, "no-remote-bases", true, "Disallow remote bases in kustomizations. They are never fetched; false is invalid.")
+	fs.StringVar(&o.SOPSWorker, "sops-worker", "",
+		"The path of the program that decrypts and encrypts SOPS files; if empty, sops-worker in the folder of this "+
+			"program.")
+	fs.StringSliceVar(&o.ArgoCDNamespaces, "argocd-namespaces", nil,
+		"The namespaces of Argo CD into which cluster Secrets may be written, with the permissions of the service "+
+			"account of each KsctlCluster; none if empty.")
+	fs.BoolVar(&o.InsecureKubeConfigTLS, "insecure-kubeconfig-tls", false,
+		"Accept kubeconfigs that skip the verification of the server's certificate.")
+	fs.StringVar(&o.NodeGroupAddr, "nodegroup-addr", "",
+		"The address at which the node groups of KsctlAutoScalers are served to Cluster Autoscaler, such as :9443; "+
+			"empty disables them.")
+	fs.StringVar(&o.NodeGroupAdvAddr, "nodegroup-adv-addr", "",
+		"The advertised host:port under which Cluster Autoscaler reaches --nodegroup-addr.")
+	fs.BoolVar(&o.NoRemoteBases, "no-remote-bases", true,
+		"Disallow remote bases in kustomizations. They are never fetched; false is invalid.")
 	o.ACL.BindFlags(fs)
 	o.Watch.BindFlags(fs)
 	o.Jitter.BindFlags(fs)
@@ -126,8 +128,41 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	if f := fs.Lookup("watch-configs-label-selector"); f != nil {
 		f.DefValue = ""
 		o.Watch.ConfigsLabelSelector = ""
-		f.Usage = "Watch only ConfigMaps and Secrets that match this label selector; others that installs reference are read at each reconcile."
+		f.Usage = "Watch only ConfigMaps and Secrets that match this label selector; others that installs reference " +
+			"are read at each reconcile."
 	}
+}
+
+// bindSourceFlags adds the flags for what is fetched, kept and served.
+func (o *Options) bindSourceFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.StoragePath, "storage-path", filepath.Join(os.TempDir(), "ksctl-gitops"),
+		"The folder for fetched and served artifacts.")
+	fs.StringVar(&o.StorageAddr, "storage-addr", ":9090", "The address at which artifacts of KsctlSources are served.")
+	fs.StringVar(&o.StorageAdvAddr, "storage-adv-addr", "",
+		"The advertised host for artifacts of KsctlSources and of installs that publish; if empty, the host of "+
+			"--storage-addr.")
+	fs.StringVar(&o.WebhookAddr, "webhook-addr", "",
+		"The address at which webhooks for KsctlSources are received, such as :9292; empty disables them.")
+	fs.Int64Var(&o.WebhookBytes, "webhook-max-bytes", webhook.DefaultMaxBytes,
+		"The maximum size of the body of a webhook request, in bytes.")
+	fs.StringVar(&o.CatalogURL, "catalog-url", "", "The OCI repository with catalog stack versions that are not "+
+		"built into the controller, such as oci://registry/repository; each version is at <stack>:<version> below it.")
+	fs.BoolVar(&o.CatalogInsecure, "catalog-insecure", false, "Allow plain HTTP for --catalog-url.")
+	fs.Int64Var(&o.SourceStorageBytes, "source-storage-bytes", storage.DefaultBytes,
+		"The maximum total size on disk of the artifacts of KsctlSources and of installs that publish, in bytes.")
+	fs.Int64Var(&o.ArtifactCacheBytes, "artifact-cache-bytes", 1<<30,
+		"The maximum size on disk of the cache of unpacked artifacts, in bytes.")
+	fs.Int64Var(&o.RenderCacheBytes, "render-cache-bytes", stacks.DefaultCacheBytes,
+		"The maximum size in memory of the cache of rendered stacks, which is compressed, in bytes.")
+	fs.DurationVar(&o.ArtifactTimeout, "artifact-timeout", artifact.DefaultTimeout,
+		"The timeout of one attempt to download an artifact, and of unpacking it.")
+	fs.Int64Var(&o.ChartCacheBytes, "chart-cache-bytes", chart.DefaultCacheBytes,
+		"The maximum size on disk of the cache of charts from chart repositories, in bytes.")
+	fs.Int64Var(&o.ChartIndexBytes, "chart-max-index-bytes", chart.DefaultIndexBytes,
+		"The maximum size of the index.yaml of a chart repository, in bytes.")
+	bindArtifactLimits(fs, &o.ArtifactLimits, artifact.DefaultLimits())
+	bindChartLimits(fs, &o.ChartLimits, stacks.DefaultChartLimits())
+	bindGitLimits(fs, &o.GitLimits, git.Limits{}.WithDefaults())
 }
 
 // featuresMu guards the feature gates, which fluxcd/pkg/runtime/features keeps in a global
@@ -157,7 +192,8 @@ func (o *Options) Validate() error {
 	case o.ChartLimits.Files < 1:
 		return fmt.Errorf("--chart-max-files %d: must be at least 1", o.ChartLimits.Files)
 	case !o.NoRemoteBases:
-		return errors.New("--no-remote-bases=false: remote bases are not supported; copy them into the source and remove the flag")
+		return errors.New("--no-remote-bases=false: remote bases are not supported; copy them into the source and " +
+			"remove the flag")
 	}
 	if o.PprofAddr != "" {
 		// Profiles expose the memory of the process and cost CPU, so only local users may request

@@ -73,7 +73,8 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 	addResponseTimeout(cfg, responseHeaderTimeout)
 	p := &process{opts: o}
 	if o.LeaderElection.Enable {
-		p.checkLeadership = fenceWrites(cfg, o.RuntimeNamespace, leaderElectionID, o.LeaderElection.LeaseDuration).checkLease
+		p.checkLeadership = fenceWrites(cfg, o.RuntimeNamespace, leaderElectionID,
+			o.LeaderElection.LeaseDuration).checkLease
 	}
 	if o.Watch.LabelSelector != "" {
 		if p.selector, err = labels.Parse(o.Watch.LabelSelector); err != nil {
@@ -88,10 +89,12 @@ func build(ctx context.Context, cfg *rest.Config, o *Options) (*process, error) 
 		Scheme: scheme, Cache: cacheOpts,
 		Metrics:                server.Options{BindAddress: o.MetricsAddr},
 		HealthProbeBindAddress: o.HealthAddr, PprofBindAddress: o.PprofAddr,
-		LeaderElection: o.LeaderElection.Enable, LeaderElectionID: leaderElectionID, LeaderElectionNamespace: o.RuntimeNamespace,
+		LeaderElection: o.LeaderElection.Enable, LeaderElectionID: leaderElectionID,
+		LeaderElectionNamespace:       o.RuntimeNamespace,
 		LeaderElectionReleaseOnCancel: o.LeaderElection.ReleaseOnCancel,
-		LeaseDuration:                 &o.LeaderElection.LeaseDuration, RenewDeadline: &o.LeaderElection.RenewDeadline, RetryPeriod: &o.LeaderElection.RetryPeriod,
-		Client: client.Options{Cache: &client.CacheOptions{Unstructured: false}},
+		LeaseDuration:                 &o.LeaderElection.LeaseDuration, RenewDeadline: &o.LeaderElection.RenewDeadline,
+		RetryPeriod: &o.LeaderElection.RetryPeriod,
+		Client:      client.Options{Cache: &client.CacheOptions{Unstructured: false}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
@@ -112,18 +115,22 @@ func (p *process) addControllers(ctx context.Context) error {
 	o := p.opts
 	sops := sopsworker.New(o.SOPSWorker)
 	shared := o.Options
-	shared.Namespace, shared.NoCrossNamespaceRefs, shared.ConfigCacheFiltered = o.RuntimeNamespace, o.ACL.NoCrossNamespaceRefs, o.Watch.ConfigsLabelSelector != ""
-	shared.Jitter, shared.Selector, shared.Events, shared.Metrics, shared.CheckLeadership = o.Jitter.Percentage, p.selector, p.events, crmetrics.Registry, p.checkLeadership
+	shared.Namespace, shared.NoCrossNamespaceRefs, shared.ConfigCacheFiltered = o.RuntimeNamespace,
+		o.ACL.NoCrossNamespaceRefs, o.Watch.ConfigsLabelSelector != ""
+	shared.Jitter, shared.Selector, shared.Events, shared.Metrics, shared.CheckLeadership = o.Jitter.Percentage,
+		p.selector, p.events, crmetrics.Registry, p.checkLeadership
 	shared.Render, shared.Decrypt, shared.Encrypt = p.renderFunc(), sops.Decrypt, sops.Encrypt
 	controllers, err := setup.New(ctx, p.mgr, shared)
 	if err != nil {
 		return err
 	}
-	if err := controllers.AddSources(ctx, setup.SourceOptions{Addr: o.StorageAddr, AdvAddr: o.StorageAdvAddr, StorageBytes: o.SourceStorageBytes,
-		GitLimits: o.GitLimits, WebhookAddr: o.WebhookAddr, WebhookBytes: o.WebhookBytes}); err != nil {
+	if err := controllers.AddSources(ctx, setup.SourceOptions{Addr: o.StorageAddr, AdvAddr: o.StorageAdvAddr,
+		StorageBytes: o.SourceStorageBytes,
+		GitLimits:    o.GitLimits, WebhookAddr: o.WebhookAddr, WebhookBytes: o.WebhookBytes}); err != nil {
 		return err
 	}
-	for _, add := range []func(context.Context) error{controllers.AddInstalls, controllers.AddRemovals, controllers.AddImports, controllers.AddClusters} {
+	for _, add := range []func(context.Context) error{controllers.AddInstalls, controllers.AddRemovals,
+		controllers.AddImports, controllers.AddClusters} {
 		if err := add(ctx); err != nil {
 			return err
 		}

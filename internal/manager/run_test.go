@@ -19,7 +19,9 @@ func TestRunReturnsNilWhenCanceledDuringStartup(t *testing.T) {
 	}))
 	defer server.Close()
 	defer stop()
-	if err := Run(ctx, &rest.Config{Host: server.URL}, parseFlags(t, "--metrics-addr=0", "--health-addr=0", "--storage-addr=127.0.0.1:0", "--storage-path="+t.TempDir())); err != nil {
+	if err := Run(ctx, &rest.Config{Host: server.URL},
+		parseFlags(t, "--metrics-addr=0", "--health-addr=0", "--storage-addr=127.0.0.1:0",
+			"--storage-path="+t.TempDir())); err != nil {
 		t.Error(err)
 	}
 	if ctx.Err() == nil {

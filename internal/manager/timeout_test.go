@@ -37,15 +37,18 @@ func (s *slowBody) Close() error { return nil }
 func TestRequestWithoutResponseTimesOut(t *testing.T) {
 	// synctest's fake clock: on a busy machine, responses in real time arrive late.
 	synctest.Test(t, func(t *testing.T) {
-		cfg := &rest.Config{Host: "http://server.example", Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Path == "/silent" {
-				<-r.Context().Done()
-				return nil, r.Context().Err()
-			}
-			// A watch: the headers arrive in time, and the body stays open longer than the timeout.
-			time.Sleep(9 * time.Second)
-			return &http.Response{StatusCode: http.StatusOK, Request: r, Body: &slowBody{r.Context(), []string{"begin ", "end"}}}, nil
-		})}
+		cfg := &rest.Config{Host: "http://server.example",
+			Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Path == "/silent" {
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				}
+				// A watch: the headers arrive in time, and the body stays open longer than the
+				// timeout.
+				time.Sleep(9 * time.Second)
+				return &http.Response{StatusCode: http.StatusOK, Request: r,
+					Body: &slowBody{r.Context(), []string{"begin ", "end"}}}, nil
+			})}
 		addResponseTimeout(cfg, 10*time.Second)
 		client, err := rest.HTTPClientFor(cfg)
 		if err != nil {

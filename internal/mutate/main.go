@@ -128,7 +128,8 @@ func parse(text string) ([]mutation, error) {
 		}
 		columns := strings.Split(line, "\t")
 		if len(columns) != 5 {
-			return nil, fmt.Errorf("mutations.tsv:%d: %d columns, want file, old, new, package and note", i+1, len(columns))
+			return nil, fmt.Errorf("mutations.tsv:%d: %d columns, want file, old, new, package and note", i+1,
+				len(columns))
 		}
 		mutations = append(mutations, mutation{columns[0], columns[1], columns[2], columns[3], columns[4]})
 	}
@@ -189,7 +190,8 @@ func (m mutation) overlay(folder string) (string, error) {
 		return "", err
 	}
 	overlay := filepath.Join(folder, "overlay.json")
-	return overlay, errors.Join(os.WriteFile(replacement, []byte(mutated), 0o600), os.WriteFile(overlay, content, 0o600))
+	return overlay,
+		errors.Join(os.WriteFile(replacement, []byte(mutated), 0o600), os.WriteFile(overlay, content, 0o600))
 }
 
 // apply returns the source with the mutation, whose text must occur once.

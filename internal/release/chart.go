@@ -19,10 +19,12 @@ import (
 
 func chartCommand(r *release) *cobra.Command {
 	var repository, push string
-	cmd := &cobra.Command{Use: "chart", Args: cobra.NoArgs, Short: "Package the Helm chart, with the digest of the image that was built before",
-		RunE: func(_ *cobra.Command, _ []string) error { return r.chart(repository, push) }}
+	cmd := &cobra.Command{Use: "chart", Args: cobra.NoArgs,
+		Short: "Package the Helm chart, with the digest of the image that was built before",
+		RunE:  func(_ *cobra.Command, _ []string) error { return r.chart(repository, push) }}
 	cmd.Flags().StringVar(&repository, "image", "", "The repository of the controller's image.")
-	cmd.Flags().StringVar(&push, "push", "", "The OCI repository to push to; /ksctl-gitops is appended. Empty pushes nothing.")
+	cmd.Flags().StringVar(&push, "push", "",
+		"The OCI repository to push to; /ksctl-gitops is appended. Empty pushes nothing.")
 	_ = cmd.MarkFlagRequired("image")
 	return cmd
 }
@@ -32,7 +34,8 @@ func (r *release) chart(repository, push string) error {
 	if err != nil {
 		return err
 	}
-	path, err := chart.Package(chart.Options{Dir: "config/chart", Out: r.out, Version: r.version, Repository: repository, Digest: digest, Created: r.created})
+	path, err := chart.Package(chart.Options{Dir: "config/chart", Out: r.out, Version: r.version,
+		Repository: repository, Digest: digest, Created: r.created})
 	if err != nil {
 		return err
 	}
@@ -65,7 +68,8 @@ func pushChart(repository, version string, content []byte, created time.Time) (n
 		return name.Digest{}, err
 	}
 	// A tag cannot contain the + of a version with build metadata.
-	result, err := client.Push(content, repository+":"+strings.ReplaceAll(version, "+", "_"), registry.PushOptCreationTime(created.Format(time.RFC3339)))
+	result, err := client.Push(content, repository+":"+strings.ReplaceAll(version, "+", "_"),
+		registry.PushOptCreationTime(created.Format(time.RFC3339)))
 	if err != nil {
 		return name.Digest{}, err
 	}
@@ -74,8 +78,9 @@ func pushChart(repository, version string, content []byte, created time.Time) (n
 
 func manifestCommand(r *release) *cobra.Command {
 	var repository string
-	cmd := &cobra.Command{Use: "manifest", Args: cobra.NoArgs, Short: "Write install.yaml, for kubectl apply, with the digest of the image that was built before",
-		RunE: func(_ *cobra.Command, _ []string) error { return r.manifest(repository) }}
+	cmd := &cobra.Command{Use: "manifest", Args: cobra.NoArgs,
+		Short: "Write install.yaml, for kubectl apply, with the digest of the image that was built before",
+		RunE:  func(_ *cobra.Command, _ []string) error { return r.manifest(repository) }}
 	cmd.Flags().StringVar(&repository, "image", "", "The repository of the controller's image.")
 	_ = cmd.MarkFlagRequired("image")
 	return cmd
@@ -90,7 +95,8 @@ func (r *release) manifest(repository string) error {
 	if err != nil {
 		return err
 	}
-	err = built.ApplyFilter(imagetag.Filter{ImageTag: types.Image{Name: "ksctl-gitops", NewName: repository, Digest: digest},
+	err = built.ApplyFilter(imagetag.Filter{ImageTag: types.Image{Name: "ksctl-gitops", NewName: repository,
+		Digest: digest},
 		FsSlice: types.FsSlice{{Path: "spec/template/spec/containers[]/image"}}})
 	if err != nil {
 		return err

@@ -22,9 +22,12 @@ const (
 
 func cliCommand(r *release) *cobra.Command {
 	var platforms []string
-	cmd := &cobra.Command{Use: "cli", Args: cobra.NoArgs, Short: "Build kubectl-ksctl, as an archive for each platform, and the checksums of all files in <out>",
-		RunE: func(cmd *cobra.Command, _ []string) error { return r.cli(cmd.Context(), platforms) }}
-	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}, "The platforms to build for.")
+	cmd := &cobra.Command{Use: "cli", Args: cobra.NoArgs,
+		Short: "Build kubectl-ksctl, as an archive for each platform, and the checksums of all files in <out>",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return r.cli(cmd.Context(), platforms) }}
+	cmd.Flags().StringSliceVar(&platforms, "platform",
+		[]string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"},
+		"The platforms to build for.")
 	return cmd
 }
 
@@ -46,11 +49,13 @@ func (r *release) cli(ctx context.Context, platforms []string) error {
 		if p.OS == "windows" {
 			file, pack, suffix = cliName+".exe", archive.Zip, ".zip"
 		}
-		content, err := pack([]archive.File{{Name: file, Mode: 0o755, Content: binary}, {Name: "LICENSE", Mode: 0o644, Content: license}}, r.created)
+		content, err := pack([]archive.File{{Name: file, Mode: 0o755, Content: binary},
+			{Name: "LICENSE", Mode: 0o644, Content: license}}, r.created)
 		if err != nil {
 			return err
 		}
-		if err := r.write(fmt.Sprintf("%s_%s_%s_%s%s", cliName, r.version, p.OS, p.Architecture, suffix), content); err != nil {
+		if err := r.write(fmt.Sprintf("%s_%s_%s_%s%s", cliName, r.version, p.OS, p.Architecture, suffix),
+			content); err != nil {
 			return err
 		}
 	}
@@ -80,7 +85,8 @@ func (r *release) writeChecksums() error {
 
 func catalogCommand(r *release) *cobra.Command {
 	var push string
-	cmd := &cobra.Command{Use: "catalog", Args: cobra.NoArgs, Short: "Push every version of every catalog stack, for --catalog-url of the controller",
+	cmd := &cobra.Command{Use: "catalog", Args: cobra.NoArgs,
+		Short: "Push every version of every catalog stack, for --catalog-url of the controller",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pushed, err := catalog.Push(cmd.Context(), push, r.annotations(), credentials())
 			if err != nil {

@@ -28,10 +28,13 @@ var programs = []struct{ name, pkg string }{
 func imageCommand(r *release) *cobra.Command {
 	var platforms []string
 	var push string
-	cmd := &cobra.Command{Use: "image", Args: cobra.NoArgs, Short: "Build the controller's image into <out>/image, with an SBOM for each platform",
-		RunE: func(cmd *cobra.Command, _ []string) error { return r.image(cmd.Context(), platforms, push) }}
-	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64"}, "The platforms to build for.")
-	cmd.Flags().StringVar(&push, "push", "", "The repository to push to, with an optional tag, which defaults to the version; empty pushes nothing.")
+	cmd := &cobra.Command{Use: "image", Args: cobra.NoArgs,
+		Short: "Build the controller's image into <out>/image, with an SBOM for each platform",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return r.image(cmd.Context(), platforms, push) }}
+	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64"},
+		"The platforms to build for.")
+	cmd.Flags().StringVar(&push, "push", "",
+		"The repository to push to, with an optional tag, which defaults to the version; empty pushes nothing.")
 	return cmd
 }
 
@@ -95,7 +98,8 @@ func (r *release) writeSBOMs(contents []image.Content) ([][][]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := r.write(fmt.Sprintf("%s_%s_%s_%s.cdx.json", p.Name, r.version, c.Platform.OS, c.Platform.Architecture), document); err != nil {
+			if err := r.write(fmt.Sprintf("%s_%s_%s_%s.cdx.json", p.Name, r.version, c.Platform.OS,
+				c.Platform.Architecture), document); err != nil {
 				return nil, err
 			}
 			out[i] = append(out[i], document)
@@ -144,7 +148,8 @@ func (r *release) imageDigest() (string, error) {
 		return "", err
 	}
 	if built := manifest.Annotations[versionAnnotation]; built != r.version {
-		return "", fmt.Errorf("%s: the image has version %q, not %s; run \"release image\" first", r.imageFolder(), built, r.version)
+		return "", fmt.Errorf("%s: the image has version %q, not %s; run \"release image\" first", r.imageFolder(),
+			built, r.version)
 	}
 	digest, err := folder.Digest()
 	return digest.String(), err

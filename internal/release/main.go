@@ -29,7 +29,8 @@ func main() {
 
 func newCommand() *cobra.Command {
 	r := &release{}
-	cmd := &cobra.Command{Use: "release", Short: "Build and push the artifacts of a release", SilenceUsage: true, SilenceErrors: true,
+	cmd := &cobra.Command{Use: "release", Short: "Build and push the artifacts of a release", SilenceUsage: true,
+		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := r.prepare(cmd.Context()); err != nil {
 				return err

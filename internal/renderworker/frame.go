@@ -128,5 +128,6 @@ func encodeReply(stack string, res stacks.Result, err error, limit int64) ([]byt
 // stack: another attempt gives the same output.
 func outputTooLargeError(stack string, have, limit int64) *stacks.Error {
 	return &stacks.Error{Stack: stack,
-		Message: fmt.Sprintf("the rendered output has %d bytes and exceeds the limit of %d; increase --render-max-output-bytes or split the stack", have, limit)}
+		Message: fmt.Sprintf("the rendered output has %d bytes and exceeds the limit of %d; increase "+
+			"--render-max-output-bytes or split the stack", have, limit)}
 }

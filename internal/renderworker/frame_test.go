@@ -22,9 +22,12 @@ func FuzzReply(f *testing.F) {
 		}
 		return b.Bytes()
 	}
-	f.Add(frame(reply{Result: &stacks.Result{Digest: "d", Components: []stacks.RenderedComponent{{Name: "c", Objects: []stacks.Object{{Manifest: json.RawMessage(`{"a":1}`)}}}}}}))
+	f.Add(frame(reply{Result: &stacks.Result{Digest: "d",
+		Components: []stacks.RenderedComponent{{Name: "c",
+			Objects: []stacks.Object{{Manifest: json.RawMessage(`{"a":1}`)}}}}}}))
 	f.Add(frame(reply{Problems: stacks.Errors{{File: "f", Line: 1, Message: "no"}}}))
-	f.Add(frame(reply{Encrypted: &stacks.EncryptedError{Stack: "s", Files: []stacks.EncryptedFile{{Component: "c", File: "a.yaml"}}}}))
+	f.Add(frame(reply{Encrypted: &stacks.EncryptedError{Stack: "s",
+		Files: []stacks.EncryptedFile{{Component: "c", File: "a.yaml"}}}}))
 	f.Add(frame(map[string]any{"encrypted": map[string]any{}}))
 	f.Add(frame(reply{Failure: "gone"}))
 	f.Add(frame(map[string]any{"problems": []any{nil}}))
@@ -46,7 +49,8 @@ func FuzzReply(f *testing.F) {
 		}
 		res, err := r.toResult()
 		if err != nil {
-			if _, merr := json.Marshal(res); merr != nil || err.Error() == "" && r.Failure == "" && len(r.Problems) == 0 {
+			if _, merr := json.Marshal(res); merr != nil || err.Error() == "" && r.Failure == "" &&
+				len(r.Problems) == 0 {
 				t.Fatalf("%v and %v", err, merr)
 			}
 			return
@@ -76,7 +80,8 @@ func TestFrameLimitIsEnforced(t *testing.T) {
 
 // A stacks.EncryptedError has the same type and content after it was encoded and decoded.
 func TestEncryptedErrorSurvivesEncoding(t *testing.T) {
-	want := &stacks.EncryptedError{Stack: "s", Files: []stacks.EncryptedFile{{Component: "c", File: "a.yaml"}, {Values: "ConfigMap site, key values.yaml"}}}
+	want := &stacks.EncryptedError{Stack: "s",
+		Files: []stacks.EncryptedFile{{Component: "c", File: "a.yaml"}, {Values: "ConfigMap site, key values.yaml"}}}
 	body, err := encodeReply("s", stacks.Result{}, want, 1<<10)
 	if err != nil {
 		t.Fatal(err)

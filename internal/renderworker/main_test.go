@@ -108,7 +108,9 @@ func inspect(req stacks.Request) (stacks.Result, error) {
 	case "plain":
 		return stacks.Result{}, fmt.Errorf("the disk is gone")
 	case "wrong":
-		return stacks.Result{}, stacks.Errors{{File: "a.yaml", Line: 3, Component: "c", Message: "no", Suggestion: "yes"}, {Stack: "s", Message: "never"}}
+		return stacks.Result{},
+			stacks.Errors{{File: "a.yaml", Line: 3, Component: "c", Message: "no", Suggestion: "yes"},
+				{Stack: "s", Message: "never"}}
 	}
 	return textResult(req.Stack, nil)
 }
@@ -201,7 +203,8 @@ func newRequest(t testing.TB, files map[string]string) stacks.Request {
 			t.Fatal(err)
 		}
 	}
-	return stacks.Request{Root: root, Digest: "sha256:x", Path: "stacks", Stack: "demo", Install: stacks.Identity{Namespace: "n", Name: "i"},
+	return stacks.Request{Root: root, Digest: "sha256:x", Path: "stacks", Stack: "demo",
+		Install:      stacks.Identity{Namespace: "n", Name: "i"},
 		Capabilities: stacks.Capabilities{KubeVersion: "v1.36.0"}, SecretKey: []byte("a key")}
 }
 

@@ -27,8 +27,10 @@ func TestWorkerRendersSameAsInProcess(t *testing.T) {
 	}
 	for _, dir := range cases {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			req := stacks.Request{Root: filepath.Join(dir, "source"), Digest: "sha256:x", Path: "stacks", Install: stacks.Identity{Namespace: "team", Name: "site"},
-				Capabilities: stacks.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "v1"}}, SecretKey: []byte("test key")}
+			req := stacks.Request{Root: filepath.Join(dir, "source"), Digest: "sha256:x", Path: "stacks",
+				Install:      stacks.Identity{Namespace: "team", Name: "site"},
+				Capabilities: stacks.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "v1"}},
+				SecretKey:    []byte("test key")}
 			data, err := os.ReadFile(filepath.Join(dir, "request.yaml"))
 			if err != nil {
 				t.Fatal(err)
@@ -57,8 +59,10 @@ func TestWorkerKeepsIntegers(t *testing.T) {
 	p := New(o)
 	t.Cleanup(p.Close)
 	req := newRequest(t, map[string]string{
-		"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n  components:\n  - name: a\n    manifests: [m.yaml]\n" +
-			"    parameters: {schema: {properties: {n: {type: integer}}}, map: \"{'replicas': [{'name': 'x', 'count': params.n}]}\"}\n",
+		"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n " +
+			" components:\n  - name: a\n    manifests: [m.yaml]\n" +
+			"    parameters: {schema: {properties: {n: {type: integer}}}, map: \"{'replicas': [{'name': 'x', " +
+			"'count': params.n}]}\"}\n",
 		"m.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {replicas: 1}\n"})
 	req.Choices.Components = []stacks.ComponentChoice{{Name: "a", Override: map[string]any{"n": int64(7)}}}
 	res, err := p.Render(t.Context(), req)
@@ -167,7 +171,8 @@ func TestErrorsKeepTheirTypes(t *testing.T) {
 	p := misbehavingPool(t, nil)
 	_, err := p.Render(t.Context(), stacks.Request{Stack: "wrong"})
 	var all stacks.Errors
-	if !errors.As(err, &all) || len(all) != 2 || *all[0] != (stacks.Error{File: "a.yaml", Line: 3, Component: "c", Message: "no", Suggestion: "yes"}) {
+	if !errors.As(err, &all) || len(all) != 2 ||
+		*all[0] != (stacks.Error{File: "a.yaml", Line: 3, Component: "c", Message: "no", Suggestion: "yes"}) {
 		t.Errorf("%#v", err)
 	}
 	_, err = p.Render(t.Context(), stacks.Request{Stack: "plain"})

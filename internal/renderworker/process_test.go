@@ -100,12 +100,14 @@ func TestWorkersInheritNothing(t *testing.T) {
 	defer func() { _ = file.Close() }()
 	inherited := openInheritable(t)
 	p := misbehavingPool(t, nil)
-	if got := mustRender(t, p, stacks.Request{Stack: "environment"}); strings.Contains(got, "hunter2") || strings.Count(got, "=") != 1 || !strings.HasPrefix(got, "GOMEMLIMIT=") {
+	if got := mustRender(t, p, stacks.Request{Stack: "environment"}); strings.Contains(got, "hunter2") ||
+		strings.Count(got, "=") != 1 || !strings.HasPrefix(got, "GOMEMLIMIT=") {
 		t.Errorf("environment and arguments of a worker: %q", got)
 	}
 	for opened := range strings.FieldsSeq(mustRender(t, p, stacks.Request{Stack: "files"})) {
 		nr, target, _ := strings.Cut(opened, "=")
-		own := strings.HasPrefix(target, "anon_inode:[event") || strings.HasPrefix(target, "/sys/fs/cgroup/") || strings.HasPrefix(target, "/proc/")
+		own := strings.HasPrefix(target, "anon_inode:[event") || strings.HasPrefix(target, "/sys/fs/cgroup/") ||
+			strings.HasPrefix(target, "/proc/")
 		standard := (nr == "0" || nr == "1" || nr == "2") && strings.HasPrefix(target, "pipe:")
 		if !own && !standard || target == inherited {
 			t.Errorf("open file of a worker: %s", opened)
@@ -124,7 +126,8 @@ func TestSandboxDeniesNetworkProgramsAndFiles(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	p := misbehavingPool(t, nil)
 	written := filepath.Join(t.TempDir(), "file")
-	for name, path := range map[string]string{"network": l.Addr().String(), "resolve": "", "program": "", "write": written} {
+	for name, path := range map[string]string{"network": l.Addr().String(), "resolve": "", "program": "",
+		"write": written} {
 		got := mustRender(t, p, stacks.Request{Stack: name, Path: path})
 		if _, why, _ := strings.Cut(got, ": "); why == "" {
 			t.Errorf("%s: got %q, want an error", name, got)
@@ -233,11 +236,14 @@ func productionPool(t testing.TB, change func(*Options)) *Pool {
 	return p
 }
 
-const chartStack = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n  components:\n  - name: a\n    helm: {chart: chart}\n"
+const chartStack = "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n " +
+	" components:\n  - name: a\n    helm: {chart: chart}\n"
 
 func chartRequest(t testing.TB, template string) stacks.Request {
 	t.Helper()
-	return newRequest(t, map[string]string{"stack.yaml": chartStack, "chart/Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\n", "chart/templates/t.yaml": template})
+	return newRequest(t,
+		map[string]string{"stack.yaml": chartStack, "chart/Chart.yaml": "apiVersion: v2\nname: c\nversion: 1.0.0\n",
+			"chart/templates/t.yaml": template})
 }
 
 const configMapYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
@@ -251,12 +257,19 @@ func TestHostileCharts(t *testing.T) {
 		template string
 		bound    stacks.Bound // empty if the renderer itself returns an error
 	}{
-		"a nested loop of a million times a million": {shortTimeout, "{{ range until 1000000 }}{{ range until 1000000 }}{{ end }}{{ end }}", stacks.TimeBound},
-		"a string that doubles":                      {smallMemory, `{{ $x := "xxxxxxxx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`, stacks.MemoryBound},
-		"a list that grows":                          {smallMemory, `{{ $l := list }}{{ range until 1000000 }}{{ $l = append $l (repeat 1000000 "x") }}{{ end }}`, stacks.MemoryBound},
-		"an output of gigabytes":                     {smallMemory, `{{ range until 1000000 }}{{ repeat 1000000 "x" }}{{ end }}`, stacks.MemoryBound},
-		"a format verb a gigabyte wide":              {smallMemory, `{{ printf "%01000000000d%01000000000d" 1 1 }}`, ""},
-		"a template that includes itself":            {smallMemory, `{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, ""},
+		"a nested loop of a million times a million": {shortTimeout,
+			"{{ range until 1000000 }}{{ range until 1000000 }}{{ end }}{{ end }}", stacks.TimeBound},
+		"a string that doubles": {smallMemory,
+			`{{ $x := "xxxxxxxx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`, stacks.MemoryBound},
+		"a list that grows": {smallMemory,
+			`{{ $l := list }}{{ range until 1000000 }}{{ $l = append $l (repeat 1000000 "x") }}{{ end }}`,
+			stacks.MemoryBound},
+		"an output of gigabytes": {smallMemory,
+			`{{ range until 1000000 }}{{ repeat 1000000 "x" }}{{ end }}`, stacks.MemoryBound},
+		"a format verb a gigabyte wide": {smallMemory, `{{ printf "%01000000000d%01000000000d" 1 1 }}`,
+			""},
+		"a template that includes itself": {smallMemory,
+			`{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.pool.Render(t.Context(), chartRequest(t, c.template))
@@ -265,7 +278,9 @@ func TestHostileCharts(t *testing.T) {
 			case c.bound == "" && !errors.As(err, new(*stacks.Error)):
 				t.Errorf("got %T %v, want a *stacks.Error", err, err)
 			// The kernel's limit can stop the worker before the memory poll does.
-			case c.bound != "" && (!errors.As(err, &e) || e.Bound != c.bound && (c.bound != stacks.MemoryBound || e.Bound != stacks.NoBound)):
+			case c.bound != "" &&
+				(!errors.As(err, &e) || e.Bound != c.bound &&
+					(c.bound != stacks.MemoryBound || e.Bound != stacks.NoBound)):
 				t.Errorf("got %T %v, want a StoppedError with bound %s", err, err, c.bound)
 			}
 			if _, err := smallMemory.Render(t.Context(), chartRequest(t, configMapYAML)); err != nil {
@@ -281,10 +296,13 @@ func TestKernelEnforcesMemoryLimit(t *testing.T) {
 	if _, err := p.Render(t.Context(), chartRequest(t, configMapYAML)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.Render(t.Context(), chartRequest(t, `{{ $x := "xxxxxxxx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`))
+	_, err := p.Render(t.Context(),
+		chartRequest(t, `{{ $x := "xxxxxxxx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`))
 	var e *stacks.StoppedError
 	// The Go runtime has several messages for a failed allocation, and exits with this status.
-	if !errors.As(err, &e) || e.Bound != stacks.NoBound || !strings.Contains(err.Error(), "(exit status 2, fatal error: ") || !strings.Contains(err.Error(), "--render-max-memory-bytes") {
+	if !errors.As(err, &e) || e.Bound != stacks.NoBound ||
+		!strings.Contains(err.Error(), "(exit status 2, fatal error: ") ||
+		!strings.Contains(err.Error(), "--render-max-memory-bytes") {
 		t.Errorf("%T %v", err, err)
 	}
 }
@@ -293,7 +311,8 @@ func TestKernelEnforcesMemoryLimit(t *testing.T) {
 // and a ServiceAccount, with an image, replicas and two patches.
 func smallStack(b *testing.B) stacks.Request {
 	return newRequest(b, map[string]string{
-		"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n  components: [{name: app, kustomize: {path: k}}]\n",
+		"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n " +
+			" components: [{name: app, kustomize: {path: k}}]\n",
 		"k/kustomization.yaml": `resources: [all.yaml]
 images: [{name: web, newTag: "2"}]
 replicas: [{name: web, count: 3}]
@@ -306,8 +325,10 @@ patches:
 - target: {kind: Service}
   patch: '[{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]'
 `,
-		"k/all.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 1, template: {spec: {containers: [{name: web, image: 'web:1'}]}}}\n---\n" +
-			"apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n---\n" + configMapYAML + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n"})
+		"k/all.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 1, template: " +
+			"{spec: {containers: [{name: web, image: 'web:1'}]}}}\n---\n" +
+			"apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n---\n" + configMapYAML +
+			"---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n"})
 }
 
 // BenchmarkRender measures the cost of a worker: a small render in this process, in a running

@@ -93,7 +93,8 @@ func handleRequest(out io.Writer, req stacks.Request, render RenderFunc, limit i
 func renderRecovered(req stacks.Request, render RenderFunc) (res stacks.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			res, err = stacks.Result{}, &stacks.Error{Stack: req.Stack, Message: fmt.Sprintf("the renderer panicked: %v", v)}
+			res, err = stacks.Result{},
+				&stacks.Error{Stack: req.Stack, Message: fmt.Sprintf("the renderer panicked: %v", v)}
 		}
 	}()
 	return render(context.Background(), req)
@@ -128,7 +129,8 @@ func inProcess(timeout time.Duration, outputBytes int64, render RenderFunc) Rend
 		res, err := render(renderCtx, req)
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(renderCtx.Err(), context.DeadlineExceeded):
-			return stacks.Result{}, (&limitExceededError{bound: stacks.TimeBound, limit: timeout.String()}).toStoppedError(req.Stack)
+			return stacks.Result{},
+				(&limitExceededError{bound: stacks.TimeBound, limit: timeout.String()}).toStoppedError(req.Stack)
 		case err != nil:
 			return stacks.Result{}, err
 		}

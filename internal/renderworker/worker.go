@@ -60,7 +60,8 @@ func launch(poolCtx context.Context, o *Options) (w *worker, err error) {
 		return nil, err
 	}
 	w = &worker{opts: o, poolCtx: poolCtx, stdin: in, stdout: out, exited: make(chan struct{})}
-	w.cmd = &exec.Cmd{Path: program, Args: append([]string{program}, o.Args...), Stdin: childStdin, Stdout: childStdout, Stderr: &w.stderr,
+	w.cmd = &exec.Cmd{Path: program, Args: append([]string{program}, o.Args...), Stdin: childStdin, Stdout: childStdout,
+		Stderr: &w.stderr,
 		// The only environment variable of a worker. It makes the garbage collector work harder
 		// before the process reaches its memory limit.
 		Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", o.MemoryBytes/8*7)}}
@@ -151,7 +152,8 @@ func (w *worker) exchange(ctx context.Context, request, response any, timeout ti
 			return nil
 		case <-memoryPoll.C:
 			if used := residentBytes(w.cmd.Process.Pid); used > w.opts.MemoryBytes {
-				return stop(&limitExceededError{bound: stacks.MemoryBound, limit: fmt.Sprintf("%d bytes", w.opts.MemoryBytes)})
+				return stop(&limitExceededError{bound: stacks.MemoryBound,
+					limit: fmt.Sprintf("%d bytes", w.opts.MemoryBytes)})
 			}
 		case <-timer.C:
 			return stop(&limitExceededError{bound: stacks.TimeBound, limit: timeout.String()})
@@ -171,7 +173,8 @@ func (w *worker) exitError(cause error) error {
 	if errors.Is(cause, errInvalidFrame) {
 		return cause
 	}
-	return &workerExitedError{status: w.cmd.ProcessState.String(), fatalError: w.stderr.fatalError(), peakBytes: peakBytes(w.cmd.ProcessState)}
+	return &workerExitedError{status: w.cmd.ProcessState.String(), fatalError: w.stderr.fatalError(),
+		peakBytes: peakBytes(w.cmd.ProcessState)}
 }
 
 // limitExceededError is returned if a worker exceeded its timeout or its memory limit.
@@ -185,7 +188,8 @@ func (e *limitExceededError) Error() string {
 }
 
 // limitFlags are the controller's flags that set the limits.
-var limitFlags = map[stacks.Bound]string{stacks.TimeBound: "--render-timeout", stacks.MemoryBound: "--render-max-memory-bytes"}
+var limitFlags = map[stacks.Bound]string{stacks.TimeBound: "--render-timeout",
+	stacks.MemoryBound: "--render-max-memory-bytes"}
 
 // toStoppedError returns the error of a render of stack that was stopped at the limit.
 func (e *limitExceededError) toStoppedError(stack string) error {
@@ -194,7 +198,8 @@ func (e *limitExceededError) toStoppedError(stack string) error {
 		exceeded = "more memory than "
 	}
 	return &stacks.StoppedError{Stack: stack, Bound: e.bound,
-		Message: fmt.Sprintf("the render was stopped because it took %s%s; simplify the stack or increase %s", exceeded, e.limit, limitFlags[e.bound])}
+		Message: fmt.Sprintf("the render was stopped because it took %s%s; simplify the stack or increase %s", exceeded,
+			e.limit, limitFlags[e.bound])}
 }
 
 // workerExitedError is returned if a worker exited unexpectedly.
@@ -214,7 +219,8 @@ func (e *workerExitedError) toStoppedError(stack string, limitBytes int64) error
 		status += ", " + e.fatalError
 	}
 	return &stacks.StoppedError{Stack: stack, Bound: stacks.NoBound,
-		Message: fmt.Sprintf("the render worker exited unexpectedly twice (%s); its peak memory was %d bytes, and %s allows %d",
+		Message: fmt.Sprintf("the render worker exited unexpectedly twice (%s); its peak memory was %d bytes, and %s "+
+			"allows %d",
 			status, e.peakBytes, limitFlags[stacks.MemoryBound], limitBytes)}
 }
 

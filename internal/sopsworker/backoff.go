@@ -72,5 +72,6 @@ func (l *timeoutBackoff) check(id requestHash, verb string) error {
 		return nil
 	}
 	return &sops.Error{Reason: sops.Interrupted, Message: fmt.Sprintf(
-		"%sion timed out; the next attempt is at %s, or when the file or its keys change", verb, d.retryAt.UTC().Format(time.RFC3339))}
+		"%sion timed out; the next attempt is at %s, or when the file or its keys change", verb,
+		d.retryAt.UTC().Format(time.RFC3339))}
 }

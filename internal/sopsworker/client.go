@@ -47,7 +47,8 @@ func New(path string) *Client {
 			path = filepath.Join(filepath.Dir(own), ProgramName)
 		}
 	}
-	return &Client{path: path, minTimeout: time.Minute, memoryBytes: 256 << 20, slots: make(chan struct{}, maxProcesses),
+	return &Client{path: path, minTimeout: time.Minute, memoryBytes: 256 << 20,
+		slots:   make(chan struct{}, maxProcesses),
 		backoff: timeoutBackoff{now: time.Now, entries: map[requestHash]backoffEntry{}}}
 }
 
@@ -103,13 +104,15 @@ func (c *Client) call(ctx context.Context, verb string, r request, size int) ([]
 	}
 	began := time.Now()
 	timeout := c.timeout(size)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than the timeout of %s", timeout.Round(time.Millisecond)))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
+		fmt.Errorf("it took longer than the timeout of %s", timeout.Round(time.Millisecond)))
 	defer cancel()
 	data, err := c.run(ctx, verb, body)
 	switch {
 	case err == nil:
 		c.backoff.reset(id)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= c.minTimeout: // the timeout above, or the caller's deadline if it was at least as long
+	// the timeout above, or the caller's deadline if it was at least as long
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= c.minTimeout:
 		c.backoff.record(id)
 	}
 	return data, err
@@ -139,7 +142,8 @@ func (c *Client) run(ctx context.Context, verb string, body []byte) ([]byte, err
 	var a response
 	if err != nil || json.Unmarshal(out.data.Bytes(), &a) != nil {
 		// The output of the process is not reported: it may contain secrets.
-		return nil, &sops.Error{Reason: sops.Unavailable, Message: fmt.Sprintf("the %sion worker exited without a valid response: %s", verb, cmd.ProcessState)}
+		return nil, &sops.Error{Reason: sops.Unavailable,
+			Message: fmt.Sprintf("the %sion worker exited without a valid response: %s", verb, cmd.ProcessState)}
 	}
 	if a.Error != nil {
 		return nil, a.Error

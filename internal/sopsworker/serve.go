@@ -43,7 +43,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, handlers Handlers) 
 	case ok:
 		a.Error = e
 	case err != nil:
-		a.Error = &sops.Error{Reason: sops.InternalFailure, Message: "the operation failed; its error is withheld because it may contain secrets"}
+		a.Error = &sops.Error{Reason: sops.InternalFailure,
+			Message: "the operation failed; its error is withheld because it may contain secrets"}
 	default:
 		a.Data = data
 	}

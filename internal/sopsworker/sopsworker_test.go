@@ -43,13 +43,15 @@ func encrypt(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
 	if len(r.Recipients) == 0 {
 		return nil, &sops.Error{Reason: sops.RecipientInvalid, Message: "no recipient"}
 	}
-	return fmt.Appendf(nil, "%s %s %s %q %s%s", r.Name, r.Data, r.Format, r.Recipients, r.EncryptedRegex, r.UnencryptedRegex), nil
+	return fmt.Appendf(nil, "%s %s %s %q %s%s", r.Name, r.Data, r.Format, r.Recipients, r.EncryptedRegex,
+		r.UnencryptedRegex), nil
 }
 
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	if fake, ok := fakes[name]; ok {
-		if err := Serve(context.Background(), os.Stdin, os.Stdout, Handlers{Decrypt: fake, Encrypt: encrypt}); err != nil {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout, Handlers{Decrypt: fake, Encrypt: encrypt}); err !=
+			nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -80,7 +82,8 @@ func newClient(t *testing.T, fake string) *Client {
 	return c
 }
 
-var sealed = sops.Request{Name: "a.json", Data: []byte("data "), Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte("key")}}
+var sealed = sops.Request{Name: "a.json", Data: []byte("data "), Format: sops.JSON,
+	Secret: map[string][]byte{"a.agekey": []byte("key")}}
 
 func TestDecrypt(t *testing.T) {
 	t.Setenv("NOBODY", "hunter2")
@@ -99,9 +102,11 @@ func TestDecryptReturnsReason(t *testing.T) {
 	}{
 		"refuses": {reason: sops.KeyMissing, says: "no key"},
 		"fails":   {reason: sops.InternalFailure, says: "its error is withheld"},
-		"panics":  {reason: sops.Unavailable, says: "the decryption worker exited without a valid response: exit status 2"},
-		"hangs":   {reason: sops.Interrupted, says: "decryption was interrupted: it took longer than the timeout of 500ms", wait: 500 * time.Millisecond},
-		"eats":    {reason: sops.Unavailable, says: "exited without a valid response", memory: 1 << 30},
+		"panics": {reason: sops.Unavailable,
+			says: "the decryption worker exited without a valid response: exit status 2"},
+		"hangs": {reason: sops.Interrupted,
+			says: "decryption was interrupted: it took longer than the timeout of 500ms", wait: 500 * time.Millisecond},
+		"eats": {reason: sops.Unavailable, says: "exited without a valid response", memory: 1 << 30},
 	} {
 		if raceEnabled && c.memory != 0 {
 			continue // the race detector maps more memory than any limit
@@ -111,7 +116,8 @@ func TestDecryptReturnsReason(t *testing.T) {
 		client.memoryBytes = cmp.Or(c.memory, client.memoryBytes)
 		_, err := client.Decrypt(t.Context(), sealed)
 		e, ok := errors.AsType[*sops.Error](err)
-		if !ok || e.Reason != c.reason || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "hunter2") {
+		if !ok || e.Reason != c.reason || !strings.Contains(e.Message, c.says) ||
+			strings.Contains(e.Message, "hunter2") {
 			t.Errorf("%s: got %v", fake, err)
 		}
 	}
@@ -146,7 +152,8 @@ func TestDecryptReturnsOnCancel(t *testing.T) {
 
 func TestTimeoutGrowsWithTheFile(t *testing.T) {
 	c := New("")
-	for size, want := range map[int]time.Duration{0: time.Minute, 1 << 19: 75 * time.Second, 5 << 20: 210 * time.Second, 1 << 40: 210 * time.Second} {
+	for size, want := range map[int]time.Duration{0: time.Minute, 1 << 19: 75 * time.Second, 5 << 20: 210 * time.Second,
+		1 << 40: 210 * time.Second} {
 		if got := c.timeout(size); got != want {
 			t.Errorf("%d bytes: got %s, want %s", size, got, want)
 		}
@@ -206,7 +213,8 @@ func TestCanceledDecryptStartsNoBackoff(t *testing.T) {
 
 func TestEncrypt(t *testing.T) {
 	c := newClient(t, "works")
-	r := sops.EncryptRequest{Name: "a.json", Data: []byte("data"), Format: sops.JSON, Recipients: []string{"age1x"}, EncryptedRegex: "^a$"}
+	r := sops.EncryptRequest{Name: "a.json", Data: []byte("data"), Format: sops.JSON, Recipients: []string{"age1x"},
+		EncryptedRegex: "^a$"}
 	got, err := c.Encrypt(t.Context(), r)
 	if err != nil || string(got) != `a.json data json ["age1x"] ^a$` {
 		t.Errorf("got %q, %v", got, err)

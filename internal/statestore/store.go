@@ -118,7 +118,8 @@ func (s *Store) Remove(ctx context.Context, states, credentials []string) error 
 
 // write changes keys of both objects: those with the value nil are deleted.
 func (s *Store) write(ctx context.Context, states, credentials map[string]any) error {
-	if err := s.patchOrCreate(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap, states); err != nil {
+	if err := s.patchOrCreate(ctx, configMaps, state.StoreConfigMap, "ConfigMap", "binaryData", s.configMap,
+		states); err != nil {
 		return err
 	}
 	return s.patchOrCreate(ctx, secrets, state.StoreSecret, "Secret", "data", s.secret, credentials)
@@ -177,7 +178,8 @@ func deleteKeys(keys []string) map[string]any {
 }
 
 // patchOrCreate changes keys of one object, or creates the object.
-func (s *Store) patchOrCreate(ctx context.Context, resource schema.GroupVersionResource, name, kind, field, version string, values map[string]any) error {
+func (s *Store) patchOrCreate(ctx context.Context, resource schema.GroupVersionResource,
+	name, kind, field, version string, values map[string]any) error {
 	if len(values) == 0 {
 		return nil
 	}
@@ -200,7 +202,8 @@ func (s *Store) patchOrCreate(ctx context.Context, resource schema.GroupVersionR
 		_, err = c.Create(ctx, u, metav1.CreateOptions{FieldManager: live.FieldManager})
 	}
 	if err != nil {
-		return &WriteError{resource: resource, existed: version != "", object: kind + " " + s.Namespace + "/" + name, namespace: s.Namespace, err: err}
+		return &WriteError{resource: resource, existed: version != "", object: kind + " " + s.Namespace + "/" + name,
+			namespace: s.Namespace, err: err}
 	}
 	return nil
 }
@@ -221,7 +224,8 @@ func (e *WriteError) isConflict() bool {
 // Error implements error.
 func (e *WriteError) Error() string {
 	if apierrors.IsNotFound(e.err) && !e.existed {
-		return fmt.Sprintf("writing %s: namespace %s does not exist: create the namespace, or set spec.store.namespace to that of ksctl", e.object, e.namespace)
+		return fmt.Sprintf("writing %s: namespace %s does not exist: create the namespace, or set "+
+			"spec.store.namespace to that of ksctl", e.object, e.namespace)
 	}
 	return "writing " + e.object + ": " + e.err.Error()
 }

@@ -47,7 +47,9 @@ func newStoreTest(t *testing.T) *storeTest {
 		}
 		version := have.(metav1.Object).GetResourceVersion()
 		if want := body.Metadata.ResourceVersion; want != "" && want != version {
-			return true, nil, apierrors.NewConflict(p.GetResource().GroupResource(), p.GetName(), fmt.Errorf("it has version %s", version))
+			return true, nil,
+				apierrors.NewConflict(p.GetResource().GroupResource(), p.GetName(),
+					fmt.Errorf("it has version %s", version))
 		}
 		return false, nil, nil
 	})
@@ -74,7 +76,8 @@ func (r *storeTest) writeByOther(k kind, values map[string]string) {
 		data[key] = []byte(v)
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": k.kind,
-		"metadata": map[string]any{"namespace": team, "name": k.name, "resourceVersion": fmt.Sprint(r.writes)}, k.field: jsonOf(data)}}
+		"metadata": map[string]any{"namespace": team, "name": k.name, "resourceVersion": fmt.Sprint(r.writes)},
+		k.field:    jsonOf(data)}}
 	tracker := r.api.Tracker()
 	err := tracker.Update(k.resource, u, team)
 	if apierrors.IsNotFound(err) {
@@ -236,9 +239,11 @@ func TestReadDetectsExternalStore(t *testing.T) {
 
 func TestCountSummaryJoinMessagesAndTruncate(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{CountSummary(0, 0), "0 states"}, {CountSummary(2, 0), "2 states"}, {CountSummary(0, 1), "the credentials of 1 cloud"},
+		{CountSummary(0, 0), "0 states"}, {CountSummary(2, 0), "2 states"},
+		{CountSummary(0, 1), "the credentials of 1 cloud"},
 		{CountSummary(1, 2), "1 state and the credentials of 2 clouds"},
-		{JoinMessages([]string{"a", "b"}), "a; b"}, {JoinMessages(strings.Split("abcdefg", "")), "a; b; c; d; e; and 2 more"},
+		{JoinMessages([]string{"a", "b"}), "a; b"},
+		{JoinMessages(strings.Split("abcdefg", "")), "a; b; c; d; e; and 2 more"},
 		{Truncate("añ", 2), "a"}, {Truncate("a", 2), "a"},
 	} {
 		if c.got != c.want {

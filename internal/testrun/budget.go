@@ -34,7 +34,8 @@ func (b budgets) compare(x, y string) int {
 // exceeded describes how a package exceeded its budget; "" if it did not.
 func (b budgets) exceeded(u usage) string {
 	budget, ok := b[u.Package]
-	if !ok || u.Wall < minSeconds && u.CPU < minSeconds || u.Wall <= budget.Wall*budgetTolerance && u.CPU <= budget.CPU*budgetTolerance {
+	if !ok || u.Wall < minSeconds && u.CPU < minSeconds || u.Wall <= budget.Wall*budgetTolerance &&
+		u.CPU <= budget.CPU*budgetTolerance {
 		return ""
 	}
 	return fmt.Sprintf("%s: wall %.0f s of %.0f, CPU %.0f s of %.0f", u.Package, u.Wall, budget.Wall, u.CPU, budget.CPU)

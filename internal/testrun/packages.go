@@ -27,7 +27,9 @@ type testPackage struct {
 
 // listPackages returns the packages with tests that match the patterns.
 func listPackages(ctx context.Context, patterns []string) ([]testPackage, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Module,Imports,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)...)
+	cmd := exec.CommandContext(ctx, "go",
+		append([]string{"list", "-json=ImportPath,Module,Imports,TestGoFiles,XTestGoFiles,TestImports,XTestImports"},
+			patterns...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -51,7 +53,8 @@ func listPackages(ctx context.Context, patterns []string) ([]testPackage, error)
 // imports reports whether the package or its tests import a package of the module.
 func (p testPackage) imports(folder string) bool {
 	path := p.Module.Path + "/" + folder
-	return slices.Contains(p.Imports, path) || slices.Contains(p.TestImports, path) || slices.Contains(p.XTestImports, path)
+	return slices.Contains(p.Imports, path) || slices.Contains(p.TestImports, path) ||
+		slices.Contains(p.XTestImports, path)
 }
 
 // runsPrograms reports whether the tests run programs of cmd/.

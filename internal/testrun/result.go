@@ -71,10 +71,13 @@ func (f reportFiles) read(m module) (*result, error) {
 	}
 	r.skips = tests.skipped()
 	for _, s := range suites {
-		r.failures, r.flakes, r.skips = append(r.failures, s.failures...), append(r.flakes, s.flakes...), append(r.skips, s.skips...)
+		r.failures, r.flakes, r.skips = append(r.failures, s.failures...), append(r.flakes, s.flakes...),
+			append(r.skips, s.skips...)
 	}
 	for _, list := range [][]testReport{r.failures, r.flakes, r.skips} {
-		slices.SortFunc(list, func(a, b testReport) int { return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name) })
+		slices.SortFunc(list, func(a, b testReport) int {
+			return strings.Compare(a.Package+" "+a.Name, b.Package+" "+b.Name)
+		})
 	}
 	r.usages, err = f.readUsages(m.Dir)
 	return r, err

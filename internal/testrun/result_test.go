@@ -50,10 +50,13 @@ func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
 	write(t, f.events, goEvents+`
 {"Action":"fail","Package":"example.com/m/e2e/s","Test":"TestSuite"}
 {"Action":"fail","Package":"example.com/m/e2e/s"}`)
-	failed := types.Failure{Message: "Expected\n    1\nto equal\n    2", Location: types.CodeLocation{FileName: "/src/s_test.go", LineNumber: 5}}
-	writeJSON(t, layout.SuiteOf(f.suites, "e2e/s").JSON, []types.Report{{SuiteConfig: types.SuiteConfig{RandomSeed: 42}, SpecReports: types.SpecReports{
+	failed := types.Failure{Message: "Expected\n    1\nto equal\n    2",
+		Location: types.CodeLocation{FileName: "/src/s_test.go", LineNumber: 5}}
+	writeJSON(t, layout.SuiteOf(f.suites,
+		"e2e/s").JSON, []types.Report{{SuiteConfig: types.SuiteConfig{RandomSeed: 42}, SpecReports: types.SpecReports{
 		{LeafNodeText: "fails", State: types.SpecStateFailed, Failure: failed},
-		{LeafNodeText: "flakes", State: types.SpecStatePassed, AdditionalFailures: []types.AdditionalFailure{{State: types.SpecStateFailed, Failure: failed}}},
+		{LeafNodeText: "flakes", State: types.SpecStatePassed,
+			AdditionalFailures: []types.AdditionalFailure{{State: types.SpecStateFailed, Failure: failed}}},
 		{LeafNodeText: "is skipped", State: types.SpecStateSkipped, Failure: types.Failure{Message: "no root"}},
 		{LeafNodeText: "is filtered", State: types.SpecStateSkipped},
 		{LeafNodeText: "passes", State: types.SpecStatePassed},
@@ -74,7 +77,8 @@ func TestReadDistinguishesFailuresFlakesAndSkips(t *testing.T) {
 		got["skipped"] = append(got["skipped"], x.Package+" "+x.Name+" "+x.Error)
 	}
 	want := map[string][]string{
-		"failed": {"a TestBad/inner a_test.go:7: wrong", "b  b.go:3:1: syntax error", "c  panic: test timed out after 1s",
+		"failed": {"a TestBad/inner a_test.go:7: wrong", "b  b.go:3:1: syntax error",
+			"c  panic: test timed out after 1s",
 			"e2e/s fails s_test.go:5: Expected 1 to equal 2"},
 		"flaked":  {"a TestFlaky a_test.go:9: late", "e2e/s flakes s_test.go:5: Expected 1 to equal 2"},
 		"skipped": {"a TestSkipped a_test.go:11: no such machine", "e2e/s is skipped no root"},
@@ -91,7 +95,8 @@ func TestReadReportsASuiteThatPassedButRaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	write(t, f.events, `{"Action":"output","Package":"example.com/m/s","Test":"TestSuite","Output":"WARNING: DATA RACE\n"}
+	write(t, f.events,
+		`{"Action":"output","Package":"example.com/m/s","Test":"TestSuite","Output":"WARNING: DATA RACE\n"}
 {"Action":"fail","Package":"example.com/m/s","Test":"TestSuite"}`)
 	writeJSON(t, layout.SuiteOf(f.suites, "s").JSON, []types.Report{{SuiteSucceeded: true}})
 	write(t, layout.SuiteOf(f.suites, "s").Started, "TestSuite")
@@ -125,10 +130,12 @@ func TestPassedAllowsFewFlakes(t *testing.T) {
 func TestSummaryNamesEachFailureOnce(t *testing.T) {
 	r := result{failed: true, wall: 90 * time.Second,
 		failures: []testReport{{Package: "e2e/s", Name: "fails", Error: "s_test.go:5: wrong", Seed: 42, Logs: "logs"}},
-		usages:   []usage{{Package: "slow", Wall: 31, CPU: 5}, {Package: "busy", Wall: 5, CPU: 31}, {Package: "fine", Wall: 29, CPU: 29}}}
+		usages: []usage{{Package: "slow", Wall: 31, CPU: 5}, {Package: "busy", Wall: 5, CPU: 31},
+			{Package: "fine", Wall: 29, CPU: 29}}}
 	b := budgets{"slow": {Wall: 20, CPU: 20}, "busy": {Wall: 20, CPU: 20}, "fine": {Wall: 20, CPU: 20}}
 	got := r.summary(b, newReportFiles("out"))
-	for _, want := range []string{"e2e/s: fails (seed 42)\n    s_test.go:5: wrong\n    logs: logs", "slow: wall 31 s of 20", "busy: wall 5 s of 20, CPU 31 s of 20",
+	for _, want := range []string{"e2e/s: fails (seed 42)\n    s_test.go:5: wrong\n    logs: logs",
+		"slow: wall 31 s of 20", "busy: wall 5 s of 20, CPU 31 s of 20",
 		"== 1 failed, 0 flaked, 0 skipped in 1m30s; reports in out"} {
 		if strings.Count(got, want) != 1 {
 			t.Errorf("%q must occur once:\n%s", want, got)
@@ -145,7 +152,8 @@ func TestReadUsagesSumsAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, u := range []usage{{Package: filepath.Join(wd, "a"), Wall: 1, CPU: 2}, {Package: filepath.Join(wd, "a"), Wall: 3, CPU: 4}} {
+	for _, u := range []usage{{Package: filepath.Join(wd, "a"), Wall: 1, CPU: 2},
+		{Package: filepath.Join(wd, "a"), Wall: 3, CPU: 4}} {
 		if err := u.append(f.usage); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +182,8 @@ func TestGinkgoFlagsArePassedToTestBinaries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.parallel != 3 || !slices.Equal(o.packages, []string{"./a", "./b"}) || !slices.Equal(o.goArgs, []string{"-run", "TestX"}) ||
+	if o.parallel != 3 || !slices.Equal(o.packages, []string{"./a", "./b"}) ||
+		!slices.Equal(o.goArgs, []string{"-run", "TestX"}) ||
 		!slices.Equal(o.testArgs, []string{"-ginkgo.focus", "two words"}) {
 		t.Errorf("%+v", o)
 	}

@@ -153,7 +153,8 @@ func (g testRunner) run(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, g.gotestsum, g.args(self)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), usageVariable+"="+g.usage, layout.ReportsVariable+"="+g.suites, loadVariable+"="+strconv.FormatBool(g.load))
+	cmd.Env = append(os.Environ(), usageVariable+"="+g.usage, layout.ReportsVariable+"="+g.suites,
+		loadVariable+"="+strconv.FormatBool(g.load))
 	if g.programs != "" {
 		cmd.Env = append(cmd.Env, layout.ProgramsVariable+"="+g.programs)
 	}
@@ -177,7 +178,8 @@ func (g testRunner) args(self string) []string {
 	args := []string{"--format=pkgname", "--format-icons=text", "--hide-summary=skipped,failed,output",
 		"--jsonfile=" + g.events, "--junitfile=" + g.junit, "--packages=" + strings.Join(g.paths, " ")}
 	if g.attempts > 1 {
-		args = append(args, "--rerun-fails="+strconv.Itoa(g.attempts-1), "--rerun-fails-abort-on-data-race", "--rerun-fails-run-root-test")
+		args = append(args, "--rerun-fails="+strconv.Itoa(g.attempts-1), "--rerun-fails-abort-on-data-race",
+			"--rerun-fails-run-root-test")
 	}
 	// go vet is part of make lint. Without DWARF, compiling takes a fifth less time.
 	args = append(args, "--", "-vet=off", "-count=1", "-gcflags=all=-dwarf=false", "-p="+strconv.Itoa(g.parallel),

@@ -21,7 +21,8 @@ func runFixtures(t *testing.T, packages ...string) (passed bool, out, summary st
 	}
 	folder := t.TempDir()
 	gotestsum := filepath.Join(folder, "gotestsum")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join("..", "tools", "gotestsum"), "-o", gotestsum, "gotest.tools/gotestsum")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join("..", "tools", "gotestsum"), "-o",
+		gotestsum, "gotest.tools/gotestsum")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -61,8 +62,10 @@ func TestRunPassesWhenSecondAttemptPasses(t *testing.T) {
 		t.Error("the run failed")
 	}
 	expectOnce(t, summary, "internal/testrun/testdata/flaky: TestSkipped: flaky_test.go:18: no such machine",
-		"internal/testrun/testdata/flaky: TestFlaky\n    flaky_test.go:14: the first attempt fails", "== 0 failed, 1 flaked, 1 skipped in ")
-	if table, err := os.ReadFile(newReportFiles(out).table); err != nil || !strings.Contains(string(table), "internal/testrun/testdata/flaky\t") {
+		"internal/testrun/testdata/flaky: TestFlaky\n    flaky_test.go:14: the first attempt fails",
+		"== 0 failed, 1 flaked, 1 skipped in ")
+	if table, err := os.ReadFile(newReportFiles(out).table); err != nil ||
+		!strings.Contains(string(table), "internal/testrun/testdata/flaky\t") {
 		t.Errorf("%q, %v", table, err)
 	}
 }
@@ -72,7 +75,8 @@ func TestRunFailsWhenSafetySpecFailsOnce(t *testing.T) {
 	if passed {
 		t.Error("the run passed")
 	}
-	expectOnce(t, summary, "internal/testrun/testdata/specs: A spec is skipped: no root", "internal/testrun/testdata/specs: A spec flakes (seed ",
+	expectOnce(t, summary, "internal/testrun/testdata/specs: A spec is skipped: no root",
+		"internal/testrun/testdata/specs: A spec flakes (seed ",
 		"internal/testrun/testdata/specs: A spec is about safety (seed ", "== 1 failed, 1 flaked, 1 skipped in ")
 	logs := layout.SuiteOf(newReportFiles(out).suites, "internal/testrun/testdata/specs").Logs
 	files, err := filepath.Glob(filepath.Join(logs, "spec-*-flakes.log"))
@@ -91,7 +95,9 @@ func TestRunFailsWhenPanicPassesOnRepeat(t *testing.T) {
 }
 
 func TestPureExcludesSuites(t *testing.T) {
-	packages, err := listPackages(context.Background(), []string{"github.com/ksctl/gitops/e2e/client", "github.com/ksctl/gitops/e2e/demo", "github.com/ksctl/gitops/stacks/state"})
+	packages, err := listPackages(context.Background(),
+		[]string{"github.com/ksctl/gitops/e2e/client", "github.com/ksctl/gitops/e2e/demo",
+			"github.com/ksctl/gitops/stacks/state"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,8 @@ func suiteOf(pkg, test, logs string, r types.Report) suiteResult {
 		case len(s.AdditionalFailures) > 0:
 			f.Error = specError(s.AdditionalFailures[0].Failure)
 			out.flakes = append(out.flakes, f)
-		case s.State.Is(types.SpecStateSkipped|types.SpecStatePending) && (s.Failure.Message != "" || s.State.Is(types.SpecStatePending)):
+		case s.State.Is(types.SpecStateSkipped|types.SpecStatePending) &&
+			(s.Failure.Message != "" || s.State.Is(types.SpecStatePending)):
 			f.Error = firstLine(s.Failure.Message)
 			out.skips = append(out.skips, f)
 		}

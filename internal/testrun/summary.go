@@ -32,8 +32,10 @@ func (r *result) summary(b budgets, f reportFiles) string {
 		}
 	}
 	section("SKIPPED", skips)
-	section(fmt.Sprintf("OVER BUDGET: more than %g times the table in CONTRIBUTING.md (a warning)", budgetTolerance), exceeded)
-	section("FLAKED: failed first and passed when repeated; fix each, or describe its cause in docs/flakes.md", describe(r.flakes))
+	section(fmt.Sprintf("OVER BUDGET: more than %g times the table in CONTRIBUTING.md (a warning)", budgetTolerance),
+		exceeded)
+	section("FLAKED: failed first and passed when repeated; fix each, or describe its cause in docs/flakes.md",
+		describe(r.flakes))
 	section("FAILED", describe(r.failures))
 	switch {
 	case r.failed && len(r.failures) == 0:

@@ -18,7 +18,8 @@ func TestCacheKeepsTreesAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	fetch(t, newFetcher(t, Options{Dir: dir}), s.URL, b) // not released, as after a kill
 
-	for _, left := range []string{tempPrefix + "1/tree/half", tempPrefix + "evicted-2/tree/half", strings.Repeat("a", 64) + "/tree/half", "unrelated"} {
+	for _, left := range []string{tempPrefix + "1/tree/half", tempPrefix + "evicted-2/tree/half",
+		strings.Repeat("a", 64) + "/tree/half", "unrelated"} {
 		path := filepath.Join(dir, left)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -56,8 +57,10 @@ func TestCacheRefetchesDamagedTree(t *testing.T) {
 			}
 			return os.Symlink("/etc/passwd", path)
 		},
-		"the tree is missing":   func(dir string) error { return os.RemoveAll(filepath.Join(dir, treeName)) },
-		"the marker is empty":   func(dir string) error { return os.WriteFile(filepath.Join(dir, markerName), nil, 0o600) },
+		"the tree is missing": func(dir string) error { return os.RemoveAll(filepath.Join(dir, treeName)) },
+		"the marker is empty": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, markerName), nil, 0o600)
+		},
 		"the marker is missing": func(dir string) error { return os.Remove(filepath.Join(dir, markerName)) },
 	}
 	for name, damage := range damages {

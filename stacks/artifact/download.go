@@ -68,7 +68,8 @@ func markRetryable(e *Error) *Error {
 }
 
 // downloadOnce makes one attempt. The error is an *Error.
-func (f *Fetcher) downloadOnce(ctx context.Context, client *http.Client, dir, rawURL, sum string) (name string, err error) {
+func (f *Fetcher) downloadOnce(ctx context.Context, client *http.Client,
+	dir, rawURL, sum string) (name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
@@ -86,7 +87,8 @@ func (f *Fetcher) downloadOnce(ctx context.Context, client *http.Client, dir, ra
 		return "", err
 	}
 	if resp.ContentLength > f.limits.DownloadBytes {
-		return "", newError(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", resp.ContentLength, f.limits.DownloadBytes)
+		return "", newError(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", resp.ContentLength,
+			f.limits.DownloadBytes)
 	}
 	return f.storeBody(dir, resp.Body, sum)
 }
@@ -118,7 +120,8 @@ func (f *Fetcher) storeBody(dir string, body io.Reader, sum string) (name string
 		return "", markRetryable(wrapError(Unreachable, err, "the download ended early, after %d bytes", n))
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != sum {
-		return "", newError(DigestMismatch, "", "the download of %d bytes has the digest sha256:%s, expected sha256:%s", n, got, sum)
+		return "", newError(DigestMismatch, "", "the download of %d bytes has the digest sha256:%s, expected sha256:%s",
+			n, got, sum)
 	}
 	return file.Name(), nil
 }

@@ -28,7 +28,9 @@ func TestFetchFailures(t *testing.T) {
 		want     Reason
 		requests int64
 	}{
-		"other content": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(makeTarball(t, file("evil", "x"))) }, DigestMismatch, 1},
+		"other content": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(makeTarball(t, file("evil", "x")))
+		}, DigestMismatch, 1},
 		"cut off without a length": {func(w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			_, _ = w.Write(b[:20])
@@ -116,7 +118,8 @@ func TestFetchRejectsInvalidArtifactWithoutRequest(t *testing.T) {
 func TestDialerRefusesLinkLocal(t *testing.T) {
 	// A DNS name can resolve to any address, so the dialed address is checked.
 	for address, refused := range map[string]bool{
-		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.1.1]:80": true, "224.0.0.1:80": true, "nonsense": true,
+		"169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "[::ffff:169.254.1.1]:80": true, "224.0.0.1:80": true,
+		"nonsense":     true,
 		"127.0.0.1:80": false, "10.0.0.1:80": false, "[2001:db8::1]:443": false,
 	} {
 		err := checkDialAddress(t.Context(), "tcp", address, nil)
@@ -171,14 +174,17 @@ func TestFetchBacksOffAfterTimeout(t *testing.T) {
 		requests := 0
 		client := &http.Client{Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			requests++
-			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: blockingBody{r.Context()}, Request: r}, nil
+			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: blockingBody{r.Context()},
+				Request: r}, nil
 		})}
-		f := newFetcher(t, Options{Timeout: time.Minute, ResponseHeaderTimeout: DefaultResponseHeaderTimeout, Client: client})
+		f := newFetcher(t, Options{Timeout: time.Minute, ResponseHeaderTimeout: DefaultResponseHeaderTimeout,
+			Client: client})
 		own := &http.Client{Transport: client.Transport}
 		try := func(what, path string, client *http.Client, wantAsked int, wantTook time.Duration) {
 			t.Helper()
 			began := time.Now()
-			_, err := f.Fetch(t.Context(), Artifact{URL: "http://server.example/" + path, Digest: digestOf(nil), Client: client})
+			_, err := f.Fetch(t.Context(),
+				Artifact{URL: "http://server.example/" + path, Digest: digestOf(nil), Client: client})
 			if got := reasonOf(t, err); got != Unreachable || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: reason %q: %v", what, got, err)
 			}
@@ -197,7 +203,8 @@ func TestFetchBacksOffAfterTimeout(t *testing.T) {
 
 func TestFetchTimesOutWithoutResponse(t *testing.T) {
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	_, err := newFetcher(t, Options{ResponseHeaderTimeout: 50 * time.Millisecond}).Fetch(t.Context(), Artifact{URL: s.URL, Digest: digestOf(nil)})
+	_, err := newFetcher(t, Options{ResponseHeaderTimeout: 50 * time.Millisecond}).
+		Fetch(t.Context(), Artifact{URL: s.URL, Digest: digestOf(nil)})
 	if got := reasonOf(t, err); got != Unreachable || !timedOut(err) {
 		t.Errorf("reason %q: %v", got, err)
 	}
@@ -253,7 +260,8 @@ func TestProxyGetsNoLinkLocalRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := NewHTTPClientWith(ClientOptions{Proxy: address})
-	for host, asked := range map[string]int64{"169.254.169.254": 0, "[fe80::1]": 0, "[::ffff:169.254.169.254]": 0, "example.com": 1} {
+	for host, asked := range map[string]int64{"169.254.169.254": 0, "[fe80::1]": 0, "[::ffff:169.254.169.254]": 0,
+		"example.com": 1} {
 		before := proxy.requests.Load()
 		resp, err := c.Get("http://" + host + "/")
 		if err == nil {

@@ -152,7 +152,8 @@ func (f *Fetcher) fetch(ctx context.Context, a Artifact, cacheOnly bool) (*Tree,
 			return nil, wrapError(Unreachable, context.Cause(ctx), "interrupted while waiting for the download")
 		case <-call.done:
 		}
-		if call.err != nil && call.artifact.URL == a.URL && call.artifact.Client == a.Client && call.cacheOnly == cacheOnly {
+		if call.err != nil && call.artifact.URL == a.URL && call.artifact.Client == a.Client &&
+			call.cacheOnly == cacheOnly {
 			return nil, call.err
 		}
 	}

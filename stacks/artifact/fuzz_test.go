@@ -37,7 +37,8 @@ func FuzzTarball(f *testing.F) {
 		if merr != nil {
 			t.Fatal(merr)
 		}
-		if onDisk.Bytes > smallLimits.UnpackedBytes || onDisk.Files > smallLimits.Files+1 || (err == nil && onDisk != size) {
+		if onDisk.Bytes > smallLimits.UnpackedBytes || onDisk.Files > smallLimits.Files+1 ||
+			(err == nil && onDisk != size) {
 			t.Fatalf("reported %v, unpacked %v, with limits %v", size, onDisk, smallLimits)
 		}
 	})
@@ -61,9 +62,11 @@ func FuzzFetch(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, url, revision, digest string, code uint16) {
 		client := &http.Client{Transport: staticTransport(func() (*http.Response, error) {
-			return &http.Response{StatusCode: int(code), Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}, nil
+			return &http.Response{StatusCode: int(code), Header: http.Header{},
+				Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}, nil
 		})}
-		fetcher, err := NewFetcher(Options{Dir: filepath.Join(dir, "cache"), CacheBytes: 1 << 20, Limits: smallLimits, Client: client, Attempts: 1, Backoff: time.Nanosecond})
+		fetcher, err := NewFetcher(Options{Dir: filepath.Join(dir, "cache"), CacheBytes: 1 << 20, Limits: smallLimits,
+			Client: client, Attempts: 1, Backoff: time.Nanosecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +101,8 @@ func onlyInSecretParts(url, text string) bool {
 // FuzzMarker checks that an arbitrary marker file is rejected, or keeps its size when it is
 // written and read again.
 func FuzzMarker(f *testing.F) {
-	for _, seed := range []string{`{"files":1,"bytes":2}`, `{"files":-1}`, `{"bytes":9223372036854775808}`, `[]`, ``, `{"files":1e3}`, `null`} {
+	for _, seed := range []string{`{"files":1,"bytes":2}`, `{"files":-1}`, `{"bytes":9223372036854775808}`, `[]`, ``,
+		`{"files":1e3}`, `null`} {
 		f.Add([]byte(seed))
 	}
 	dir := f.TempDir()
@@ -123,7 +127,8 @@ func FuzzMarker(f *testing.F) {
 }
 
 func TestOnlyInSecretParts(t *testing.T) {
-	for url, want := range map[string]bool{"https://u:x@h/": true, "https://h/?t=x": true, "https://h/x": false, "https://x@h/x": false} {
+	for url, want := range map[string]bool{"https://u:x@h/": true, "https://h/?t=x": true, "https://h/x": false,
+		"https://x@h/x": false} {
 		if onlyInSecretParts(url, "x") != want {
 			t.Errorf("%s: want %v", url, want)
 		}

@@ -32,12 +32,14 @@ func makeTar(t testing.TB, members ...member) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, m := range members {
-		h := &tar.Header{Name: m.name, Typeflag: m.kind, Linkname: m.link, Mode: m.mode, Size: int64(len(m.body)), ModTime: time.Unix(0, 0)}
+		h := &tar.Header{Name: m.name, Typeflag: m.kind, Linkname: m.link, Mode: m.mode, Size: int64(len(m.body)),
+			ModTime: time.Unix(0, 0)}
 		if h.Typeflag == 0 {
 			h.Typeflag = tar.TypeReg
 		}
 		if h.Typeflag == tar.TypeXGlobalHeader {
-			h = &tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: m.name, PAXRecords: map[string]string{"comment": "abc"}}
+			h = &tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: m.name,
+				PAXRecords: map[string]string{"comment": "abc"}}
 		}
 		if m.size != 0 {
 			h.Size = m.size

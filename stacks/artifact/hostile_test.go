@@ -105,7 +105,8 @@ func (h *hostileArchive) writeMember(raw []byte, times int) {
 func (h *hostileArchive) writeHeader(name string, size int64) {
 	h.t.Helper()
 	var b bytes.Buffer
-	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: size}); err != nil {
+	if err := tar.NewWriter(&b).
+		WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: size}); err != nil {
 		h.t.Fatal(err)
 	}
 	h.writeMember(b.Bytes(), 1)
@@ -119,23 +120,38 @@ var hostileArchives = map[string]struct {
 	write func(h *hostileArchive)
 	want  Reason
 }{
-	"a file of 10 GiB":           {func(h *hostileArchive) { h.writeHeader("big", 10<<30); h.writeZeros(10 << 10) }, TooLarge},
-	"files of 3 GiB together":    {func(h *hostileArchive) { writeLargeFiles(h) }, TooLarge},
-	"10 GiB after the end":       {func(h *hostileArchive) { h.writeMember(makeTar(h.t, file("x", "x")), 1); h.writeZeros(10 << 10) }, TooLarge},
-	"a million files":            {func(h *hostileArchive) { writeMillionFiles(h) }, TooManyFiles},
-	"ten thousand levels":        {func(h *hostileArchive) { h.writeMember(makeTar(h.t, file(strings.Repeat("d/", 10_000)+"f", "")), 1) }, TooDeep},
+	"a file of 10 GiB": {func(h *hostileArchive) {
+		h.writeHeader("big", 10<<30)
+		h.writeZeros(10 << 10)
+	}, TooLarge},
+	"files of 3 GiB together": {func(h *hostileArchive) { writeLargeFiles(h) }, TooLarge},
+	"10 GiB after the end": {func(h *hostileArchive) {
+		h.writeMember(makeTar(h.t, file("x", "x")), 1)
+		h.writeZeros(10 << 10)
+	}, TooLarge},
+	"a million files": {func(h *hostileArchive) { writeMillionFiles(h) }, TooManyFiles},
+	"ten thousand levels": {func(h *hostileArchive) {
+		h.writeMember(makeTar(h.t, file(strings.Repeat("d/", 10_000)+"f", "")), 1)
+	}, TooDeep},
 	"a name of a gigabyte":       {func(h *hostileArchive) { writeLongRecord(h, tar.TypeGNULongName) }, Malformed},
 	"a PAX record of a gigabyte": {func(h *hostileArchive) { writeLongRecord(h, tar.TypeXHeader) }, Malformed},
 	"a link to a path outside the tree": {func(h *hostileArchive) {
 		h.writeMember(makeTar(h.t, member{name: "l", link: "/etc", kind: tar.TypeSymlink}, file("l/passwd", "x")), 1)
 	}, UnsafePath},
 	"links that combine to a path outside the tree": {func(h *hostileArchive) {
-		h.writeMember(makeTar(h.t, member{name: "a", link: ".", kind: tar.TypeSymlink}, member{name: "a/b", link: "..", kind: tar.TypeSymlink}), 1)
+		h.writeMember(makeTar(h.t, member{name: "a", link: ".", kind: tar.TypeSymlink},
+			member{name: "a/b", link: "..", kind: tar.TypeSymlink}), 1)
 	}, UnsafePath},
-	"a path outside the tree": {func(h *hostileArchive) { h.writeMember(makeTar(h.t, file("../../evil", "x")), 1) }, UnsafePath},
-	"a truncated tarball":     {func(h *hostileArchive) { h.writeHeader("f", 32<<20); h.writeZeros(16) }, Malformed},
-	"gzip without a tarball":  {func(h *hostileArchive) { h.writeMember(bytes.Repeat([]byte("no tarball. "), 1<<16), 64) }, Malformed},
-	"not gzip":                {func(h *hostileArchive) { _, _ = h.w.Write(bytes.Repeat([]byte("x"), 64<<20)) }, Malformed},
+	"a path outside the tree": {func(h *hostileArchive) {
+		h.writeMember(makeTar(h.t, file("../../evil", "x")), 1)
+	}, UnsafePath},
+	"a truncated tarball": {func(h *hostileArchive) { h.writeHeader("f", 32<<20); h.writeZeros(16) }, Malformed},
+	"gzip without a tarball": {func(h *hostileArchive) {
+		h.writeMember(bytes.Repeat([]byte("no tarball. "), 1<<16), 64)
+	}, Malformed},
+	"not gzip": {func(h *hostileArchive) {
+		_, _ = h.w.Write(bytes.Repeat([]byte("x"), 64<<20))
+	}, Malformed},
 	"a broken stream": {func(h *hostileArchive) {
 		h.writeHeader("f", 8<<20)
 		h.writeZeros(4)
@@ -156,7 +172,8 @@ func writeMillionFiles(h *hostileArchive) {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
 		for j := range 1000 {
-			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d/%d", i, j), Typeflag: tar.TypeReg, Mode: 0o644}); err != nil {
+			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d/%d", i, j), Typeflag: tar.TypeReg,
+				Mode: 0o644}); err != nil {
 				h.t.Fatal(err)
 			}
 		}

@@ -83,7 +83,8 @@ func (ig *Ignore) addPatterns(source, content string, domain []string) error {
 			return newError(IgnoreInvalid, source, "line %d, %.80q: %v", number+1, pattern, err)
 		}
 		if len(ig.patterns) == maxIgnorePatterns {
-			return newError(IgnoreInvalid, source, "line %d exceeds the limit of %d patterns", number+1, maxIgnorePatterns)
+			return newError(IgnoreInvalid, source, "line %d exceeds the limit of %d patterns", number+1,
+				maxIgnorePatterns)
 		}
 		ig.patterns = append(ig.patterns, gitignore.ParsePattern(pattern, domain))
 	}

@@ -13,7 +13,8 @@ import (
 func TestIgnoreExcludesMatchingFiles(t *testing.T) {
 	tree := func(ignores map[string]string) fstest.MapFS {
 		fsys := fstest.MapFS{}
-		for _, name := range []string{"README.md", "docs/a.md", "stacks/app/stack.yaml", "stacks/app/a.md", "stacks/app/docs/b.txt", "ci/run.sh"} {
+		for _, name := range []string{"README.md", "docs/a.md", "stacks/app/stack.yaml", "stacks/app/a.md",
+			"stacks/app/docs/b.txt", "ci/run.sh"} {
 			fsys[name] = &fstest.MapFile{Data: []byte(name)}
 		}
 		for name, content := range ignores {
@@ -26,17 +27,30 @@ func TestIgnoreExcludesMatchingFiles(t *testing.T) {
 		spec  string
 		left  []string
 	}{
-		"no patterns":                     {nil, "", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"comments":                        {nil, "# README.md\n\n  \n", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"everything but one directory":    {nil, "/*\n!/stacks\n", []string{"stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"by extension":                    {nil, "*.md\r\n", []string{"ci/run.sh", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"a directory anywhere":            {nil, "docs/", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/stack.yaml"}},
-		"a directory at the root":         {nil, "/docs/", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"two stars":                       {nil, "stacks/**/docs", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/stack.yaml"}},
-		"file at the root":                {map[string]string{".sourceignore": "ci\n*.md\n"}, "", []string{"stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"file in a directory":             {map[string]string{"stacks/.sourceignore": "*.md\n/README.md\n"}, "", []string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"spec overrides file":             {map[string]string{".sourceignore": "*.md\n"}, "!README.md", []string{"README.md", "ci/run.sh", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
-		"not below an excluded directory": {nil, "docs\n!docs/a.md", []string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/stack.yaml"}},
+		"no patterns": {nil, "",
+			[]string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/docs/b.txt",
+				"stacks/app/stack.yaml"}},
+		"comments": {nil, "# README.md\n\n  \n",
+			[]string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/docs/b.txt",
+				"stacks/app/stack.yaml"}},
+		"everything but one directory": {nil, "/*\n!/stacks\n",
+			[]string{"stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"by extension": {nil, "*.md\r\n",
+			[]string{"ci/run.sh", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"a directory anywhere": {nil, "docs/",
+			[]string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/stack.yaml"}},
+		"a directory at the root": {nil, "/docs/",
+			[]string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"two stars": {nil, "stacks/**/docs",
+			[]string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/a.md", "stacks/app/stack.yaml"}},
+		"file at the root": {map[string]string{".sourceignore": "ci\n*.md\n"}, "",
+			[]string{"stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"file in a directory": {map[string]string{"stacks/.sourceignore": "*.md\n/README.md\n"}, "",
+			[]string{"README.md", "ci/run.sh", "docs/a.md", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"spec overrides file": {map[string]string{".sourceignore": "*.md\n"}, "!README.md",
+			[]string{"README.md", "ci/run.sh", "stacks/app/docs/b.txt", "stacks/app/stack.yaml"}},
+		"not below an excluded directory": {nil, "docs\n!docs/a.md",
+			[]string{"README.md", "ci/run.sh", "stacks/app/a.md", "stacks/app/stack.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := tree(c.files)

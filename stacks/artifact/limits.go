@@ -56,7 +56,8 @@ func (t *usage) addFileBytes(name string, size int64) error {
 	}
 	t.bytes += size
 	if t.bytes > t.limits.UnpackedBytes {
-		return newError(TooLarge, name, "with this file the tree has more than the %d bytes allowed", t.limits.UnpackedBytes)
+		return newError(TooLarge, name, "with this file the tree has more than the %d bytes allowed",
+			t.limits.UnpackedBytes)
 	}
 	return nil
 }

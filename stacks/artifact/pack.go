@@ -48,7 +48,8 @@ func Pack(ctx context.Context, w io.Writer, fsys fs.FS, o PackOptions) (Packed, 
 	sum := sha256.New()
 	out := &TrackingWriter{W: io.MultiWriter(w, sum)}
 	gz := gzip.NewWriter(out)
-	p := &packer{ctx: ctx, fsys: fsys, tw: tar.NewWriter(gz), skip: o.Skip, usage: usage{limits: o.Limits.WithDefaults()}}
+	p := &packer{ctx: ctx, fsys: fsys, tw: tar.NewWriter(gz), skip: o.Skip,
+		usage: usage{limits: o.Limits.WithDefaults()}}
 
 	err := fs.WalkDir(fsys, ".", p.visit)
 	if err == nil {
@@ -65,7 +66,8 @@ func Pack(ctx context.Context, w io.Writer, fsys fs.FS, o PackOptions) (Packed, 
 	case err != nil:
 		return Packed{}, err
 	case out.n > p.usage.limits.DownloadBytes:
-		return Packed{}, newError(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", out.n, p.usage.limits.DownloadBytes)
+		return Packed{}, newError(TooLarge, "", "the tarball has %d bytes, at most %d are allowed", out.n,
+			p.usage.limits.DownloadBytes)
 	}
 	p.packed.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
 	p.packed.Size = out.n

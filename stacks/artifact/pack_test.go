@@ -122,7 +122,8 @@ func TestPackEnforcesLimits(t *testing.T) {
 		"giant file": {map[string]int{"big": 2049}, TooLarge},
 		"many bytes": {map[string]int{"1": 2048, "2": 2048, "3": 1}, TooLarge},
 		"deep":       {map[string]int{"1/2/3/4/5": 0}, TooDeep},
-		"many files": {map[string]int{"a/1": 0, "a/2": 0, "a/3": 0, "a/4": 0, "a/5": 0, "a/6": 0, "a/7": 0, "a/8": 0, "a/9": 0, "b/1": 0,
+		"many files": {map[string]int{"a/1": 0, "a/2": 0, "a/3": 0, "a/4": 0, "a/5": 0, "a/6": 0, "a/7": 0, "a/8": 0,
+			"a/9": 0, "b/1": 0,
 			"b/2": 0, "b/3": 0, "b/4": 0, "b/5": 0, "b/6": 0}, TooManyFiles},
 	}
 	for name, c := range cases {
@@ -140,7 +141,8 @@ func TestPackEnforcesLimits(t *testing.T) {
 }
 
 func TestPackEnforcesDownloadLimit(t *testing.T) {
-	_, err := Pack(t.Context(), &bytes.Buffer{}, fstest.MapFS{"a": {Data: []byte("a")}}, PackOptions{Limits: Limits{DownloadBytes: 20}})
+	_, err := Pack(t.Context(), &bytes.Buffer{}, fstest.MapFS{"a": {Data: []byte("a")}},
+		PackOptions{Limits: Limits{DownloadBytes: 20}})
 	if got := reasonOf(t, err); got != TooLarge {
 		t.Errorf("reason %q, want %q: %v", got, TooLarge, err)
 	}

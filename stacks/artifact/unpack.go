@@ -102,11 +102,15 @@ func (u *unpacker) unpackEntry(h *tar.Header) error {
 	case tar.TypeXGlobalHeader:
 		return nil // a comment that git archive writes
 	case tar.TypeSymlink:
-		return newError(UnsafePath, h.Name, "the entry is a symbolic link to %q; only regular files and directories are allowed", truncate(h.Linkname, 256))
+		return newError(UnsafePath, h.Name,
+			"the entry is a symbolic link to %q; only regular files and directories are allowed",
+			truncate(h.Linkname, 256))
 	case tar.TypeLink:
-		return newError(UnsafePath, h.Name, "the entry is a hard link to %q; only regular files and directories are allowed", truncate(h.Linkname, 256))
+		return newError(UnsafePath, h.Name,
+			"the entry is a hard link to %q; only regular files and directories are allowed", truncate(h.Linkname, 256))
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
-		return newError(UnsafePath, h.Name, "the entry is a device or pipe; only regular files and directories are allowed")
+		return newError(UnsafePath, h.Name,
+			"the entry is a device or pipe; only regular files and directories are allowed")
 	default:
 		return newError(Malformed, h.Name, "the entry has the unknown type %q", h.Typeflag)
 	}

@@ -31,7 +31,8 @@ func TestUnpack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"a.yaml": "a: 1\n", "scripts/run.sh": "#!/bin/sh\n", "x/y/z/deep.yaml": "", "unreadable": "u"}
+	want := map[string]string{"a.yaml": "a: 1\n", "scripts/run.sh": "#!/bin/sh\n", "x/y/z/deep.yaml": "",
+		"unreadable": "u"}
 	if got := readTree(t, dir); !maps.Equal(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
@@ -61,40 +62,66 @@ func TestUnpackRejectsInvalidTarballs(t *testing.T) {
 		want    Reason
 		entry   string
 	}{
-		"symbolic link to a path outside the tree":               {[]member{link("passwd", "../../etc/passwd")}, UnsafePath, "passwd"},
-		"absolute symbolic link":                                 {[]member{link("passwd", "/etc/passwd")}, UnsafePath, "passwd"},
-		"symbolic links that combine to a path outside the tree": {[]member{link("a", "."), link("a/b", ".."), file("a/b/c", "x")}, UnsafePath, "a"},
-		"symbolic link that stays inside":                        {[]member{file("x", "x"), link("y", "x")}, UnsafePath, "y"},
-		"file through a symbolic link":                           {[]member{link("out", "/tmp"), file("out/owned", "x")}, UnsafePath, "out"},
-		"hard link":                                              {[]member{{name: "h", link: "/etc/passwd", kind: tar.TypeLink}}, UnsafePath, "h"},
-		"hard link inside":                                       {[]member{file("x", "x"), {name: "h", link: "x", kind: tar.TypeLink}}, UnsafePath, "h"},
-		"character device":                                       {[]member{{name: "null", kind: tar.TypeChar}}, UnsafePath, "null"},
-		"block device":                                           {[]member{{name: "sda", kind: tar.TypeBlock}}, UnsafePath, "sda"},
-		"pipe":                                                   {[]member{{name: "fifo", kind: tar.TypeFifo}}, UnsafePath, "fifo"},
-		"unknown type":                                           {[]member{{name: "what", kind: 'Z'}}, Malformed, "what"},
-		"path outside the tree":                                  {[]member{file("../x", "x")}, UnsafePath, "../x"},
-		"path that leaves and reenters the tree":                 {[]member{file("a/../../a/x", "x")}, UnsafePath, "a/../../a/x"},
-		"path with .. that stays inside":                         {[]member{file("a/../x", "x")}, UnsafePath, "a/../x"},
-		"directory outside the tree":                             {[]member{{name: "../d/", kind: tar.TypeDir}}, UnsafePath, "../d/"},
-		"absolute path":                                          {[]member{file("/etc/x", "x")}, UnsafePath, "/etc/x"},
-		"backslash":                                              {[]member{file(`..\x`, "x")}, UnsafePath, `..\x`},
-		"not UTF-8":                                              {[]member{file("a\xff", "x")}, UnsafePath, "a\xff"},
-		"file without a name":                                    {[]member{file("./.", "x")}, Malformed, "./."},
-		"file twice":                                             {[]member{file("x", "1"), file("./x", "2")}, Malformed, "x"},
-		"directory with the path of a file":                      {[]member{file("x", "1"), file("x/y", "2")}, Malformed, "x"},
-		"file with the path of a directory":                      {[]member{file("x/y", "2"), file("x", "1")}, Malformed, "x"},
-		"directory entry with the path of a file":                {[]member{file("x", "2"), {name: "x/", kind: tar.TypeDir}}, Malformed, "x"},
-		"long name":                                              {[]member{file(strings.Repeat("n", 256), "x")}, Malformed, strings.Repeat("n", 256)},
-		"one giant file":                                         {[]member{file("big", strings.Repeat("x", 2049))}, TooLarge, "big"},
-		"many bytes in total":                                    {[]member{file("1", strings.Repeat("x", 2048)), file("2", strings.Repeat("x", 2048)), file("3", "x")}, TooLarge, "3"},
-		"many files":                                             {many, TooManyFiles, ""},
-		"many directories for few files":                         {wide, TooManyFiles, ""},
-		"deep tree":                                              {[]member{file("1/2/3/4/5", "")}, TooDeep, "1/2/3/4/5"},
-		"ten thousand levels":                                    {[]member{file(strings.Repeat("d/", 10_000)+"f", "")}, TooDeep, strings.Repeat("d/", 10_000) + "f"},
-		"ten thousand levels of directories":                     {[]member{{name: strings.Repeat("d/", 10_000), kind: tar.TypeDir}}, TooDeep, strings.Repeat("d/", 10_000)},
-		"truncated file":                                         {[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1000}}, Malformed, ""},
-		"truncated file with a size of terabytes":                {[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1 << 42}}, TooLarge, "cut"},
-		"depth reached only by dots":                             {[]member{file("./././././x", "")}, "", ""},
+		"symbolic link to a path outside the tree": {[]member{link("passwd", "../../etc/passwd")},
+			UnsafePath, "passwd"},
+		"absolute symbolic link": {[]member{link("passwd", "/etc/passwd")}, UnsafePath,
+			"passwd"},
+		"symbolic links that combine to a path outside " +
+			"the tree": {[]member{link("a", "."), link("a/b", ".."), file("a/b/c", "x")}, UnsafePath, "a"},
+		"symbolic link that stays inside": {[]member{file("x", "x"), link("y", "x")}, UnsafePath,
+			"y"},
+		"file through a symbolic link": {[]member{link("out", "/tmp"),
+			file("out/owned", "x")}, UnsafePath, "out"},
+		"hard link": {
+			[]member{{name: "h", link: "/etc/passwd", kind: tar.TypeLink}}, UnsafePath, "h"},
+		"hard link inside": {[]member{file("x", "x"),
+			{name: "h", link: "x", kind: tar.TypeLink}}, UnsafePath, "h"},
+		"character device": {[]member{{name: "null", kind: tar.TypeChar}},
+			UnsafePath, "null"},
+		"block device": {[]member{{name: "sda", kind: tar.TypeBlock}},
+			UnsafePath, "sda"},
+		"pipe": {[]member{{name: "fifo", kind: tar.TypeFifo}},
+			UnsafePath, "fifo"},
+		"unknown type": {[]member{{name: "what", kind: 'Z'}}, Malformed,
+			"what"},
+		"path outside the tree": {[]member{file("../x", "x")}, UnsafePath, "../x"},
+		"path that leaves and reenters the tree": {[]member{file("a/../../a/x", "x")}, UnsafePath,
+			"a/../../a/x"},
+		"path with .. that stays inside": {[]member{file("a/../x", "x")}, UnsafePath, "a/../x"},
+		"directory outside the tree": {[]member{{name: "../d/", kind: tar.TypeDir}},
+			UnsafePath, "../d/"},
+		"absolute path":       {[]member{file("/etc/x", "x")}, UnsafePath, "/etc/x"},
+		"backslash":           {[]member{file(`..\x`, "x")}, UnsafePath, `..\x`},
+		"not UTF-8":           {[]member{file("a\xff", "x")}, UnsafePath, "a\xff"},
+		"file without a name": {[]member{file("./.", "x")}, Malformed, "./."},
+		"file twice": {[]member{file("x", "1"), file("./x", "2")},
+			Malformed, "x"},
+		"directory with the path of a file": {[]member{file("x", "1"), file("x/y", "2")},
+			Malformed, "x"},
+		"file with the path of a directory": {[]member{file("x/y", "2"), file("x", "1")},
+			Malformed, "x"},
+		"directory entry with the path " +
+			"of a file": {[]member{file("x", "2"), {name: "x/", kind: tar.TypeDir}}, Malformed, "x"},
+		"long name": {[]member{file(strings.Repeat("n", 256), "x")},
+			Malformed, strings.Repeat("n", 256)},
+		"one giant file": {[]member{file("big", strings.Repeat("x", 2049))},
+			TooLarge, "big"},
+		"many bytes in total": {[]member{file("1", strings.Repeat("x", 2048)),
+			file("2", strings.Repeat("x", 2048)), file("3", "x")}, TooLarge, "3"},
+		"many files":                     {many, TooManyFiles, ""},
+		"many directories for few files": {wide, TooManyFiles, ""},
+		"deep tree": {[]member{file("1/2/3/4/5", "")}, TooDeep,
+			"1/2/3/4/5"},
+		"ten thousand levels": {[]member{file(strings.Repeat("d/", 10_000)+"f", "")},
+			TooDeep, strings.Repeat("d/", 10_000) + "f"},
+		"ten thousand levels of " +
+			"directories": {[]member{{name: strings.Repeat("d/", 10_000), kind: tar.TypeDir}}, TooDeep,
+			strings.Repeat("d/", 10_000)},
+		"truncated file": {
+			[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1000}}, Malformed, ""},
+		"truncated file with a size of " +
+			"terabytes": {[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1 << 42}}, TooLarge, "cut"},
+		"depth reached only by dots": {[]member{file("./././././x", "")}, "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -249,8 +276,10 @@ func FuzzUnpack(f *testing.F) {
 }
 
 func FuzzParseDigest(f *testing.F) {
-	for _, s := range []string{"", ":", "sha256", "sha256:", "sha256:" + strings.Repeat("a", 64), "sha256:" + strings.Repeat("A", 64),
-		"sha256:../../../../etc/passwd", "sha1:" + strings.Repeat("a", 40), "sha512:" + strings.Repeat("a", 128), "SHA256:" + strings.Repeat("0", 64)} {
+	for _, s := range []string{"", ":", "sha256", "sha256:", "sha256:" + strings.Repeat("a", 64),
+		"sha256:" + strings.Repeat("A", 64),
+		"sha256:../../../../etc/passwd", "sha1:" + strings.Repeat("a", 40), "sha512:" + strings.Repeat("a", 128),
+		"SHA256:" + strings.Repeat("0", 64)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

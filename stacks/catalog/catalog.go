@@ -58,7 +58,8 @@ type packedStack struct {
 
 // New returns a Catalog.
 func New(o Options) *Catalog {
-	return &Catalog{opts: o, registry: oci.NewClient(oci.Options{Limits: o.Limits}), packedStacks: map[string]packedStack{}}
+	return &Catalog{opts: o, registry: oci.NewClient(oci.Options{Limits: o.Limits}),
+		packedStacks: map[string]packedStack{}}
 }
 
 // Names returns the names of the shipped stacks.
@@ -94,10 +95,12 @@ func subfolders(dir string) (out []string) {
 // FS returns the files of a shipped stack. The error is a *NotFoundError.
 func FS(stack, version string) (fs.FS, error) {
 	if !slices.Contains(Names(), stack) {
-		return nil, &NotFoundError{fmt.Sprintf("the catalog has no stack %q: want one of %s", stack, strings.Join(Names(), ", "))}
+		return nil, &NotFoundError{fmt.Sprintf("the catalog has no stack %q: want one of %s", stack,
+			strings.Join(Names(), ", "))}
 	}
 	if !slices.Contains(Versions(stack), version) {
-		return nil, &NotFoundError{fmt.Sprintf("the catalog has no version %q of stack %q: want one of %s", version, stack, strings.Join(Versions(stack), ", "))}
+		return nil, &NotFoundError{fmt.Sprintf("the catalog has no version %q of stack %q: want one of %s", version,
+			stack, strings.Join(Versions(stack), ", "))}
 	}
 	return fs.Sub(shippedFS, root+"/"+stack+"/"+version)
 }
@@ -119,7 +122,8 @@ func (c *Catalog) Artifact(ctx context.Context, stack, version string) (artifact
 		c.packedStacks[path] = p
 		c.mu.Unlock()
 	}
-	return artifact.Artifact{URL: "http://catalog" + path, Revision: stack + "@" + version, Digest: p.digest, Client: &http.Client{Transport: c}}, nil
+	return artifact.Artifact{URL: "http://catalog" + path, Revision: stack + "@" + version, Digest: p.digest,
+		Client: &http.Client{Transport: c}}, nil
 }
 
 func (c *Catalog) pack(ctx context.Context, stack, version string) (packedStack, error) {
@@ -171,7 +175,8 @@ func (c *Catalog) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	p, known := c.packedStacks[req.URL.Path]
 	c.mu.Unlock()
-	response := &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req, Header: http.Header{}}
+	response := &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{}}
 	if !known {
 		response.StatusCode, response.Body = http.StatusNotFound, http.NoBody
 		return response, nil

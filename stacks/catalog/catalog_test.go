@@ -51,7 +51,8 @@ func TestReleasedVersionsDoNotChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := fingerprint(t, files); got != released[name+"@"+v] {
-				t.Errorf("%s@%s has digest %s: a released version must not change; add a new version to the list", name, v, got)
+				t.Errorf("%s@%s has digest %s: a released version must not change; add a new version to the list", name,
+					v, got)
 			}
 		}
 	}
@@ -74,7 +75,8 @@ func TestShippedStacksRender(t *testing.T) {
 			if err := os.CopyFS(root, files); err != nil {
 				t.Fatal(err)
 			}
-			res, err := stacks.Render(t.Context(), stacks.Request{Root: root, Stack: name, Install: stacks.Identity{Namespace: "team", Name: name},
+			res, err := stacks.Render(t.Context(), stacks.Request{Root: root, Stack: name,
+				Install:      stacks.Identity{Namespace: "team", Name: name},
 				Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}})
 			if err != nil || res.StackVersion != v || len(res.Warnings) > 0 {
 				t.Errorf("%s@%s: version %s, %v, %v", name, v, res.StackVersion, res.Warnings, err)
@@ -111,10 +113,12 @@ func TestArtifactOfShippedAndRemoteStacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
-	if _, err := server.Push(t.Context(), "catalog/extra", "2.0.0", fstest.MapFS{"stack.yaml": {Data: []byte("extra 2")}}, "r"); err != nil {
+	if _, err := server.Push(t.Context(), "catalog/extra", "2.0.0",
+		fstest.MapFS{"stack.yaml": {Data: []byte("extra 2")}}, "r"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Push(t.Context(), "catalog/tenant", "9.0.0", fstest.MapFS{"stack.yaml": {Data: []byte("tenant 9")}}, "r"); err != nil {
+	if _, err := server.Push(t.Context(), "catalog/tenant", "9.0.0",
+		fstest.MapFS{"stack.yaml": {Data: []byte("tenant 9")}}, "r"); err != nil {
 		t.Fatal(err)
 	}
 	alone, more := New(Options{}), New(Options{URL: "oci://" + server.Host() + "/catalog/", Insecure: true})
@@ -123,12 +127,14 @@ func TestArtifactOfShippedAndRemoteStacks(t *testing.T) {
 		stack, version string
 		has, says      string
 	}{
-		"shipped":                    {alone, "tenant", "1.0.0", "name: tenant", ""},
-		"shipped, with a registry":   {more, "tenant", "1.0.0", "name: tenant", ""},
-		"another version":            {more, "tenant", "9.0.0", "tenant 9", ""},
-		"another stack":              {more, "extra", "2.0.0", "extra 2", ""},
-		"no such version":            {alone, "tenant", "9.0.0", "", `no version "9.0.0" of stack "tenant": want one of 1.0.0`},
-		"no such stack":              {alone, "tenat", "1.0.0", "", `no stack "tenat": want one of cluster-autoscaler, tenant`},
+		"shipped":                  {alone, "tenant", "1.0.0", "name: tenant", ""},
+		"shipped, with a registry": {more, "tenant", "1.0.0", "name: tenant", ""},
+		"another version":          {more, "tenant", "9.0.0", "tenant 9", ""},
+		"another stack":            {more, "extra", "2.0.0", "extra 2", ""},
+		"no such version": {alone, "tenant", "9.0.0", "",
+			`no version "9.0.0" of stack "tenant": want one of 1.0.0`},
+		"no such stack": {alone, "tenat", "1.0.0", "",
+			`no stack "tenat": want one of cluster-autoscaler, tenant`},
 		"not in catalog or registry": {more, "tenant", "8.0.0", "", `has no tag "8.0.0"`},
 		"path traversal":             {alone, "tenant", "../../tenant/1.0.0", "", "no version"},
 	} {

@@ -66,7 +66,8 @@ func SecretNames(repo *appsv1.ChartRepository) (names []string) {
 
 // ReadSecrets reads the Secrets that an entry of spec.charts references. An error is that of read,
 // or an *Error.
-func ReadSecrets(repo *appsv1.ChartRepository, read func(name string) (map[string][]byte, error)) (out Secrets, err error) {
+func ReadSecrets(repo *appsv1.ChartRepository,
+	read func(name string) (map[string][]byte, error)) (out Secrets, err error) {
 	if repo.SecretRef != nil {
 		if out.Credentials, err = read(repo.SecretRef.Name); err != nil {
 			return Secrets{}, err
@@ -83,7 +84,10 @@ func ReadSecrets(repo *appsv1.ChartRepository, read func(name string) (map[strin
 			secretRef = v.TrustedRootSecretRef
 		}
 		if secretRef == nil {
-			return Secrets{}, terminalError(RepositoryInvalid, "spec.charts: %s: verify names no Secret: set verify.secretRef, or verify.trustedRootSecretRef for keyless cosign", repo.Repository)
+			return Secrets{},
+				terminalError(RepositoryInvalid,
+					"spec.charts: %s: verify names no Secret: set verify.secretRef, or verify.trustedRootSecretRef "+
+						"for keyless cosign", repo.Repository)
 		}
 		if out.Keys, err = read(secretRef.Name); err != nil {
 			return Secrets{}, err
@@ -101,7 +105,8 @@ func NewAccess(repo *appsv1.ChartRepository, secrets Secrets) (*Access, error) {
 		return nil, terminalError(RepositoryInvalid, "the address of the repository is not a valid URL")
 	}
 	if repo.Insecure && u.Scheme != "oci" {
-		return nil, terminalError(RepositoryInvalid, "spec.charts: %s: insecure is only allowed for oci:// repositories", repo.Repository)
+		return nil, terminalError(RepositoryInvalid,
+			"spec.charts: %s: insecure is only allowed for oci:// repositories", repo.Repository)
 	}
 	if repo.SecretRef != nil {
 		if a.auth, err = readCredentials(u, secrets.Credentials); err != nil {
@@ -125,7 +130,9 @@ func NewAccess(repo *appsv1.ChartRepository, secrets Secrets) (*Access, error) {
 func readCredentials(u *url.URL, data map[string][]byte) (out authn.AuthConfig, err error) {
 	if docker, ok := data[".dockerconfigjson"]; ok {
 		if u.Scheme != "oci" {
-			return out, terminalError(SecretInvalid, "the credentials Secret has .dockerconfigjson, which is only allowed for oci:// repositories; set username and password, or bearerToken")
+			return out, terminalError(SecretInvalid,
+				"the credentials Secret has .dockerconfigjson, which is only allowed for oci:// repositories; set "+
+					"username and password, or bearerToken")
 		}
 		return dockerConfigAuth(u.Host, docker)
 	}
@@ -133,9 +140,11 @@ func readCredentials(u *url.URL, data map[string][]byte) (out authn.AuthConfig, 
 	out.RegistryToken = strings.TrimSpace(string(data["bearerToken"]))
 	switch {
 	case out.RegistryToken != "" && out.Username+out.Password != "":
-		return out, terminalError(SecretInvalid, "the credentials Secret has both bearerToken and username or password; set only one of the two")
+		return out, terminalError(SecretInvalid,
+			"the credentials Secret has both bearerToken and username or password; set only one of the two")
 	case out.RegistryToken == "" && (out.Username == "" || out.Password == ""):
-		return out, terminalError(SecretInvalid, "the credentials Secret has neither username and password nor bearerToken nor .dockerconfigjson")
+		return out, terminalError(SecretInvalid,
+			"the credentials Secret has neither username and password nor bearerToken nor .dockerconfigjson")
 	case strings.ContainsAny(out.RegistryToken, "\r\n\x00"):
 		return out, terminalError(SecretInvalid, "bearerToken in the credentials Secret contains a line break")
 	}
@@ -148,7 +157,8 @@ func dockerConfigAuth(host string, data []byte) (out authn.AuthConfig, err error
 		Auths map[string]authn.AuthConfig `json:"auths"`
 	}
 	if json.Unmarshal(data, &config) != nil {
-		return out, terminalError(SecretInvalid, "the .dockerconfigjson in the credentials Secret is not a valid Docker configuration")
+		return out, terminalError(SecretInvalid,
+			"the .dockerconfigjson in the credentials Secret is not a valid Docker configuration")
 	}
 	for key, auth := range config.Auths {
 		key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
@@ -157,7 +167,8 @@ func dockerConfigAuth(host string, data []byte) (out authn.AuthConfig, err error
 			return auth, nil
 		}
 	}
-	return out, terminalError(SecretInvalid, "the .dockerconfigjson in the credentials Secret has no credentials for %s", host)
+	return out, terminalError(SecretInvalid,
+		"the .dockerconfigjson in the credentials Secret has no credentials for %s", host)
 }
 
 // sameRegistry compares registry hosts. The several names of Docker Hub are equal.
@@ -188,7 +199,8 @@ func readCertificates(data map[string][]byte) (*tls.Config, error) {
 		pair, err := tls.X509KeyPair(crt, key)
 		if err != nil {
 			// The cause is omitted: it could quote the private key.
-			return nil, terminalError(SecretInvalid, "tls.crt and tls.key in the certificate Secret are not a PEM certificate and its private key")
+			return nil, terminalError(SecretInvalid,
+				"tls.crt and tls.key in the certificate Secret are not a PEM certificate and its private key")
 		}
 		out.Certificates = []tls.Certificate{pair}
 	}

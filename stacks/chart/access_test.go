@@ -22,9 +22,10 @@ func TestNewAccessRefusesInvalidSecrets(t *testing.T) {
 		secrets Secrets
 		text    string
 	}{
-		"no keys":             {login(), "neither username and password"},
-		"no password":         {login("username", "me"), "neither username and password"},
-		"both":                {login("username", "me", "password", password, "bearerToken", password), "both bearerToken"},
+		"no keys":     {login(), "neither username and password"},
+		"no password": {login("username", "me"), "neither username and password"},
+		"both": {login("username", "me", "password", password, "bearerToken", password),
+			"both bearerToken"},
 		"line break":          {login("bearerToken", "a\r\nX-Admin: "+password), "line break"},
 		"docker for HTTPS":    {login(".dockerconfigjson", "{}"), "only allowed for oci://"},
 		"no certificate":      {cert("x", password), "neither ca.crt"},
@@ -45,8 +46,11 @@ func TestNewAccessRefusesInvalidSecrets(t *testing.T) {
 		}
 		assertError(t, err, SecretInvalid, true, c.text)
 	}
-	for name, docker := range map[string]string{"invalid JSON": password, "another registry": `{"auths": {"other.example.com": {"password": "` + password + `"}}}`, "invalid auth": `{"auths": {"r.example.com": {"auth": "` + password + `"}}}`} {
-		repo := appsv1.ChartRepository{Repository: "oci://r.example.com/charts", SecretRef: &fluxmeta.LocalObjectReference{Name: "s"}}
+	for name, docker := range map[string]string{"invalid JSON": password,
+		"another registry": `{"auths": {"other.example.com": {"password": "` + password + `"}}}`,
+		"invalid auth":     `{"auths": {"r.example.com": {"auth": "` + password + `"}}}`} {
+		repo := appsv1.ChartRepository{Repository: "oci://r.example.com/charts",
+			SecretRef: &fluxmeta.LocalObjectReference{Name: "s"}}
 		_, err := NewAccess(&repo, login(".dockerconfigjson", docker))
 		if err == nil {
 			t.Errorf("%s: accepted", name)
@@ -60,7 +64,8 @@ func TestNewAccessRefusesInvalidSecrets(t *testing.T) {
 }
 
 func TestNewAccessRefusesUnknownProvider(t *testing.T) {
-	repo := appsv1.ChartRepository{Repository: "https://charts.example.com", Verify: &appsv1.ChartVerification{Provider: "none"}}
+	repo := appsv1.ChartRepository{Repository: "https://charts.example.com",
+		Verify: &appsv1.ChartVerification{Provider: "none"}}
 	_, err := NewAccess(&repo, Secrets{Keys: map[string][]byte{"k": newSigner(t, nil).public}})
 	assertError(t, err, Unverified, true, `"none" is unknown`)
 }
@@ -68,7 +73,8 @@ func TestNewAccessRefusesUnknownProvider(t *testing.T) {
 func TestNearestVersions(t *testing.T) {
 	have := strings.Fields("1.0.0 1.2.0 1.10.0 not-a-version 2.0.0-rc.1 2.0.0 v1.5.0")
 	for wanted, want := range map[string]string{
-		"1.3.0": "1.0.0, 1.2.0, v1.5.0, 1.10.0", "0.1.0": "1.0.0, 1.2.0", "9.0.0": "2.0.0-rc.1, 2.0.0", "2.0.0-rc.2": "1.10.0, 2.0.0-rc.1, 2.0.0", "x": "",
+		"1.3.0": "1.0.0, 1.2.0, v1.5.0, 1.10.0", "0.1.0": "1.0.0, 1.2.0", "9.0.0": "2.0.0-rc.1, 2.0.0",
+		"2.0.0-rc.2": "1.10.0, 2.0.0-rc.1, 2.0.0", "x": "",
 	} {
 		if got := nearestVersions(wanted, have); got != want {
 			t.Errorf("nearest to %s: %q, want %q", wanted, got, want)
@@ -77,19 +83,26 @@ func TestNearestVersions(t *testing.T) {
 }
 
 func TestFindRepositoryPrefersExactAddress(t *testing.T) {
-	with, without := appsv1.ChartRepository{Repository: "https://x.example.com/"}, appsv1.ChartRepository{Repository: "https://x.example.com"}
+	with, without := appsv1.ChartRepository{Repository: "https://x.example.com/"},
+		appsv1.ChartRepository{Repository: "https://x.example.com"}
 	for name, c := range map[string]struct {
 		charts []appsv1.ChartRepository
 		asked  string
 		want   string
 	}{
-		"trailing slash only in spec.charts":      {[]appsv1.ChartRepository{with}, without.Repository, with.Repository},
-		"entry for each, asked with the slash":    {[]appsv1.ChartRepository{without, with}, with.Repository, with.Repository},
-		"entry for each, asked without the slash": {[]appsv1.ChartRepository{with, without}, without.Repository, without.Repository},
-		"entry for each, in the other order":      {[]appsv1.ChartRepository{with, without}, with.Repository, with.Repository},
-		"another repository":                      {[]appsv1.ChartRepository{with, without}, "https://y.example.com", ""},
-		"a path below the repository":             {[]appsv1.ChartRepository{with, without}, "https://x.example.com/y", ""},
-		"no entries":                              {nil, with.Repository, ""},
+		"trailing slash only in spec.charts": {[]appsv1.ChartRepository{with}, without.Repository,
+			with.Repository},
+		"entry for each, asked with the slash": {[]appsv1.ChartRepository{without, with}, with.Repository,
+			with.Repository},
+		"entry for each, asked without the slash": {[]appsv1.ChartRepository{with, without}, without.Repository,
+			without.Repository},
+		"entry for each, in the other order": {[]appsv1.ChartRepository{with, without}, with.Repository,
+			with.Repository},
+		"another repository": {[]appsv1.ChartRepository{with, without}, "https://y.example.com",
+			""},
+		"a path below the repository": {[]appsv1.ChartRepository{with, without}, "https://x.example.com/y",
+			""},
+		"no entries": {nil, with.Repository, ""},
 	} {
 		got := ""
 		if r := FindRepository(c.charts, c.asked); r != nil {

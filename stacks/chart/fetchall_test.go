@@ -15,7 +15,8 @@ import (
 func requestWithDependency(t *testing.T, repository string) stacks.Request {
 	t.Helper()
 	return request(t, "{name: main, helm: {chart: chart}}", map[string]string{
-		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: web, version: 1.x, repository: '" + repository + "'}]\n",
+		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: [{name: web, version: 1.x, " +
+			"repository: '" + repository + "'}]\n",
 		"chart/Chart.lock": "dependencies: [{name: web, version: 1.2.3, repository: '" + repository + "'}]\n",
 	})
 }
@@ -24,7 +25,8 @@ func requestWithDependency(t *testing.T, repository string) stacks.Request {
 func request(t *testing.T, component string, files map[string]string) stacks.Request {
 	t.Helper()
 	root := t.TempDir()
-	all := map[string]string{"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: shop}\nspec:\n  version: 1.0.0\n  components:\n  - " + component + "\n"}
+	all := map[string]string{"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " +
+		"shop}\nspec:\n  version: 1.0.0\n  components:\n  - " + component + "\n"}
 	maps.Copy(all, files)
 	for name, text := range all {
 		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o700); err != nil {
@@ -45,7 +47,8 @@ func TestFetchAllFetchesDependencies(t *testing.T) {
 	req := requestWithDependency(t, repo.URL+"/")
 	access := newAccessBuilder(repo.URL, repo.ca())
 	release, err := f.FetchAll(t.Context(), &req, func(repository string) (*Access, error) {
-		if charts := []appsv1.ChartRepository{access.repo}; FindRepository(charts, repository) == nil || FindRepository(charts, repository+"x") != nil {
+		if charts := []appsv1.ChartRepository{access.repo}; FindRepository(charts, repository) == nil ||
+			FindRepository(charts, repository+"x") != nil {
 			t.Errorf("asked for repository %s, want %s", repository, access.repo.Repository)
 		}
 		return access.build(t), nil
@@ -74,15 +77,20 @@ func TestFetchAllWithoutAccess(t *testing.T) {
 
 func TestFetchAllGivesAdviceForDependencies(t *testing.T) {
 	for text, list := range map[string]func(*repository){
-		"has no digest for this version; vendor the chart (helm dependency build) and commit it": func(r *repository) { r.list("web", "1.2.3", "", "web-1.2.3.tgz") },
-		"the index lists the archive at oci://r.example.com/charts; set that repository in Chart.yaml": func(r *repository) {
+		"has no digest for this version; vendor the chart (helm dependency build) and commit it": func(r *repository) {
+			r.list("web", "1.2.3", "", "web-1.2.3.tgz")
+		},
+		"the index lists the archive at oci://r.example.com/charts; set that repository in " +
+			"Chart.yaml": func(r *repository) {
 			r.list("web", "1.2.3", strings.Repeat("0", 64), "oci://r.example.com/charts/web:1.2.3")
 		},
 	} {
 		repo := newRepository(t)
 		list(repo)
 		req := requestWithDependency(t, repo.URL)
-		_, err := newFetcher(t, Options{}).FetchAll(t.Context(), &req, func(string) (*Access, error) { return newAccessBuilder(repo.URL, repo.ca()).build(t), nil })
+		_, err := newFetcher(t, Options{}).FetchAll(t.Context(), &req, func(string) (*Access, error) {
+			return newAccessBuilder(repo.URL, repo.ca()).build(t), nil
+		})
 		assertError(t, err, RepositoryInvalid, true, text)
 	}
 }

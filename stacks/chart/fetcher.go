@@ -83,8 +83,9 @@ type resolvedChart struct {
 // NewFetcher returns a Fetcher with its cache in o.Dir.
 func NewFetcher(o Options) (*Fetcher, error) {
 	timeout := cmp.Or(o.Timeout, artifact.DefaultTimeout)
-	trees, err := artifact.NewFetcher(artifact.Options{Dir: filepath.Join(o.Dir, "unpacked"), CacheBytes: cmp.Or(o.CacheBytes, DefaultCacheBytes),
-		Limits: o.Limits, Attempts: o.Attempts, Backoff: o.Backoff, Timeout: timeout})
+	trees, err := artifact.NewFetcher(artifact.Options{Dir: filepath.Join(o.Dir, "unpacked"),
+		CacheBytes: cmp.Or(o.CacheBytes, DefaultCacheBytes),
+		Limits:     o.Limits, Attempts: o.Attempts, Backoff: o.Backoff, Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,8 @@ func NewFetcher(o Options) (*Fetcher, error) {
 // Fetch returns a chart, from the cache if it was resolved before with the same access. Concurrent
 // calls for the same chart share one download and its error. A nil access means no credentials. The
 // caller calls release when it no longer uses the chart. The error is an *Error.
-func (f *Fetcher) Fetch(ctx context.Context, ref stacks.ChartRef, access *Access) (chart stacks.FetchedChart, release func(), err error) {
+func (f *Fetcher) Fetch(ctx context.Context, ref stacks.ChartRef,
+	access *Access) (chart stacks.FetchedChart, release func(), err error) {
 	if access == nil {
 		access = &Access{}
 	}
@@ -173,7 +175,8 @@ func (f *Fetcher) joinFlight(key string) (*flight, bool) {
 }
 
 // runFlight fetches the chart and publishes the result to the callers that wait for fl.
-func (f *Fetcher) runFlight(ctx context.Context, fl *flight, key string, ref stacks.ChartRef, access *Access) (tree *artifact.Tree, err error) {
+func (f *Fetcher) runFlight(ctx context.Context, fl *flight, key string, ref stacks.ChartRef,
+	access *Access) (tree *artifact.Tree, err error) {
 	defer func() {
 		// The callers that wait have their own contexts: the cancellation of this one is not their
 		// error.
@@ -193,7 +196,8 @@ func (f *Fetcher) runFlight(ctx context.Context, fl *flight, key string, ref sta
 	if err != nil {
 		return nil, err
 	}
-	tree, err = f.archives.Fetch(ctx, artifact.Artifact{URL: resolved.url, Digest: resolved.digest, Revision: ref.Version, Client: resolved.client})
+	tree, err = f.archives.Fetch(ctx,
+		artifact.Artifact{URL: resolved.url, Digest: resolved.digest, Revision: ref.Version, Client: resolved.client})
 	if err != nil {
 		return nil, archiveError(err)
 	}
@@ -202,7 +206,8 @@ func (f *Fetcher) runFlight(ctx context.Context, fl *flight, key string, ref sta
 }
 
 // resolve finds a chart in its repository, and verifies its signature if access requires one.
-func (f *Fetcher) resolve(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*resolvedChart, error) {
+func (f *Fetcher) resolve(ctx context.Context, client *http.Client, ref stacks.ChartRef,
+	access *Access) (*resolvedChart, error) {
 	find := f.resolveFromIndex
 	if strings.HasPrefix(ref.Repository, "oci://") {
 		find = f.resolveFromRegistry
@@ -219,9 +224,11 @@ func (f *Fetcher) resolve(ctx context.Context, client *http.Client, ref stacks.C
 		return nil, err
 	}
 	if !there {
-		return nil, terminalError(Unverified, "the chart is not signed: the repository has no .prov file, and spec.charts of the install requires one")
+		return nil, terminalError(Unverified,
+			"the chart is not signed: the repository has no .prov file, and spec.charts of the install requires one")
 	}
-	if err := verifyProvenance(access.keyring, prov, resolved.digest, resolved.fileName, ref.Name+"-"+ref.Version+".tgz"); err != nil {
+	if err := verifyProvenance(access.keyring, prov, resolved.digest, resolved.fileName, ref.Name+"-"+ref.Version+
+		".tgz"); err != nil {
 		return nil, err
 	}
 	return resolved, nil
@@ -230,7 +237,8 @@ func (f *Fetcher) resolve(ctx context.Context, client *http.Client, ref stacks.C
 // FetchAll fetches the charts that a render of req needs, as listed by stacks.Charts, and sets
 // req.Charts. accessFor returns the Access for the address of a repository; a nil accessFor means
 // no credentials. The caller calls release when the render is done.
-func (f *Fetcher) FetchAll(ctx context.Context, req *stacks.Request, accessFor func(repository string) (*Access, error)) (release func(), err error) {
+func (f *Fetcher) FetchAll(ctx context.Context, req *stacks.Request,
+	accessFor func(repository string) (*Access, error)) (release func(), err error) {
 	refs, err := stacks.RequiredCharts(*req)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,8 @@ func FuzzIndex(f *testing.F) {
 	for _, seed := range []string{
 		"apiVersion: v1\nentries:\n  web:\n  - {version: 1.0.0, digest: abc, urls: [web-1.0.0.tgz]}\n",
 		`{"entries": {"web": [{"version": "1.0.0", "digest": "abc", "urls": ["x"]}]}}`,
-		"entries: {web: &a [*a]}", "entries: {web: null, web: 1}", "- 1", "entries: {web: [{version: 1.0, urls: x}]}", "{", "\xff",
+		"entries: {web: &a [*a]}", "entries: {web: null, web: 1}", "- 1", "entries: {web: [{version: 1.0, urls: x}]}",
+		"{", "\xff",
 		"a: &a [x, x]\nb: &b [*a, *a]\nentries: {web: [{urls: *b}]}",
 	} {
 		f.Add([]byte(seed))
@@ -35,9 +36,11 @@ func FuzzIndex(f *testing.F) {
 func FuzzProvenance(f *testing.F) {
 	s := newSigner(f, nil)
 	f.Add(s.sign([]byte("x"), "web-1.0.0.tgz"))
-	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nx\n-----BEGIN PGP SIGNATURE-----\n\n-----END PGP SIGNATURE-----"))
+	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nx\n-----BEGIN PGP SIGNATURE-----\n\n-----END " +
+		"PGP SIGNATURE-----"))
 	f.Fuzz(func(t *testing.T, prov []byte) {
-		if err := verifyProvenance(openpgp.EntityList{s.entity}, prov, digestOf([]byte("y")), "web-1.0.0.tgz"); err == nil {
+		if err := verifyProvenance(openpgp.EntityList{s.entity}, prov, digestOf([]byte("y")),
+			"web-1.0.0.tgz"); err == nil {
 			t.Error("accepted a digest that was not signed")
 		}
 	})

@@ -120,7 +120,8 @@ func (r *repository) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *repository) list(name, version, digest, url string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.index[name] = append(r.index[name], fmt.Sprintf("  - {name: %s, version: %q, digest: %q, urls: [%q]}\n", name, version, digest, url))
+	r.index[name] = append(r.index[name],
+		fmt.Sprintf("  - {name: %s, version: %q, digest: %q, urls: [%q]}\n", name, version, digest, url))
 }
 
 // add adds a chart to the index and the files.
@@ -163,7 +164,8 @@ type accessBuilder struct {
 
 func newAccessBuilder(url string, ca []byte) *accessBuilder {
 	named := &fluxmeta.LocalObjectReference{Name: "any"}
-	return &accessBuilder{repo: appsv1.ChartRepository{Repository: url, CertSecretRef: named}, secrets: Secrets{Certificates: map[string][]byte{"ca.crt": ca}}}
+	return &accessBuilder{repo: appsv1.ChartRepository{Repository: url, CertSecretRef: named},
+		secrets: Secrets{Certificates: map[string][]byte{"ca.crt": ca}}}
 }
 
 func (r *accessBuilder) withLogin(user, pass string) *accessBuilder {
@@ -173,7 +175,8 @@ func (r *accessBuilder) withLogin(user, pass string) *accessBuilder {
 }
 
 func (r *accessBuilder) withKeys(keys ...[]byte) *accessBuilder {
-	r.repo.Verify = &appsv1.ChartVerification{Provider: appsv1.ChartProvenance, SecretRef: &fluxmeta.LocalObjectReference{Name: "keys"}}
+	r.repo.Verify = &appsv1.ChartVerification{Provider: appsv1.ChartProvenance,
+		SecretRef: &fluxmeta.LocalObjectReference{Name: "keys"}}
 	r.secrets.Keys = map[string][]byte{}
 	for i, k := range keys {
 		r.secrets.Keys[fmt.Sprint("key", i)] = k
@@ -237,4 +240,5 @@ func get(t testing.TB, f *Fetcher, r stacks.ChartRef, a *Access) (stacks.Fetched
 	return chart, err
 }
 
-var smallLimits = artifact.Limits{DownloadBytes: 1 << 20, UnpackedBytes: 1 << 16, FileBytes: 1 << 15, Files: 20, Depth: 5}
+var smallLimits = artifact.Limits{DownloadBytes: 1 << 20, UnpackedBytes: 1 << 16, FileBytes: 1 << 15, Files: 20,
+	Depth: 5}

@@ -13,7 +13,8 @@ import (
 )
 
 // resolveFromIndex finds a chart in an HTTPS repository, which has an index.yaml.
-func (f *Fetcher) resolveFromIndex(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*resolvedChart, error) {
+func (f *Fetcher) resolveFromIndex(ctx context.Context, client *http.Client, ref stacks.ChartRef,
+	access *Access) (*resolvedChart, error) {
 	base, err := url.Parse(strings.TrimSuffix(ref.Repository, "/") + "/")
 	if err != nil {
 		return nil, terminalError(RepositoryInvalid, "the address of the repository is not a valid URL")
@@ -47,14 +48,16 @@ func (f *Fetcher) resolveFromIndex(ctx context.Context, client *http.Client, ref
 
 // findIndexEntry downloads the index and returns the entry of one chart version. It reads one index
 // at a time, because a parsed index takes many times its size in memory.
-func (f *Fetcher) findIndexEntry(ctx context.Context, client *http.Client, base *url.URL, ref stacks.ChartRef) (*indexEntry, error) {
+func (f *Fetcher) findIndexEntry(ctx context.Context, client *http.Client, base *url.URL,
+	ref stacks.ChartRef) (*indexEntry, error) {
 	select {
 	case f.indexSlot <- struct{}{}:
 		defer func() { <-f.indexSlot }()
 	case <-ctx.Done():
 		return nil, transientError(Unreachable, context.Cause(ctx), "interrupted while waiting to read the index")
 	}
-	data, gone, err := fetchURL(ctx, client, base.JoinPath("index.yaml").String(), "the index of the repository", f.indexBytes)
+	data, gone, err := fetchURL(ctx, client, base.JoinPath("index.yaml").String(), "the index of the repository",
+		f.indexBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +90,8 @@ func (f *Fetcher) findIndexEntry(ctx context.Context, client *http.Client, base 
 func expectedDigest(entry *indexEntry, ref stacks.ChartRef) (string, error) {
 	if entry.Digest == "" {
 		if ref.Digest == "" {
-			return "", terminalError(RepositoryInvalid, "the index of the repository has no digest for this version; %s", pinAdvice(ref))
+			return "", terminalError(RepositoryInvalid,
+				"the index of the repository has no digest for this version; %s", pinAdvice(ref))
 		}
 		return ref.Digest, nil
 	}
@@ -118,7 +122,8 @@ func referencingFile(ref stacks.ChartRef) string {
 }
 
 func pinMismatchError(ref stacks.ChartRef, digest string) *Error {
-	return terminalError(DigestMismatch, "the repository has digest %s for this version, but %s is pinned; if the version was published again, review the change and pin the new digest", digest, ref.Digest)
+	return terminalError(DigestMismatch, "the repository has digest %s for this version, but %s is pinned; if the "+
+		"version was published again, review the change and pin the new digest", digest, ref.Digest)
 }
 
 // archiveURL returns the first usable URL of an index entry. It must be https.
@@ -133,7 +138,9 @@ func archiveURL(base *url.URL, entry *indexEntry, ref stacks.ChartRef) (*url.URL
 			u.User, u.Fragment = nil, "" // only the install provides credentials
 			return u, nil
 		case "oci":
-			return nil, terminalError(RepositoryInvalid, "the index lists the archive at oci://%s%s; set that repository in %s", u.Host, path.Dir(u.Path), referencingFile(ref))
+			return nil, terminalError(RepositoryInvalid,
+				"the index lists the archive at oci://%s%s; set that repository in %s", u.Host, path.Dir(u.Path),
+				referencingFile(ref))
 		}
 	}
 	return nil, terminalError(RepositoryInvalid, "the index of the repository has no https URL for this version")

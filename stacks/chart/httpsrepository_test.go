@@ -93,36 +93,59 @@ func TestFetchFromIndexRefuses(t *testing.T) {
 				r.list("web", v, "", "x")
 			}
 		}, NotFound, true, "nearest versions: 0.9.0, 0.9.9, v1.1.0, 2.0.0"},
-		"version with a v in the index":    {func(r *repository) { r.list("web", "v1.0.0", "", "x") }, NotFound, true, "v1.0.0"},
-		"removed":                          {index("entries: {web: [{version: 1.0.0, removed: true}]}"), NotFound, true, "does not have this version"},
-		"no such chart":                    {func(r *repository) { r.list("webb", "1.0.0", "", "x") }, NotFound, true, "did you mean webb?"},
-		"no entries":                       {index("apiVersion: v1\n"), RepositoryInvalid, true, "no entries"},
-		"HTML page":                        {index("<html><body>: login</body>\n\t</html>"), RepositoryInvalid, true, "can't be read"},
-		"a list":                           {index("[1, 2]"), RepositoryInvalid, true, "can't be read"},
-		"JSON of the wrong type":           {index(`{"entries": {"web": "x"}}`), RepositoryInvalid, true, "can't be read"},
-		"index too large":                  {index("entries: {}\n#" + big + big + big + big + big), RepositoryInvalid, true, "65536 bytes allowed"},
-		"no digest":                        {listed("", "web-1.0.0.tgz"), RepositoryInvalid, true, "pin a digest with helm.digest"},
-		"MD5 digest":                       {listed("d41d8cd98f00b204e9800998ecf8427e", "web-1.0.0.tgz"), RepositoryInvalid, true, "not a SHA-256 digest"},
-		"another archive":                  {listed(digestOf([]byte("x")), "web-1.0.0.tgz"), DigestMismatch, false, "does not have the digest"},
-		"no URL":                           {index("entries: {web: [{version: 1.0.0, digest: " + digestOf(good) + "}]}"), RepositoryInvalid, true, "no https URL"},
-		"archive over plain HTTP":          {listed(digestOf(good), "http://charts.example.com/web.tgz"), RepositoryInvalid, true, "no https URL"},
-		"archive in a registry":            {listed(digestOf(good), "oci://r.example.com/charts/web:1.0.0"), RepositoryInvalid, true, "oci://r.example.com/charts; set that"},
-		"archive at a link-local address":  {listed(digestOf(good), "https://169.254.169.254/web.tgz"), "RefusedAddress", true, "link-local"},
-		"no index":                         {answers("/index.yaml", 404), Unreachable, false, "no index.yaml"},
-		"index: 500":                       {answers("/index.yaml", 500), Unreachable, false, "500 Internal"},
-		"index: 403":                       {answers("/index.yaml", 403), AccessDenied, false, "spec.charts"},
-		"archive: 404":                     {answers("/web-1.0.0.tgz", 404), Unreachable, false, "does not have it"},
-		"archive: 401":                     {answers("/web-1.0.0.tgz", 401), AccessDenied, false, "401"},
-		"archive: 503":                     {answers("/web-1.0.0.tgz", 503), Unreachable, false, "503"},
-		"redirect to plain HTTP":           {leads("/index.yaml", "http://charts.example.com/"), "RefusedAddress", true, "https to http"},
-		"redirect to a link-local address": {leads("/index.yaml", "https://169.254.169.254/"), "RefusedAddress", true, "link-local"},
-		"not an archive":                   {serves([]byte("hello")), "Malformed", true, "gzip"},
-		"symbolic link":                    {serves(archive(t, "web", "1.0.0", tarEntry{name: "web/x", to: "/etc/passwd"})), "UnsafePath", true, "symbolic link"},
-		"path outside of the chart":        {serves(archive(t, "web", "1.0.0", tarEntry{name: "web/../../x"})), "UnsafePath", true, ".."},
-		"a large file":                     {serves(archive(t, "web", "1.0.0", tarEntry{name: "web/x", content: strings.Repeat("x", 1<<15+1)})), "TooLarge", true, "at most 32768"},
-		"decompression bomb":               {serves(archive(t, "web", "1.0.0", tarEntry{"web/a", big + big, ""}, tarEntry{"web/b", big + big, ""}, tarEntry{"web/c", big, ""})), "TooLarge", true, "65536"},
-		"too many files":                   {serves(archive(t, "web", "1.0.0", many...)), "TooManyFiles", true, "20"},
-		"too deep":                         {serves(archive(t, "web", "1.0.0", tarEntry{name: "web/a/b/c/d/e/f"})), "TooDeep", true, "5"},
+		"version with a v in the index": {func(r *repository) {
+			r.list("web", "v1.0.0", "", "x")
+		}, NotFound, true, "v1.0.0"},
+		"removed": {index("entries: {web: [{version: 1.0.0, removed: true}]}"), NotFound, true,
+			"does not have this version"},
+		"no such chart": {func(r *repository) {
+			r.list("webb", "1.0.0", "", "x")
+		}, NotFound, true, "did you mean webb?"},
+		"no entries": {index("apiVersion: v1\n"), RepositoryInvalid, true, "no entries"},
+		"HTML page": {index("<html><body>: login</body>\n\t</html>"), RepositoryInvalid, true,
+			"can't be read"},
+		"a list": {index("[1, 2]"), RepositoryInvalid, true, "can't be read"},
+		"JSON of the wrong type": {index(`{"entries": {"web": "x"}}`), RepositoryInvalid, true,
+			"can't be read"},
+		"index too large": {index("entries: {}\n#" + big + big + big + big + big), RepositoryInvalid,
+			true, "65536 bytes allowed"},
+		"no digest": {listed("", "web-1.0.0.tgz"), RepositoryInvalid, true,
+			"pin a digest with helm.digest"},
+		"MD5 digest": {listed("d41d8cd98f00b204e9800998ecf8427e", "web-1.0.0.tgz"),
+			RepositoryInvalid, true, "not a SHA-256 digest"},
+		"another archive": {listed(digestOf([]byte("x")), "web-1.0.0.tgz"), DigestMismatch, false,
+			"does not have the digest"},
+		"no URL": {index("entries: {web: [{version: 1.0.0, digest: " + digestOf(good) +
+			"}]}"), RepositoryInvalid, true, "no https URL"},
+		"archive over plain HTTP": {listed(digestOf(good), "http://charts.example.com/web.tgz"),
+			RepositoryInvalid, true, "no https URL"},
+		"archive in a registry": {listed(digestOf(good), "oci://r.example.com/charts/web:1.0.0"),
+			RepositoryInvalid, true, "oci://r.example.com/charts; set that"},
+		"archive at a link-local address": {listed(digestOf(good), "https://169.254.169.254/web.tgz"),
+			"RefusedAddress", true, "link-local"},
+		"no index":     {answers("/index.yaml", 404), Unreachable, false, "no index.yaml"},
+		"index: 500":   {answers("/index.yaml", 500), Unreachable, false, "500 Internal"},
+		"index: 403":   {answers("/index.yaml", 403), AccessDenied, false, "spec.charts"},
+		"archive: 404": {answers("/web-1.0.0.tgz", 404), Unreachable, false, "does not have it"},
+		"archive: 401": {answers("/web-1.0.0.tgz", 401), AccessDenied, false, "401"},
+		"archive: 503": {answers("/web-1.0.0.tgz", 503), Unreachable, false, "503"},
+		"redirect to plain HTTP": {leads("/index.yaml", "http://charts.example.com/"), "RefusedAddress", true,
+			"https to http"},
+		"redirect to a link-local address": {leads("/index.yaml", "https://169.254.169.254/"), "RefusedAddress", true,
+			"link-local"},
+		"not an archive": {serves([]byte("hello")), "Malformed", true, "gzip"},
+		"symbolic link": {
+			serves(archive(t, "web", "1.0.0", tarEntry{name: "web/x", to: "/etc/passwd"})), "UnsafePath", true,
+			"symbolic link"},
+		"path outside of the chart": {serves(archive(t, "web", "1.0.0", tarEntry{name: "web/../../x"})),
+			"UnsafePath", true, ".."},
+		"a large file": {serves(archive(t, "web", "1.0.0",
+			tarEntry{name: "web/x", content: strings.Repeat("x", 1<<15+1)})), "TooLarge", true, "at most 32768"},
+		"decompression bomb": {serves(archive(t, "web", "1.0.0", tarEntry{"web/a", big + big, ""},
+			tarEntry{"web/b", big + big, ""}, tarEntry{"web/c", big, ""})), "TooLarge", true, "65536"},
+		"too many files": {serves(archive(t, "web", "1.0.0", many...)), "TooManyFiles", true, "20"},
+		"too deep": {serves(archive(t, "web", "1.0.0", tarEntry{name: "web/a/b/c/d/e/f"})),
+			"TooDeep", true, "5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			repo := newRepository(t)
@@ -247,7 +270,8 @@ func TestCacheRequiresTheSameAccess(t *testing.T) {
 	repo.add("web", "1.0.0", archive(t, "web", "1.0.0"))
 	f := newFetcher(t, Options{})
 	wanted := ref(repo.URL, "web", "1.0.0")
-	if _, err := get(t, f, wanted, newAccessBuilder(repo.URL, repo.ca()).withLogin("me", password).build(t)); err != nil {
+	if _, err := get(t, f, wanted, newAccessBuilder(repo.URL, repo.ca()).withLogin("me", password).build(t)); err !=
+		nil {
 		t.Fatal(err)
 	}
 	_, err := get(t, f, wanted, newAccessBuilder(repo.URL, repo.ca()).build(t))

@@ -138,7 +138,8 @@ func parseEntries(items [][]byte) ([]indexEntry, error) {
 	out := make([]indexEntry, 0, len(items))
 	for _, item := range items {
 		if len(item) > maxEntryBytes {
-			return nil, fmt.Errorf("a version of the chart has %d bytes; at most %d are allowed", len(item), maxEntryBytes)
+			return nil, fmt.Errorf("a version of the chart has %d bytes; at most %d are allowed", len(item),
+				maxEntryBytes)
 		}
 		var one []indexEntry
 		if err := yaml.Unmarshal(item, &one); err != nil {

@@ -43,7 +43,8 @@ web:
 
 // The result is the same whether an index is scanned by line or parsed as a whole.
 func TestReadIndexInEveryForm(t *testing.T) {
-	want := []indexEntry{{Version: "2.0.0", Digest: "0123", URLs: []string{"a.tgz", "b.tgz"}}, {Version: "1.5", Digest: "0x12"}}
+	want := []indexEntry{{Version: "2.0.0", Digest: "0123", URLs: []string{"a.tgz", "b.tgz"}},
+		{Version: "1.5", Digest: "0x12"}}
 	for name, text := range map[string]string{
 		"as Helm writes it": helmIndex,
 		"with CRLF":         strings.ReplaceAll(helmIndex, "\n", "\r\n"),
@@ -68,8 +69,9 @@ func TestReadIndexInEveryForm(t *testing.T) {
 		"not a list":             "entries:\n  web:\n    version: 1.0.0\n",
 		"large, not Helm's form": "entries: {web: []}\n#" + strings.Repeat("x", maxParsedIndex),
 		"large JSON":             `{"entries": {"web": []}}` + strings.Repeat(" ", maxJSONIndex),
-		"a large version":        "entries:\n  web:\n  - version: 1.0.0\n    description: " + strings.Repeat("x", maxEntryBytes) + "\n",
-		"many versions":          "entries:\n  web:\n" + strings.Repeat("  - version: 1.0.0\n", maxEntries+1),
+		"a large version": "entries:\n  web:\n  - version: 1.0.0\n    description: " +
+			strings.Repeat("x", maxEntryBytes) + "\n",
+		"many versions": "entries:\n  web:\n" + strings.Repeat("  - version: 1.0.0\n", maxEntries+1),
 	} {
 		if got, _, err := readIndex([]byte(text), "web"); err == nil {
 			t.Errorf("%s: accepted as %+v", name, got)

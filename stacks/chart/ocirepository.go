@@ -40,7 +40,8 @@ type ociRepository struct {
 }
 
 // resolveFromRegistry finds a chart in an OCI registry.
-func (f *Fetcher) resolveFromRegistry(ctx context.Context, client *http.Client, ref stacks.ChartRef, access *Access) (*resolvedChart, error) {
+func (f *Fetcher) resolveFromRegistry(ctx context.Context, client *http.Client, ref stacks.ChartRef,
+	access *Access) (*resolvedChart, error) {
 	r, err := connect(ctx, client, ref, access)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,8 @@ func (f *Fetcher) resolveFromRegistry(ctx context.Context, client *http.Client, 
 		return nil, err
 	}
 	if gone {
-		return nil, terminalError(NotFound, "the registry does not have this chart and version%s", nearestHint(ref.Version, r.listVersions(ctx)))
+		return nil, terminalError(NotFound, "the registry does not have this chart and version%s",
+			nearestHint(ref.Version, r.listVersions(ctx)))
 	}
 	manifest, err := v1.ParseManifest(bytes.NewReader(data))
 	if err != nil {
@@ -61,7 +63,8 @@ func (f *Fetcher) resolveFromRegistry(ctx context.Context, client *http.Client, 
 	}
 	content, prov := findLayer(manifest, contentMediaType), findLayer(manifest, provenanceMediaType)
 	if content == nil {
-		return nil, terminalError(RepositoryInvalid, "the artifact in the registry is not a Helm chart: its manifest has no layer of type %s", contentMediaType)
+		return nil, terminalError(RepositoryInvalid,
+			"the artifact in the registry is not a Helm chart: its manifest has no layer of type %s", contentMediaType)
 	}
 	sum := sha256.Sum256(data)
 	manifestDigest := "sha256:" + hex.EncodeToString(sum[:])
@@ -74,7 +77,8 @@ func (f *Fetcher) resolveFromRegistry(ctx context.Context, client *http.Client, 
 		if prov == nil {
 			return nil, false, nil
 		}
-		data, gone, err := fetchURL(ctx, r.client, r.contentURL("blobs", prov.Digest.String()), "the .prov layer of the chart", maxProvenance)
+		data, gone, err := fetchURL(ctx, r.client, r.contentURL("blobs", prov.Digest.String()),
+			"the .prov layer of the chart", maxProvenance)
 		return data, !gone, err
 	}
 	return out, nil
@@ -99,13 +103,16 @@ func connect(ctx context.Context, client *http.Client, ref stacks.ChartRef, acce
 	address := strings.TrimSuffix(strings.TrimPrefix(ref.Repository, "oci://"), "/")
 	repo, err := name.NewRepository(address+"/"+ref.Name, options...)
 	if err != nil {
-		return nil, terminalError(RepositoryInvalid, "the address of the repository or the name of the chart is invalid: want lower-case letters, digits, dashes, dots and slashes")
+		return nil, terminalError(RepositoryInvalid,
+			"the address of the repository or the name of the chart is invalid: want lower-case letters, digits, "+
+				"dashes, dots and slashes")
 	}
 	auth := authn.Anonymous
 	if access.auth != (authn.AuthConfig{}) {
 		auth = authn.FromConfig(access.auth)
 	}
-	rt, err := transport.NewWithContext(ctx, repo.Registry, auth, oci.NewCredentialGuard(client.Transport, repo.RegistryStr()), []string{repo.Scope(transport.PullScope)})
+	rt, err := transport.NewWithContext(ctx, repo.Registry, auth,
+		oci.NewCredentialGuard(client.Transport, repo.RegistryStr()), []string{repo.Scope(transport.PullScope)})
 	if err != nil {
 		return nil, registryError(ctx, err)
 	}
@@ -123,9 +130,11 @@ func registryError(ctx context.Context, err error) *Error {
 	var answer *transport.Error
 	if errors.As(err, &answer) && ctx.Err() == nil {
 		if answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden {
-			return transientError(AccessDenied, nil, "access to the registry is denied: it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+			return transientError(AccessDenied, nil, "access to the registry is denied: it answered %d %s",
+				answer.StatusCode, http.StatusText(answer.StatusCode))
 		}
-		return transientError(Unreachable, nil, "the registry answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+		return transientError(Unreachable, nil, "the registry answered %d %s", answer.StatusCode,
+			http.StatusText(answer.StatusCode))
 	}
 	return requestError(ctx, err, "the registry")
 }

@@ -64,7 +64,8 @@ func (s *ociServer) accessBuilder(t testing.TB) *accessBuilder {
 // push pushes a chart like "helm push", and returns the digest of its manifest.
 func (s *ociServer) push(chart, version string, layers map[types.MediaType][]byte) string {
 	s.t.Helper()
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.cncf.helm.config.v1+json")
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		"application/vnd.cncf.helm.config.v1+json")
 	for mediaType, data := range layers {
 		var err error
 		if image, err = mutate.Append(image, mutate.Addendum{Layer: static.NewLayer(data, mediaType)}); err != nil {
@@ -75,7 +76,8 @@ func (s *ociServer) push(chart, version string, layers map[types.MediaType][]byt
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := remote.Write(tag, image, remote.WithTransport(s.Client().Transport), remote.WithAuth(authn.FromConfig(authn.AuthConfig{Username: "me", Password: password}))); err != nil {
+	if err := remote.Write(tag, image, remote.WithTransport(s.Client().Transport),
+		remote.WithAuth(authn.FromConfig(authn.AuthConfig{Username: "me", Password: password}))); err != nil {
 		s.t.Fatal(err)
 	}
 	digest, err := image.Digest()
@@ -139,9 +141,12 @@ func TestFetchFromRegistryRefuses(t *testing.T) {
 			s.push("web", "1.0.1+x", contentLayer(good))
 		}, NotFound, true, "does not have this chart and version; nearest versions: 0.9.0, 1.0.1+x"},
 		"no such chart": {func(*ociServer) {}, NotFound, true, "does not have this chart"},
-		"not a chart":   {func(s *ociServer) { s.push("web", "1.0.0", map[types.MediaType][]byte{types.OCILayer: good}) }, RepositoryInvalid, true, "not a Helm chart"},
+		"not a chart": {func(s *ociServer) {
+			s.push("web", "1.0.0", map[types.MediaType][]byte{types.OCILayer: good})
+		}, RepositoryInvalid, true, "not a Helm chart"},
 		"decompression bomb": {func(s *ociServer) {
-			s.push("web", "1.0.0", contentLayer(archive(t, "web", "1.0.0", tarEntry{name: "web/x", content: strings.Repeat("x", 1<<16)})))
+			s.push("web", "1.0.0",
+				contentLayer(archive(t, "web", "1.0.0", tarEntry{name: "web/x", content: strings.Repeat("x", 1<<16)})))
 		}, "TooLarge", true, "32768"},
 		"unauthorized":     {answers("/v2/", 401), AccessDenied, false, "401"},
 		"forbidden":        {answers("/manifests/", 403), AccessDenied, false, "403"},
@@ -178,7 +183,8 @@ func TestFetchFromRegistryRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newRegistry(t)
 			c.set(s)
-			_, err := get(t, newFetcher(t, Options{Limits: smallLimits}), ref(s.url(), "web", "1.0.0"), s.accessBuilder(t).withLogin("me", password).build(t))
+			_, err := get(t, newFetcher(t, Options{Limits: smallLimits}), ref(s.url(), "web", "1.0.0"),
+				s.accessBuilder(t).withLogin("me", password).build(t))
 			assertError(t, err, c.reason, c.terminal, c.text)
 		})
 	}
@@ -216,11 +222,14 @@ func TestFetchFromRegistryWithCredentials(t *testing.T) {
 	assertError(t, err, AccessDenied, false, "401")
 	_, err = get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).withLogin("me", "guessed").build(t))
 	assertError(t, err, AccessDenied, false, "401")
-	if _, err := get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).withLogin("me", password).build(t)); err != nil {
+	if _, err := get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).withLogin("me", password).build(t)); err !=
+		nil {
 		t.Error(err)
 	}
 	how := s.accessBuilder(t).withLogin("me", password)
-	how.secrets.Credentials = map[string][]byte{".dockerconfigjson": fmt.Appendf(nil, `{"auths": {"other": {"auth": "eDp5"}, "https://%s/v1/": {"username": "me", "password": %q}}}`, s.host(), password)}
+	how.secrets.Credentials = map[string][]byte{".dockerconfigjson": fmt.Appendf(nil,
+		`{"auths": {"other": {"auth": "eDp5"}, "https://%s/v1/": {"username": "me", "password": %q}}}`, s.host(),
+		password)}
 	if _, err := get(t, newFetcher(t, Options{}), wanted, how.build(t)); err != nil {
 		t.Error(err)
 	}
@@ -275,7 +284,8 @@ func TestRegistryCredentialsAreNotSentToOtherHosts(t *testing.T) {
 				}
 				return true
 			})
-			_, err := get(t, newFetcher(t, Options{}), ref(s.url(), "web", "1.0.0"), s.accessBuilder(t).withLogin("me", password).build(t))
+			_, err := get(t, newFetcher(t, Options{}), ref(s.url(), "web", "1.0.0"),
+				s.accessBuilder(t).withLogin("me", password).build(t))
 			if (err == nil) != (challenge == "") {
 				t.Error(err)
 			}
@@ -283,7 +293,8 @@ func TestRegistryCredentialsAreNotSentToOtherHosts(t *testing.T) {
 				t.Errorf("token server received the credentials: %v; the other host received %q", asked, saw)
 			}
 			for _, request := range saw {
-				if strings.Contains(request, "Basic ") || strings.Contains(request, "Bearer ") || strings.Contains(request, password) {
+				if strings.Contains(request, "Basic ") || strings.Contains(request, "Bearer ") ||
+					strings.Contains(request, password) {
 					t.Errorf("the other host received credentials: %q", request)
 				}
 			}

@@ -75,16 +75,20 @@ func TestFetchVerifiesProvenance(t *testing.T) {
 		keys [][]byte
 		text string
 	}{
-		"signed":                  {trusted.sign(data, file), [][]byte{trusted.armored()}, ""},
-		"signed, binary key":      {trusted.sign(data, file), [][]byte{trusted.public}, ""},
-		"signed, one of several":  {trusted.sign(data, file), [][]byte{other.public, append(other.armored(), append([]byte("\n"), trusted.armored()...)...)}, ""},
-		"another key":             {other.sign(data, file), [][]byte{trusted.public}, "not signed by a key"},
-		"unsigned":                {nil, [][]byte{trusted.public}, "no .prov file"},
-		"no signature":            {[]byte("files:\n  " + file + ": " + digestOf(data) + "\n"), [][]byte{trusted.public}, "no signed message"},
-		"signs another archive":   {trusted.sign([]byte("x"), file), [][]byte{trusted.public}, "signs another archive"},
-		"signs another file name": {trusted.sign(data, "db-1.0.0.tgz"), [][]byte{trusted.public}, "signs another archive"},
-		"tampered after signing":  {bytes.Replace(trusted.sign([]byte("x"), file), []byte(digestOf([]byte("x"))), []byte(digestOf(data)), 1), [][]byte{trusted.public}, "signature of the .prov file is invalid"},
-		"expired key":             {expired.sign(data, file), [][]byte{expired.public}, "has expired"},
+		"signed":             {trusted.sign(data, file), [][]byte{trusted.armored()}, ""},
+		"signed, binary key": {trusted.sign(data, file), [][]byte{trusted.public}, ""},
+		"signed, one of several": {trusted.sign(data, file),
+			[][]byte{other.public, append(other.armored(), append([]byte("\n"), trusted.armored()...)...)}, ""},
+		"another key": {other.sign(data, file), [][]byte{trusted.public}, "not signed by a key"},
+		"unsigned":    {nil, [][]byte{trusted.public}, "no .prov file"},
+		"no signature": {[]byte("files:\n  " + file + ": " + digestOf(data) + "\n"),
+			[][]byte{trusted.public}, "no signed message"},
+		"signs another archive": {trusted.sign([]byte("x"), file), [][]byte{trusted.public}, "signs another archive"},
+		"signs another file name": {trusted.sign(data, "db-1.0.0.tgz"), [][]byte{trusted.public},
+			"signs another archive"},
+		"tampered after signing": {bytes.Replace(trusted.sign([]byte("x"), file), []byte(digestOf([]byte("x"))),
+			[]byte(digestOf(data)), 1), [][]byte{trusted.public}, "signature of the .prov file is invalid"},
+		"expired key": {expired.sign(data, file), [][]byte{expired.public}, "has expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(t *testing.T, err error) {
@@ -103,10 +107,12 @@ func TestFetchVerifiesProvenance(t *testing.T) {
 			}
 			f := newFetcher(t, Options{})
 			// An earlier fetch without verification must not bypass the verification.
-			if _, err := get(t, f, ref(repo.URL, "web", "1.0.0"), newAccessBuilder(repo.URL, repo.ca()).build(t)); err != nil {
+			if _, err := get(t, f, ref(repo.URL, "web", "1.0.0"), newAccessBuilder(repo.URL, repo.ca()).
+				build(t)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := get(t, f, ref(repo.URL, "web", "1.0.0"), newAccessBuilder(repo.URL, repo.ca()).withKeys(c.keys...).build(t))
+			_, err := get(t, f, ref(repo.URL, "web", "1.0.0"),
+				newAccessBuilder(repo.URL, repo.ca()).withKeys(c.keys...).build(t))
 			check(t, err)
 
 			s := newRegistry(t)
@@ -130,7 +136,8 @@ func TestFetchFailsIfProvenanceIsUnreachable(t *testing.T) {
 		}
 		return r.URL.Path == "/web-1.0.0.tgz.prov"
 	}
-	_, err := get(t, newFetcher(t, Options{}), ref(repo.URL, "web", "1.0.0"), newAccessBuilder(repo.URL, repo.ca()).withKeys(newSigner(t, nil).public).build(t))
+	_, err := get(t, newFetcher(t, Options{}), ref(repo.URL, "web", "1.0.0"),
+		newAccessBuilder(repo.URL, repo.ca()).withKeys(newSigner(t, nil).public).build(t))
 	assertError(t, err, Unreachable, false, ".prov")
 	for _, path := range repo.requests {
 		if path == "GET /web-1.0.0.tgz" {
@@ -152,12 +159,14 @@ func TestFetchFromRegistryFailsIfProvenanceIsUnreachable(t *testing.T) {
 		}
 		return down
 	})
-	_, err := get(t, newFetcher(t, Options{}), ref(s.url(), "web", "1.0.0"), s.accessBuilder(t).withKeys(signer.public).build(t))
+	_, err := get(t, newFetcher(t, Options{}), ref(s.url(), "web", "1.0.0"), s.accessBuilder(t).withKeys(signer.public).
+		build(t))
 	assertError(t, err, Unreachable, false, ".prov")
 }
 
 func TestNewAccessRequiresPublicKeys(t *testing.T) {
-	for name, keys := range map[string][][]byte{"none": {}, "not a key": {[]byte("hello")}, "empty value": {nil}, "empty armor": {[]byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n-----END PGP PUBLIC KEY BLOCK-----")}} {
+	for name, keys := range map[string][][]byte{"none": {}, "not a key": {[]byte("hello")}, "empty value": {nil},
+		"empty armor": {[]byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n-----END PGP PUBLIC KEY BLOCK-----")}} {
 		how := newAccessBuilder("https://charts.example.com", nil).withKeys(keys...)
 		how.repo.CertSecretRef = nil
 		_, err := NewAccess(&how.repo, how.secrets)

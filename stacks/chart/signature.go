@@ -32,7 +32,9 @@ func (a *Access) loadVerifier(scheme string) (err error) {
 		return err
 	case appsv1.ChartCosign, appsv1.ChartNotation:
 		if scheme != "oci" {
-			return terminalError(RepositoryInvalid, "spec.charts: %s: verify.provider %s is only allowed for oci:// repositories; set %s", a.repo.Repository, provider, appsv1.ChartProvenance)
+			return terminalError(RepositoryInvalid,
+				"spec.charts: %s: verify.provider %s is only allowed for oci:// repositories; set %s",
+				a.repo.Repository, provider, appsv1.ChartProvenance)
 		}
 		switch {
 		case provider == appsv1.ChartNotation:
@@ -90,7 +92,8 @@ func (f *Fetcher) verifySignature(ctx context.Context, ref stacks.ChartRef, acce
 		return terminalError(RepositoryInvalid, "the address of the repository is not a valid repository name")
 	}
 	repo, err := oci.NewClient(oci.Options{Limits: f.limits}).Repository(oci.Scheme+parsed.Name(), oci.Access{
-		Keychain: registryKeychain{registry: parsed.RegistryStr(), auth: access.auth}, TLS: access.tls, Insecure: access.repo.Insecure})
+		Keychain: registryKeychain{registry: parsed.RegistryStr(), auth: access.auth}, TLS: access.tls,
+		Insecure: access.repo.Insecure})
 	if err != nil {
 		return terminalError(RepositoryInvalid, "the address of the repository is not a valid repository name")
 	}
@@ -120,7 +123,8 @@ func readKeyring(data map[string][]byte) (openpgp.EntityList, error) {
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		keys, err := readPublicKeys(data[name])
 		if err != nil || len(keys) == 0 {
-			return nil, terminalError(SecretInvalid, "key %q of the verification Secret is not an OpenPGP public key", name)
+			return nil, terminalError(SecretInvalid, "key %q of the verification Secret is not an OpenPGP public key",
+				name)
 		}
 		out = append(out, keys...)
 	}

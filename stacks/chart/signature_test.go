@@ -115,7 +115,8 @@ func TestFetchFromRegistryVerifiesSignatures(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = server.Close() })
 			host := server.Host()
-			a := signatures.Artifact{Repository: host + "/charts/web", Digest: pushPlain(t, host+"/charts/web:1.0.0", "1.0.0")}
+			a := signatures.Artifact{Repository: host + "/charts/web",
+				Digest: pushPlain(t, host+"/charts/web:1.0.0", "1.0.0")}
 			if c.sign != nil {
 				if err := c.sign(t.Context(), a); err != nil {
 					t.Fatal(err)
@@ -133,12 +134,15 @@ func TestFetchFromRegistryVerifiesSignatures(t *testing.T) {
 				t.Cleanup(front.Close)
 				host = strings.TrimPrefix(front.URL, "http://")
 			}
-			v := &appsv1.ChartVerification{Provider: c.provider, SecretRef: &fluxmeta.LocalObjectReference{Name: "keys"}}
+			v := &appsv1.ChartVerification{Provider: c.provider,
+				SecretRef: &fluxmeta.LocalObjectReference{Name: "keys"}}
 			if c.provider == keyless {
 				v = &appsv1.ChartVerification{Provider: appsv1.ChartCosign, TrustedRootSecretRef: v.SecretRef,
-					MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "^https://accounts\\.example\\.com$", Subject: "^release@example\\.com$"}}}
+					MatchOIDCIdentity: []appsv1.OIDCIdentityMatch{{Issuer: "^https://accounts\\.example\\.com$",
+						Subject: "^release@example\\.com$"}}}
 			}
-			how := &accessBuilder{repo: appsv1.ChartRepository{Repository: "oci://" + host + "/charts", Insecure: true, Verify: v}, secrets: Secrets{Keys: c.keys}}
+			how := &accessBuilder{repo: appsv1.ChartRepository{Repository: "oci://" + host + "/charts", Insecure: true,
+				Verify: v}, secrets: Secrets{Keys: c.keys}}
 			_, err = get(t, newFetcher(t, Options{}), ref(how.repo.Repository, "web", "1.0.0"), how.build(t))
 			if c.reason != "" {
 				assertError(t, err, c.reason, false)
@@ -179,12 +183,14 @@ func TestNewAccessRefusesInvalidVerification(t *testing.T) {
 		reason               Reason
 		text                 string
 	}{
-		"cosign for HTTPS": {"https://charts.example.com", appsv1.ChartCosign, named, RepositoryInvalid, "only allowed for oci://"},
-		"no key":           {"oci://r.example.com", appsv1.ChartCosign, named, SecretInvalid, ".pub"},
-		"no root":          {"oci://r.example.com", appsv1.ChartCosign, nil, SecretInvalid, "trusted_root.json"},
-		"no policy":        {"oci://r.example.com", appsv1.ChartNotation, named, SecretInvalid, "trustpolicy.json"},
+		"cosign for HTTPS": {"https://charts.example.com", appsv1.ChartCosign, named, RepositoryInvalid,
+			"only allowed for oci://"},
+		"no key":    {"oci://r.example.com", appsv1.ChartCosign, named, SecretInvalid, ".pub"},
+		"no root":   {"oci://r.example.com", appsv1.ChartCosign, nil, SecretInvalid, "trusted_root.json"},
+		"no policy": {"oci://r.example.com", appsv1.ChartNotation, named, SecretInvalid, "trustpolicy.json"},
 	} {
-		repo := appsv1.ChartRepository{Repository: c.repository, Verify: &appsv1.ChartVerification{Provider: c.provider, SecretRef: c.keys}}
+		repo := appsv1.ChartRepository{Repository: c.repository,
+			Verify: &appsv1.ChartVerification{Provider: c.provider, SecretRef: c.keys}}
 		_, err := NewAccess(&repo, Secrets{Keys: map[string][]byte{"x": []byte("y")}})
 		if err == nil {
 			t.Errorf("%s: accepted", name)

@@ -21,7 +21,8 @@ type httpsOnly struct{ next http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (s httpsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" {
-		return nil, &artifact.Error{Reason: artifact.RefusedAddress, Message: fmt.Sprintf("plain HTTP to %s is not allowed", r.URL.Host)}
+		return nil, &artifact.Error{Reason: artifact.RefusedAddress,
+			Message: fmt.Sprintf("plain HTTP to %s is not allowed", r.URL.Host)}
 	}
 	return s.next.RoundTrip(r)
 }
@@ -75,7 +76,8 @@ func (a *Access) httpClient() *http.Client {
 
 // fetchURL downloads at most limit bytes from a URL. notFound is true for the statuses 404 and 410.
 // The error is an *Error; subject names the content in its message.
-func fetchURL(ctx context.Context, client *http.Client, target, subject string, limit int64, accept ...string) (data []byte, notFound bool, err error) {
+func fetchURL(ctx context.Context, client *http.Client, target, subject string, limit int64,
+	accept ...string) (data []byte, notFound bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return nil, false, terminalError(RepositoryInvalid, "the URL of %s is invalid", subject)
@@ -94,9 +96,12 @@ func fetchURL(ctx context.Context, client *http.Client, target, subject string, 
 	case http.StatusNotFound, http.StatusGone:
 		return nil, true, nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, false, transientError(AccessDenied, nil, "access to %s is denied: the repository answered %s; set the credentials Secret of the repository in spec.charts of the install", subject, status)
+		return nil, false,
+			transientError(AccessDenied, nil, "access to %s is denied: the repository answered %s; set the "+
+				"credentials Secret of the repository in spec.charts of the install", subject, status)
 	default:
-		return nil, false, transientError(Unreachable, nil, "%s can't be read: the repository answered %s", subject, status)
+		return nil, false, transientError(Unreachable, nil, "%s can't be read: the repository answered %s", subject,
+			status)
 	}
 	data, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {

@@ -67,9 +67,12 @@ func decodeInstall(file string, node *yaml.Node) (*Install, stacks.Errors) {
 	if out.FromCatalog() {
 		last, value = "spec.stackVersion", out.Spec.StackVersion
 	}
-	for _, required := range [][2]string{{"metadata.name", out.Name}, {"spec.stack", out.Spec.Stack}, {"spec.sourceRef.kind", out.Spec.SourceRef.Kind}, {last, value}} {
+	for _, required := range [][2]string{{"metadata.name", out.Name}, {"spec.stack", out.Spec.Stack},
+		{"spec.sourceRef.kind", out.Spec.SourceRef.Kind}, {last, value}} {
 		if field := required[0]; required[1] == "" {
-			errs = append(errs, &stacks.Error{File: file, Line: lines.Of(field), Field: field, Message: fmt.Sprintf("field %q is required", field)})
+			errs = append(errs,
+				&stacks.Error{File: file, Line: lines.Of(field), Field: field,
+					Message: fmt.Sprintf("field %q is required", field)})
 		}
 	}
 	if len(errs) > 0 {
@@ -107,7 +110,9 @@ func ReadInstall(file string, data []byte) (*Install, error) {
 // RenderRequest returns the render request that the controller would use for an install. values
 // returns the content of a values reference, and false if it does not exist. missing are the
 // references that do not exist and are not optional.
-func (i *Install) RenderRequest(root string, caps stacks.Capabilities, values func(appsv1.ValuesReference) ([]byte, bool)) (req stacks.Request, missing []appsv1.ValuesReference, err error) {
+func (i *Install) RenderRequest(root string, caps stacks.Capabilities,
+	values func(appsv1.ValuesReference) ([]byte, bool)) (req stacks.Request, missing []appsv1.ValuesReference,
+	err error) {
 	var inputs []stacks.ValuesInput
 	for _, ref := range i.Spec.ValuesFrom {
 		data, ok := values(ref)
@@ -117,10 +122,12 @@ func (i *Install) RenderRequest(root string, caps stacks.Capabilities, values fu
 			}
 			continue
 		}
-		inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data, Public: ref.Kind != "Secret"})
+		inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref),
+			Data: data, Public: ref.Kind != "Secret"})
 	}
 	choices, err := stacks.ChoicesFromInstall(&i.KsctlInstall, inputs)
-	out := stacks.Request{Root: root, Path: i.Spec.Path, Stack: i.Spec.Stack, Install: i.Identity(), Choices: choices, Capabilities: caps}
+	out := stacks.Request{Root: root, Path: i.Spec.Path, Stack: i.Spec.Stack, Install: i.Identity(), Choices: choices,
+		Capabilities: caps}
 	if !stacks.RefusesGenerated(&i.KsctlInstall) {
 		out.Generate.Policy = generated.Placeholders
 	}

@@ -33,7 +33,8 @@ func syncedPathsOf(file string, node *yaml.Node, kind, group string) []syncedPat
 			return
 		}
 		if dir, err := source.Clean(".", strings.TrimPrefix(at.Value, "/")); err == nil {
-			out = append(out, syncedPath{owner: owner + " " + name, file: file, line: at.Line, dir: dir, recurse: recurse})
+			out = append(out,
+				syncedPath{owner: owner + " " + name, file: file, line: at.Line, dir: dir, recurse: recurse})
 		}
 	}
 	spec := childNode(node, "spec")
@@ -66,7 +67,8 @@ func (c *Checkout) checkSyncedPaths() stacks.Errors {
 			if applied[file] && !refused[file] {
 				refused[file] = true
 				errs = append(errs, problem.Errorf(file, 0,
-					"%s (%s:%d) applies the folder %s, and would apply this file as an object; move the stack out of the folder", s.owner, s.file, s.line, s.dir))
+					"%s (%s:%d) applies the folder %s, and would apply this file as an object; move the stack out of "+
+						"the folder", s.owner, s.file, s.line, s.dir))
 			}
 		}
 	}

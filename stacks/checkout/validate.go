@@ -165,7 +165,8 @@ func (v *validation) render(i *Install, root string, def *stacks.Definition) {
 	}
 	found := i.locate(err)
 	for _, ref := range missing {
-		v.warn("%s:%d: %s is not in this checkout; %q was checked without it", i.File, i.lines.Of("spec.valuesFrom"), stacks.ValuesSource(ref), i.Name)
+		v.warn("%s:%d: %s is not in this checkout; %q was checked without it", i.File, i.lines.Of("spec.valuesFrom"),
+			stacks.ValuesSource(ref), i.Name)
 	}
 	if len(missing) > 0 {
 		for _, e := range found {

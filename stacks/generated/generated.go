@@ -30,22 +30,24 @@ const (
 	Refuse Policy = ""
 	// Keep generates values as Helm does, and uses those that were generated before.
 	Keep Policy = "Keep"
-	// Placeholders uses values that only look like generated ones. They are the same in each render.
+	// Placeholders uses values that only look like generated ones. They are the same in each
+	// render.
 	Placeholders Policy = "Placeholders"
 )
 
 // Options are how a render generates values.
 type Options struct {
 	Policy Policy `json:"policy,omitempty"`
-	// Owner is part of the names of the Secrets with the values, see SecretName. If it is empty, the
-	// result has no such Secrets.
+	// Owner is part of the names of the Secrets with the values, see SecretName. If it is empty,
+	// the result has no such Secrets.
 	Owner string `json:"owner,omitempty"`
 	// Values that earlier renders generated, by component.
 	Values map[string]*Values `json:"values,omitempty"`
-	// Rotate is COMPONENT@TOKEN: all values of the component are generated again, once for each token.
+	// Rotate is COMPONENT@TOKEN: all values of the component are generated again, once for each
+	// token.
 	Rotate string `json:"rotate,omitempty"`
-	// Derive are components whose new random strings are derived as under Refuse, because that is how
-	// their objects were rendered. No input of the digest of a render.
+	// Derive are components whose new random strings are derived as under Refuse, because that is
+	// how their objects were rendered. No input of the digest of a render.
 	Derive []string `json:"derive,omitempty"`
 	// Now is the time for templates that read the clock for the first time with their chart and
 	// values. No input of the digest of a render.
@@ -98,7 +100,8 @@ func Secret(namespace, name string, v *Values) (map[string]any, error) {
 func FromSecret(secret *corev1.Secret) (*Values, error) {
 	v := &Values{}
 	if err := json.Unmarshal(secret.Data[dataKey], v); err != nil || secret.Type != SecretType {
-		return nil, fmt.Errorf("Secret %s/%s does not have the generated values that the controller wrote: restore it, or delete it to generate them again", secret.Namespace, secret.Name)
+		return nil, fmt.Errorf("Secret %s/%s does not have the generated values that the controller wrote: restore "+
+			"it, or delete it to generate them again", secret.Namespace, secret.Name)
 	}
 	return v, nil
 }
@@ -108,8 +111,8 @@ type Values struct {
 	// Key keys the hashes of arguments in Calls.
 	Key []byte `json:"key,omitempty"`
 	// Calls has the value that each call of a function in a template returned. A call is named
-	// function#position@file, where position counts the calls of the function in an execution of the
-	// file; for functions of whose arguments the value is made, function#position#hash@file.
+	// function#position@file, where position counts the calls of the function in an execution of
+	// the file; for functions of whose arguments the value is made, function#position#hash@file.
 	Calls map[string]Value `json:"calls,omitempty"`
 	// Places has the call whose value is the whole value of a key of a Secret's data, by
 	// namespace/name/key.
@@ -129,8 +132,8 @@ func NewValues(key []byte) *Values {
 	return &Values{Key: key, Calls: map[string]Value{}, Places: map[string]string{}}
 }
 
-// ForRotation returns the values that a request to rotate leaves: v itself, or none for a token that was
-// not acted on yet. rotate is Options.Rotate.
+// ForRotation returns the values that a request to rotate leaves: v itself, or none for a token
+// that was not acted on yet. rotate is Options.Rotate.
 func (v *Values) ForRotation(component, rotate string) *Values {
 	name, token, _ := strings.Cut(rotate, "@")
 	if name != component || token == "" || v.Rotated == token {
@@ -175,8 +178,8 @@ type Value struct {
 	Derived bool `json:"derived,omitempty"`
 }
 
-// ShortestRecognized is the length in bytes from which a value is recognized in an object. A shorter
-// one may be there by chance.
+// ShortestRecognized is the length in bytes from which a value is recognized in an object. A
+// shorter one may be there by chance.
 const ShortestRecognized = 6
 
 // Clock is a time that stays the same until the chart or its values change.
@@ -194,8 +197,10 @@ func (v *Values) Equal(other *Values) bool {
 	if v.IsEmpty() || other.IsEmpty() {
 		return v.IsEmpty() == other.IsEmpty()
 	}
-	sameClock := v.Clock == nil && other.Clock == nil || v.Clock != nil && other.Clock != nil && v.Clock.For == other.Clock.For && v.Clock.Time.Equal(other.Clock.Time)
-	return sameClock && v.Rotated == other.Rotated && bytes.Equal(v.Key, other.Key) && maps.Equal(v.Calls, other.Calls) && maps.Equal(v.Places, other.Places)
+	sameClock := v.Clock == nil && other.Clock == nil || v.Clock != nil && other.Clock != nil &&
+		v.Clock.For == other.Clock.For && v.Clock.Time.Equal(other.Clock.Time)
+	return sameClock && v.Rotated == other.Rotated && bytes.Equal(v.Key, other.Key) &&
+		maps.Equal(v.Calls, other.Calls) && maps.Equal(v.Places, other.Places)
 }
 
 // Secrets returns what messages must not contain: all values, and the lines of those that are PEM.

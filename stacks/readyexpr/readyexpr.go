@@ -67,7 +67,8 @@ func newExprEnvs() (envs, error) {
 	}
 	// Without map and optMap, an expression cannot build up a value step by step, see
 	// checkBounded.
-	full, err := raw.Extend(cel.Macros(cel.HasMacro, cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro, cel.FilterMacro))
+	full, err := raw.Extend(cel.Macros(cel.HasMacro, cel.AllMacro, cel.ExistsMacro, cel.ExistsOneMacro,
+		cel.FilterMacro))
 	return envs{raw: raw, full: full}, err
 }
 

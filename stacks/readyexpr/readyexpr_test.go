@@ -84,7 +84,8 @@ func TestCheckRejectsInvalidExpressions(t *testing.T) {
 // An expression comes from a tenant. Its evaluation is cheap, whatever the expression.
 func TestEvalIsBounded(t *testing.T) {
 	list := strings.TrimSuffix(strings.Repeat(`{"a":{"b":["c","d"]}},`, 5000), ",")
-	object := decodeJSON(t, `{"kind": "Thing", "spec": {"list": [`+list+`], "text": "`+strings.Repeat("a", 100_000)+`"}}`)
+	object := decodeJSON(t, `{"kind": "Thing", "spec": {"list": [`+list+`], "text": "`+strings.Repeat("a", 100_000)+
+		`"}}`)
 	nested := `spec.list.all(a, spec.list.all(b, spec.list.all(c, a.a.b[0] == 'c')))`
 	for _, expr := range []string{
 		nested,
@@ -97,7 +98,8 @@ func TestEvalIsBounded(t *testing.T) {
 	} {
 		began := time.Now()
 		_, err := Eval(expr, object)
-		// Far above maxExprTime, because the machine may be busy. An unbounded evaluation takes hours.
+		// Far above maxExprTime, because the machine may be busy. An unbounded evaluation takes
+		// hours.
 		if took := time.Since(began); took > 60*maxExprTime {
 			t.Errorf("%.60s took %s (%v)", expr, took, err)
 		}

@@ -74,7 +74,8 @@ func FuzzDetect(f *testing.F) {
 }
 
 func TestFormatOf(t *testing.T) {
-	for name, want := range map[string]Format{"a/b.yaml": YAML, "b.yml": YAML, "x.enc.json": JSON, "x.env": Dotenv, "x.ini": INI, "x": Binary,
+	for name, want := range map[string]Format{"a/b.yaml": YAML, "b.yml": YAML, "x.enc.json": JSON, "x.env": Dotenv,
+		"x.ini": INI, "x": Binary,
 		"config.dockerconfigjson": JSON} {
 		if got := FormatOf(name); got != want {
 			t.Errorf("%s: got %s", name, got)
@@ -83,7 +84,8 @@ func TestFormatOf(t *testing.T) {
 }
 
 func TestErrorTerminal(t *testing.T) {
-	for reason, want := range map[Reason]bool{KeyMissing: true, IntegrityFailed: true, ServiceFailed: false, Unavailable: false, Interrupted: false} {
+	for reason, want := range map[Reason]bool{KeyMissing: true, IntegrityFailed: true, ServiceFailed: false,
+		Unavailable: false, Interrupted: false} {
 		if got := (&Error{Reason: reason}).Terminal(); got != want {
 			t.Errorf("%s: got %v", reason, got)
 		}

@@ -52,7 +52,8 @@ func BenchmarkEncrypt(b *testing.B) {
 		b.Run(fmt.Sprintf("clusters=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Encrypt(b.Context(), "a.json", data, []string{id.Recipient().String()}, codec.Encrypt); err != nil {
+				if _, err := Encrypt(b.Context(), "a.json", data, []string{id.Recipient().String()},
+					codec.Encrypt); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -74,7 +75,9 @@ func BenchmarkDecryptAndParse(b *testing.B) {
 		b.Run(fmt.Sprintf("clusters=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				plain, err := codec.Decrypt(b.Context(), sops.Request{Data: sealed, Format: sops.JSON, Secret: map[string][]byte{"a.agekey": []byte(id.String())}})
+				plain, err := codec.Decrypt(b.Context(),
+					sops.Request{Data: sealed, Format: sops.JSON,
+						Secret: map[string][]byte{"a.agekey": []byte(id.String())}})
 				if err != nil {
 					b.Fatal(err)
 				}

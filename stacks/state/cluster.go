@@ -75,8 +75,9 @@ func newCluster(raw json.RawMessage, doc object) *Cluster {
 	c := &Cluster{
 		ID: ID{Cloud: stringAt(doc, "cloud_provider"), Type: stringAt(doc, "cluster_type"),
 			Name: stringAt(doc, "cluster_name"), Region: stringAt(doc, "region")},
-		Dialect: dialectOf(doc), Bootstrap: stringAt(doc, "bootstrap_provider"), Context: stringAt(doc, "cluster_kubeconfig_context"),
-		Phase: stringAt(doc, "platform", "state"), Addons: addonsOf(doc), raw: compact(raw),
+		Dialect: dialectOf(doc), Bootstrap: stringAt(doc, "bootstrap_provider"),
+		Context: stringAt(doc, "cluster_kubeconfig_context"),
+		Phase:   stringAt(doc, "platform", "state"), Addons: addonsOf(doc), raw: compact(raw),
 	}
 	id := stringAt(doc, "ID")
 	c.External = id != "" && id != zeroObjectID

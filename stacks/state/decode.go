@@ -25,7 +25,8 @@ func decode(data []byte) (any, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("the file has %d bytes; at most %d are allowed", len(data), MaxBytes)
 	}
-	d := &decoder{json: json.NewDecoder(bytes.NewReader(data)), data: data, remaining: baseValues + len(data)/bytesPerValue}
+	d := &decoder{json: json.NewDecoder(bytes.NewReader(data)), data: data, remaining: baseValues +
+		len(data)/bytesPerValue}
 	d.json.UseNumber()
 	v, err := d.value(0)
 	if err != nil {

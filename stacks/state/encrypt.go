@@ -23,7 +23,8 @@ type EncryptError struct {
 
 func (e *EncryptError) Error() string {
 	if len(e.Readable) > 0 {
-		return fmt.Sprintf("%s: encryption leaves values readable that may be secret: %s", e.Name, summarize(e.Readable))
+		return fmt.Sprintf("%s: encryption leaves values readable that may be secret: %s", e.Name,
+			summarize(e.Readable))
 	}
 	return fmt.Sprintf("%s: encryption changes values: %s", e.Name, summarize(e.Changed))
 }
@@ -41,12 +42,14 @@ func summarize(pointers []string) string {
 // to be public, such as names, sizes and addresses, so that values that a later release of ksctl
 // adds are encrypted, too. It verifies the result. The error is an *EncryptError, or that of
 // reading the file or of encrypt.
-func Encrypt(ctx context.Context, name string, data []byte, recipients []string, encrypt sops.Encrypter) ([]byte, error) {
+func Encrypt(ctx context.Context, name string, data []byte, recipients []string,
+	encrypt sops.Encrypter) ([]byte, error) {
 	before, err := decode(data)
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := encrypt(ctx, sops.EncryptRequest{Name: name, Data: data, Format: sops.JSON, Recipients: recipients, UnencryptedRegex: unencryptedRegex(before)})
+	sealed, err := encrypt(ctx, sops.EncryptRequest{Name: name, Data: data, Format: sops.JSON, Recipients: recipients,
+		UnencryptedRegex: unencryptedRegex(before)})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +60,8 @@ func Encrypt(ctx context.Context, name string, data []byte, recipients []string,
 	if top, ok := after.(object); ok {
 		delete(top, "sops")
 	}
-	if e := (&EncryptError{Name: name, Readable: exposedPointers(after), Changed: changedPointers(before, after, "")}); len(e.Readable)+len(e.Changed) > 0 {
+	if e := (&EncryptError{Name: name, Readable: exposedPointers(after),
+		Changed: changedPointers(before, after, "")}); len(e.Readable)+len(e.Changed) > 0 {
 		return nil, e
 	}
 	return sealed, nil

@@ -55,7 +55,8 @@ func Parse(name string, data []byte) (*File, error) {
 func (f *File) read(data []byte, tree any) *problem.Error {
 	top, ok := tree.(object)
 	if !ok {
-		return pointerError("", "not a JSON object: want an export of ksctl, the state of a cluster, or credentials of a cloud")
+		return pointerError("",
+			"not a JSON object: want an export of ksctl, the state of a cluster, or credentials of a cloud")
 	}
 	if hasKey(top, "sops") {
 		return pointerError("", "the file is encrypted with SOPS and was not decrypted")
@@ -73,7 +74,8 @@ func (f *File) read(data []byte, tree any) *problem.Error {
 		f.Form = CredentialsForm
 		return f.addCredentials(data, top, "")
 	}
-	e := pointerError("", "the file has none of the keys Clusters, Credentials, cluster_name and cloud_provider: want an export of ksctl, the state of a cluster, or credentials of a cloud")
+	e := pointerError("", "the file has none of the keys Clusters, Credentials, cluster_name and cloud_provider: "+
+		"want an export of ksctl, the state of a cluster, or credentials of a cloud")
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if e.Suggestion = problem.Nearest(key, []string{clustersKey, credentialsKey}); e.Suggestion != "" {
 			break

@@ -62,7 +62,8 @@ func poolsOf(doc object, cloud string) []Pool {
 		out = append(out, p)
 	}
 	// Each cloud has its own keys for the workers that it manages.
-	if count := cmp.Or(intAt(infra, "no_managed_cluster_nodes"), intAt(infra, "no_managed_nodes"), intAt(infra, "nodes")); count > 0 {
+	if count := cmp.Or(intAt(infra, "no_managed_cluster_nodes"), intAt(infra, "no_managed_nodes"),
+		intAt(infra, "nodes")); count > 0 {
 		size := cmp.Or(stringAt(infra, "managed_node_size"), stringAt(infra, "managed_node_group_vm_size"))
 		out = append(out, Pool{Role: Worker, Size: size, Count: count})
 	}

@@ -11,26 +11,34 @@ import (
 // readable, and objects such as "k3s" contain tokens.
 var publicNames = nameSet(
 	// identity and status of the cluster
-	"ID", "cluster_name", "cluster_type", "region", "cloud_provider", "bootstrap_provider", "cluster_kubeconfig_context",
+	"ID", "cluster_name", "cluster_type", "region", "cloud_provider", "bootstrap_provider",
+	"cluster_kubeconfig_context",
 	"team", "owner", "state", "status", "IsCompleted",
 	// versions
-	"name", "for", "version", "k8s_distro", "k8s_version", "k3s_version", "kubeadm_version", "etcd_version", "haproxy_version",
+	"name", "for", "version", "k8s_distro", "k8s_version", "k3s_version", "kubeadm_version", "etcd_version",
+	"haproxy_version",
 	// names, counts, sizes and addresses of machines
-	"names", "hostname", "hostnames", "instance_id", "vm_id", "vm_ids", "vm_size", "vm_sizes", "disk_name", "disk_names",
+	"names", "hostname", "hostnames", "instance_id", "vm_id", "vm_ids", "vm_size", "vm_sizes", "disk_name",
+	"disk_names",
 	"private_ip", "private_ips", "public_ip", "public_ips", "public_ip_name", "public_ip_names",
 	"controlplanes", "workerplanes", "datastores", "loadbalancer",
 	"no_managed_nodes", "no_managed_cluster_nodes", "nodes", "managed_node_size", "managed_node_group_vm_size",
 	// networks and groups of the machines
-	"managed_cluster_name", "managed_node_group_name", "resource_group_name", "virtual_network_name", "network_interface_name",
-	"network_interface_names", "network_security_group_name", "subnet_name", "subnet_names", "sshkey_name", "iam_role_name",
+	"managed_cluster_name", "managed_node_group_name", "resource_group_name", "virtual_network_name",
+	"network_interface_name",
+	"network_interface_names", "network_security_group_name", "subnet_name", "subnet_names", "sshkey_name",
+	"iam_role_name",
 	"iam_role_name_wp", "vpc", "vpc_cidr", "net_cidr", "clusternetworkcidr",
 )
 
 // containerNames are the names of objects and lists that contain public values. Values below any
 // other name are unknown, whatever their own name.
-var containerNames = nameSet(clustersKey, "platform", "cloud_infrastructure_state", "info_control_planes", "info_worker_planes", "info_database",
-	"info_load_balancer", "kubernetes_bootstrap_state", "b", "k3s", "kubeadm", "cloud_ssh_info", "cloud_public_ips", "cloud_private_ips",
-	"addons", "provisioner_addons", "apps", "cni", "components", "ksctl_specific_components", versionsKey, credentialsKey)
+var containerNames = nameSet(clustersKey, "platform", "cloud_infrastructure_state", "info_control_planes",
+	"info_worker_planes", "info_database",
+	"info_load_balancer", "kubernetes_bootstrap_state", "b", "k3s", "kubeadm", "cloud_ssh_info", "cloud_public_ips",
+	"cloud_private_ips",
+	"addons", "provisioner_addons", "apps", "cni", "components", "ksctl_specific_components", versionsKey,
+	credentialsKey)
 
 // mapNames are the names of objects with arbitrary keys: names of clouds, or of components.
 var mapNames = nameSet("cloud_infrastructure_state", "components", "ksctl_specific_components")
@@ -85,7 +93,8 @@ func unencryptedRegex(tree any) string {
 	}
 	for _, l := range all {
 		if !l.isPublic() {
-			for line := range strings.SplitSeq(strings.Join(l.path, "\n"), "\n") { // with (?m), each line of a name can match
+			// with (?m), each line of a name can match
+			for line := range strings.SplitSeq(strings.Join(l.path, "\n"), "\n") {
 				delete(names, line)
 			}
 		}

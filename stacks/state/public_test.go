@@ -37,18 +37,30 @@ func TestUnencryptedRegexOmitsUnknownValues(t *testing.T) {
 		// values that the rule does not match.
 		closed, missing string
 	}{
-		`{"cluster_name":"a","vault":{"unseal":"x"},"n":[1,true],"none":null,"empty":""}`:                      {"/n/0 /n/1 /vault/unseal", ""},
-		`{"cluster_name":"a","a/b":{"name":"x","seats":[{"ID":"y"}]},"addons":{"cni":{"name":"z"}}}`:           {"/a~1b/name /a~1b/seats/0/ID /addons/cni/name", "name"},
-		`{"versions":{"k3s":"1","etcd":"2"},"kubernetes_bootstrap_state":{"k3s":{"k3s_token":"x"}}}`:           {"/kubernetes_bootstrap_state/k3s/k3s_token", ""},
-		`{"versions":{"k3s":"1","talos":"x"}}`:                                                                 {"/versions/k3s /versions/talos", "versions"},
-		`{"owner":{"team":"x"},"platform":{"owner":"y","state":"z"}}`:                                          {"/owner/team /platform/owner", "owner"},
-		`{"cloud_infrastructure_state":{"moon":{"info_worker_planes":{"vm_sizes":["s"],"arn":["x"]}}}}`:        {"/cloud_infrastructure_state/moon/info_worker_planes/arn/0", ""},
-		`{"addons":{"apps":[{"components":{"owner":{"version":"1","key":"x"}}}]},"platform":{"owner":"me"}}`:   {"/addons/apps/0/components/owner/key /platform/owner", "owner"},
-		`{"cluster_name":"-----BEGIN PRIVATE KEY-----","region":"r"}`:                                          {"/cluster_name", ""},
-		`{"Clusters":[{"region":"r"}],"Credentials":[{"ID":"0","cloud_provider":"aws","aws":{"region":"x"}}]}`: {"/Clusters/0/region /Credentials/0/aws/region", "region"},
-		`{"cloud_provider":"gcp","gcp":{"name":"x"}}`:                                                          {"/gcp/name", ""},
-		`{"region":"r","nodes":1,"x\nregion\ny":{"name":"z"}}`:                                                 {"/region /x\nregion\ny/name", "region"},
-		`{"nodes_unencrypted":"x","Name":"y"}`:                                                                 {"/Name /nodes_unencrypted", ""},
+		`{"cluster_name":"a","vault":{"unseal":"x"},"n":[1,true],"none":null,"empty":""}`: {
+			"/n/0 /n/1 /vault/unseal", ""},
+		`{"cluster_name":"a","a/b":{"name":"x","seats":[{"ID":"y"}]},"addons":{"cni":{"name":"z"}}}`: {
+			"/a~1b/name /a~1b/seats/0/ID /addons/cni/name", "name"},
+		`{"versions":{"k3s":"1","etcd":"2"},"kubernetes_bootstrap_state":{"k3s":{"k3s_token":"x"}}}`: {
+			"/kubernetes_bootstrap_state/k3s/k3s_token", ""},
+		`{"versions":{"k3s":"1","talos":"x"}}`: {
+			"/versions/k3s /versions/talos", "versions"},
+		`{"owner":{"team":"x"},"platform":{"owner":"y","state":"z"}}`: {
+			"/owner/team /platform/owner", "owner"},
+		`{"cloud_infrastructure_state":{"moon":{"info_worker_planes":{"vm_sizes":["s"],"arn":["x"]}}}}`: {
+			"/cloud_infrastructure_state/moon/info_worker_planes/arn/0", ""},
+		`{"addons":{"apps":[{"components":{"owner":{"version":"1","key":"x"}}}]},"platform":{"owner":"me"}}`: {
+			"/addons/apps/0/components/owner/key /platform/owner", "owner"},
+		`{"cluster_name":"-----BEGIN PRIVATE KEY-----","region":"r"}`: {
+			"/cluster_name", ""},
+		`{"Clusters":[{"region":"r"}],"Credentials":[{"ID":"0","cloud_provider":"aws","aws":{"region":"x"}}]}`: {
+			"/Clusters/0/region /Credentials/0/aws/region", "region"},
+		`{"cloud_provider":"gcp","gcp":{"name":"x"}}`: {
+			"/gcp/name", ""},
+		`{"region":"r","nodes":1,"x\nregion\ny":{"name":"z"}}`: {
+			"/region /x\nregion\ny/name", "region"},
+		`{"nodes_unencrypted":"x","Name":"y"}`: {
+			"/Name /nodes_unencrypted", ""},
 	} {
 		tree, err := decode([]byte(doc))
 		if err != nil {
@@ -78,9 +90,11 @@ func encryptedBy(rule string, tree any) (out []string) {
 // In documents of the known releases, the rule matches every public name, and only these names
 // remain encrypted.
 func TestUnencryptedRegexInEveryDialect(t *testing.T) {
-	closed := nameSet("cluster_kubeconfig", "private_key", "public_key", "PrivateKey", "UserName", "etcd_key", "etcd_cert", "ca_cert", "k3s_token", "ssh_usr", "ssh_id",
+	closed := nameSet("cluster_kubeconfig", "private_key", "public_key", "PrivateKey", "UserName", "etcd_key",
+		"etcd_cert", "ca_cert", "k3s_token", "ssh_usr", "ssh_id",
 		"certificate_key", "bootstrap_token", "bootstrap_token_expire_time_utc", "discorvery_token_ca_cert_hash",
-		"fwidcontrolplanenode", "fwidworkernode", "fwidloadbalancenode", "fwiddatabasenode", "clusternetworkid", "subnet_id", "virtual_network_id",
+		"fwidcontrolplanenode", "fwidworkernode", "fwidloadbalancenode", "fwiddatabasenode", "clusternetworkid",
+		"subnet_id", "virtual_network_id",
 		"network_security_group_id", "network_interface_ids", "public_ip_ids", "kept")
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) == 0 {

@@ -83,7 +83,8 @@ func leaves(tree any) (out []leaf) {
 		switch v := l.value.(type) {
 		case object:
 			for _, key := range slices.Sorted(maps.Keys(v)) {
-				walk(leaf{l.pointer + "/" + pointerEscaper.Replace(key), append(slices.Clip(l.path), key), v[key], (l.secret || secretName.MatchString(key)) && !credentialMetadata[key]})
+				walk(leaf{l.pointer + "/" + pointerEscaper.Replace(key), append(slices.Clip(l.path), key), v[key],
+					(l.secret || secretName.MatchString(key)) && !credentialMetadata[key]})
 			}
 		case []any:
 			for i, v := range v {
@@ -94,7 +95,8 @@ func leaves(tree any) (out []leaf) {
 			out = append(out, l)
 		}
 	}
-	walk(leaf{value: tree, secret: hasKey(top, "cloud_provider") && !hasKey(top, "cluster_name") && !hasKey(top, "cloud_infrastructure_state")})
+	walk(leaf{value: tree, secret: hasKey(top, "cloud_provider") && !hasKey(top, "cluster_name") &&
+		!hasKey(top, "cloud_infrastructure_state")})
 	return out
 }
 
@@ -111,6 +113,7 @@ var urlWithPassword = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/@\s]*:[^/@\s]+
 
 // looksSecret is true for a value that is secret whatever its name.
 func looksSecret(v string) bool {
-	return strings.Contains(v, "PRIVATE KEY-----") || strings.Contains(v, "client-key-data:") || strings.Contains(v, "AGE-SECRET-KEY-") ||
+	return strings.Contains(v, "PRIVATE KEY-----") || strings.Contains(v, "client-key-data:") ||
+		strings.Contains(v, "AGE-SECRET-KEY-") ||
 		urlWithPassword.MatchString(v)
 }

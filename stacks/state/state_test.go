@@ -51,18 +51,24 @@ func TestParseReadsEveryDialect(t *testing.T) {
 		credentials string
 		external    bool
 	}{
-		{"v1_0_civo_ha_k3s.json", ExportForm, V1, "civo.ha.old.LON1", map[string]string{"kubernetes": "1.27.4"}, "1.27.4",
+		{"v1_0_civo_ha_k3s.json", ExportForm, V1, "civo.ha.old.LON1", map[string]string{"kubernetes": "1.27.4"},
+			"1.27.4",
 			"3 ControlPlane, 2 Worker, 1 LoadBalancer", 0, "civo", false},
-		{"v1_2_0_aws_managed.json", DocumentForm, V12, "aws.managed.eks-one.us-east-1", map[string]string{"kubernetes": "1.30"}, "1.30",
+		{"v1_2_0_aws_managed.json", DocumentForm, V12, "aws.managed.eks-one.us-east-1",
+			map[string]string{"kubernetes": "1.30"}, "1.30",
 			"3 Worker t2.medium", 2, "", false},
 		{"v1_azure_ha_k3s.json", ExportForm, V126, "azure.ha.demo.eastus", nil, "",
-			"3 ControlPlane Standard_F2s, 1 Worker Standard_F2s, 3 Datastore Standard_F2s, 1 LoadBalancer Standard_F2s", -1, "azure", false},
+			"3 ControlPlane Standard_F2s, 1 Worker Standard_F2s, 3 Datastore Standard_F2s, 1 LoadBalancer Standard_F2s",
+			-1, "azure", false},
 		{"v1_aws_ha_kubeadm.json", ExportForm, V126, "aws.ha.demo.us-east-1", nil, "", "", -1, "aws", false},
-		{"v1_local_managed.json", ExportForm, V126, "local.managed.demo.LOCAL", map[string]string{"kubernetes": "1.27.1"}, "1.27.1",
+		{"v1_local_managed.json", ExportForm, V126, "local.managed.demo.LOCAL",
+			map[string]string{"kubernetes": "1.27.1"}, "1.27.1",
 			"2 Worker local_machine", 0, "", false},
-		{"v2_0_azure_selfmanaged.json", ExportForm, V2, "azure.selfmanaged.two.eastus", map[string]string{"kubeadm": "1.32.0", "etcd": "3.5.15", "haproxy": "3.0"}, "1.32.0",
+		{"v2_0_azure_selfmanaged.json", ExportForm, V2, "azure.selfmanaged.two.eastus",
+			map[string]string{"kubeadm": "1.32.0", "etcd": "3.5.15", "haproxy": "3.0"}, "1.32.0",
 			"1 ControlPlane Standard_F2s, 2 Worker, 1 LoadBalancer Standard_F2s", 1, "", true},
-		{"v2_aws_managed.json", DocumentForm, V27, "aws.managed.demo.us-east-1", map[string]string{"eks": "1.31"}, "1.31", "", 2, "", false},
+		{"v2_aws_managed.json", DocumentForm, V27, "aws.managed.demo.us-east-1", map[string]string{"eks": "1.31"},
+			"1.31", "", 2, "", false},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			f, data := parseTestFile(t, c.file)
@@ -133,7 +139,9 @@ func roundTrip(t *testing.T, f *File, data []byte) {
 		t.Fatal(err)
 	}
 	assertSameDocuments(t, was.Clusters, is.Clusters)
-	assertSameDocuments(t, slices.DeleteFunc(was.Credentials, func(m json.RawMessage) bool { return string(m) == "null" }), is.Credentials)
+	assertSameDocuments(t, slices.DeleteFunc(was.Credentials, func(m json.RawMessage) bool {
+		return string(m) == "null"
+	}), is.Credentials)
 }
 
 // assertSameDocuments compares lists of documents, ignoring their order.
@@ -188,7 +196,8 @@ func TestSecretPointersInEveryDialect(t *testing.T) {
 		"v2_aws_managed.json":       nil,
 		"v2_0_azure_selfmanaged.json": {
 			"/Clusters/0/cluster_kubeconfig", "/Clusters/0/kubernetes_bootstrap_state/b/cloud_ssh_info/PrivateKey",
-			"/Clusters/0/kubernetes_bootstrap_state/b/etcd_key", "/Clusters/0/kubernetes_bootstrap_state/kubeadm/bootstrap_token",
+			"/Clusters/0/kubernetes_bootstrap_state/b/etcd_key",
+			"/Clusters/0/kubernetes_bootstrap_state/kubeadm/bootstrap_token",
 			"/Clusters/0/kubernetes_bootstrap_state/kubeadm/certificate_key", "/Clusters/0/ssh_key_pair/private_key",
 		},
 	} {
@@ -205,7 +214,8 @@ func TestSecretPointersInEveryDialect(t *testing.T) {
 }
 
 func TestSecretPointersRecognizesValues(t *testing.T) {
-	got, err := SecretPointers([]byte(`{"a/b":"-----BEGIN RSA PRIVATE KEY-----","m":{"uri":"mongodb+srv://u:p@host/?x=y"},"k":["x","apiVersion: v1\nclient-key-data: eA=="],
+	got, err := SecretPointers(
+		[]byte(`{"a/b":"-----BEGIN RSA PRIVATE KEY-----","m":{"uri":"mongodb+srv://u:p@host/?x=y"},"k":["x","apiVersion: v1\nclient-key-data: eA=="],
 		"open":"https://example.com/a:b@c","token":"ENC[AES256_GCM,data:x,type:str]","certificate_key":"","Credentials":[{"cloud_provider":"gcp","ID":"0","gcp":{"json":"x","n":1}}]}`))
 	bare, err2 := SecretPointers([]byte(`{"cloud_provider":"gcp","gcp":{"api_key":"x"},"K3S_Token":"y"}`))
 	if err2 != nil || !slices.Equal(bare, []string{"/K3S_Token", "/gcp/api_key"}) {
@@ -232,15 +242,17 @@ func TestParseRefusesInvalidFiles(t *testing.T) {
 		"another document": {`{"kind":"ConfigMap"}`, "none of the keys"},
 		"not a list":       {`{"Clusters":{}}`, "/Clusters: not a list"},
 		"not an object":    {`{"Clusters":["x"]}`, "/Clusters/0: not an object"},
-		"no cloud":         {`{"Credentials":[null,{"aws":{"secret_access_key":"FAKE"}}]}`, "/Credentials/1/cloud_provider"},
-		"deep nesting":     {strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1), "nested objects"},
-		"encrypted":        {`{"Clusters":[],"sops":{}}`, "was not decrypted"},
-		"many values":      {`{"Clusters":[` + strings.Repeat("{},", 10000) + `{}]}`, "more values than"},
-		"path as cloud":    {`{"cloud_provider":"../x"}`, "not the name of a cloud"},
+		"no cloud": {`{"Credentials":[null,{"aws":{"secret_access_key":"FAKE"}}]}`,
+			"/Credentials/1/cloud_provider"},
+		"deep nesting":  {strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1), "nested objects"},
+		"encrypted":     {`{"Clusters":[],"sops":{}}`, "was not decrypted"},
+		"many values":   {`{"Clusters":[` + strings.Repeat("{},", 10000) + `{}]}`, "more values than"},
+		"path as cloud": {`{"cloud_provider":"../x"}`, "not the name of a cloud"},
 	} {
 		_, err := Parse("a.json", []byte(c.data))
 		e, ok := errors.AsType[*problem.Error](err)
-		if !ok || e.File != "a.json" || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "FAKE") {
+		if !ok || e.File != "a.json" || !strings.Contains(err.Error(), c.says) ||
+			strings.Contains(err.Error(), "FAKE") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -250,12 +262,14 @@ func TestParseRefusesInvalidFiles(t *testing.T) {
 }
 
 func TestParseAcceptsEmptyValues(t *testing.T) {
-	for _, data := range []string{`{"Clusters":null,"Credentials":[null]}`, `{"Clusters":[null]}`, `{"Credentials":[]}`} {
+	for _, data := range []string{`{"Clusters":null,"Credentials":[null]}`, `{"Clusters":[null]}`,
+		`{"Credentials":[]}`} {
 		if f, err := Parse("x", []byte(data)); err != nil || len(f.Clusters)+len(f.Credentials) != 0 {
 			t.Errorf("%s: %v, %v", data, f, err)
 		}
 	}
-	f, err := Parse("x", []byte(`{"cluster_name":null,"cloud_infrastructure_state":{"aws":null},"kubernetes_bootstrap_state":7,"addons":{"apps":[null,3],"cni":null}}`))
+	f, err := Parse("x",
+		[]byte(`{"cluster_name":null,"cloud_infrastructure_state":{"aws":null},"kubernetes_bootstrap_state":7,"addons":{"apps":[null,3],"cni":null}}`))
 	if err != nil || len(f.Clusters) != 1 || len(f.Clusters[0].Pools)+len(f.Clusters[0].Addons) != 0 {
 		t.Errorf("%v, %v", f, err)
 	}
@@ -287,10 +301,14 @@ func TestDialectOfSparseDocuments(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for doc, want := range map[string][]string{
-		`{"cluster_name":"demo","region":"eastus","cloud_provider":"azur","cluster_type":"ha"}`:           {`/cloud_provider: the value is "azur"; ksctl supports aws, azure, civo and local; did you mean "azure"?`},
-		`{"cluster_name":"demo","region":"eastus","cloud_provider":"gcp","cluster_type":"HA"}`:            {"/cloud_provider", "/cluster_type"},
-		`{"cluster_name":"a.b","region":"x.y","cloud_provider":"aws","cluster_type":"ha"}`:                {"/cluster_name", "/region"},
-		`{"cluster_name":"","cloud_provider":"aws","cluster_type":"ha"}`:                                  {"/cluster_name: the value is empty", "/region: the value is empty"},
+		`{"cluster_name":"demo","region":"eastus","cloud_provider":"azur","cluster_type":"ha"}`: {
+			`/cloud_provider: the value is "azur"; ksctl supports aws, azure, civo and local; did you mean "azure"?`},
+		`{"cluster_name":"demo","region":"eastus","cloud_provider":"gcp","cluster_type":"HA"}`: {
+			"/cloud_provider", "/cluster_type"},
+		`{"cluster_name":"a.b","region":"x.y","cloud_provider":"aws","cluster_type":"ha"}`: {
+			"/cluster_name", "/region"},
+		`{"cluster_name":"","cloud_provider":"aws","cluster_type":"ha"}`: {
+			"/cluster_name: the value is empty", "/region: the value is empty"},
 		`{"cluster_name":"demo","region":"r","cloud_provider":"aws","cluster_type":"managed","ID":"000"}`: nil,
 		`{"cluster_name":"demo","region":"r","cloud_provider":"aws","cluster_type":"managed","cloud_infrastructure_state":{"azure":{}}}`: {
 			"/cloud_infrastructure_state: no entry for aws"},
@@ -338,20 +356,25 @@ func TestCheckStoreSize(t *testing.T) {
 		t.Error(err)
 	}
 	values["last"] = make([]byte, 1)
-	if err := CheckStoreSize(values); err == nil || !strings.Contains(err.Error(), "would have 1048577 bytes for 3 clusters") || !strings.Contains(err.Error(), "large (1048566 bytes), small (10 bytes)") {
+	if err := CheckStoreSize(values); err == nil ||
+		!strings.Contains(err.Error(), "would have 1048577 bytes for 3 clusters") ||
+		!strings.Contains(err.Error(), "large (1048566 bytes), small (10 bytes)") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestEqualIgnoresNotation(t *testing.T) {
-	if !Equal([]byte(`{"a":1.50,"b":[null, 1e3, 12345678901234567890]}`), []byte("{\n\"b\": [null, 1000, 12345678901234567890], \"a\": 1.5}")) || Equal([]byte(`{"a":1}`), []byte(`{"a":2}`)) || Equal([]byte(`{`), []byte(`[`)) {
+	if !Equal([]byte(`{"a":1.50,"b":[null, 1e3, 12345678901234567890]}`),
+		[]byte("{\n\"b\": [null, 1000, 12345678901234567890], \"a\": 1.5}")) ||
+		Equal([]byte(`{"a":1}`), []byte(`{"a":2}`)) || Equal([]byte(`{`), []byte(`[`)) {
 		t.Error("got an unexpected result")
 	}
 }
 
 // Formatting a document prints none of its content, with any verb.
 func TestFormatPrintsNoContent(t *testing.T) {
-	for _, file := range slices.Sorted(maps.Keys(map[string]bool{"v1_0_civo_ha_k3s.json": true, "v1_aws_ha_kubeadm.json": true})) {
+	for _, file := range slices.Sorted(maps.Keys(map[string]bool{"v1_0_civo_ha_k3s.json": true,
+		"v1_aws_ha_kubeadm.json": true})) {
 		f, _ := parseTestFile(t, file)
 		var out bytes.Buffer
 		for _, v := range []any{f, *f.Clusters[0], f.Clusters, f.Credentials, f.Credentials[0]} {

@@ -95,6 +95,7 @@ func CheckStoreSize(values map[string][]byte) error {
 	for _, key := range keys[:min(3, len(keys))] {
 		largest = append(largest, fmt.Sprintf("%s (%d bytes)", key, len(values[key])))
 	}
-	return fmt.Errorf("the ksctl store would have %d bytes for %d clusters, but a ConfigMap holds at most %d; the largest are %s: remove clusters, or split them over several stores",
+	return fmt.Errorf("the ksctl store would have %d bytes for %d clusters, but a ConfigMap holds at most %d; the "+
+		"largest are %s: remove clusters, or split them over several stores",
 		total, len(values), MaxStoreBytes, strings.Join(largest, ", "))
 }

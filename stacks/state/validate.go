@@ -35,18 +35,27 @@ func (c *Cluster) Validate() []*problem.Error {
 		problems = append(problems, e)
 	}
 	if !clusterName.MatchString(c.ID.Name) {
-		problems = append(problems, pointerError("/cluster_name", "%s; want 2 to 50 characters of a-z, 0-9 and -, starting with a letter and not ending with -", describeValue(c.ID.Name)))
+		problems = append(problems,
+			pointerError("/cluster_name",
+				"%s; want 2 to 50 characters of a-z, 0-9 and -, starting with a letter and not ending with -",
+				describeValue(c.ID.Name)))
 	}
 	if !regionName.MatchString(c.ID.Region) {
-		problems = append(problems, pointerError("/region", "%s; want the name of a region, or LOCAL for the cloud local", describeValue(c.ID.Region)))
+		problems = append(problems,
+			pointerError("/region", "%s; want the name of a region, or LOCAL for the cloud local",
+				describeValue(c.ID.Region)))
 	}
 	checkSupported("cloud_provider", c.ID.Cloud, Clouds)
 	checkSupported("cluster_type", c.ID.Type, clusterTypes)
 	if c.ID.Cloud == "local" && slices.Contains(clusterTypes, c.ID.Type) && c.ID.Type != Managed {
-		problems = append(problems, pointerError("/cluster_type", "%s; the cloud local has only managed clusters", describeValue(c.ID.Type)))
+		problems = append(problems,
+			pointerError("/cluster_type", "%s; the cloud local has only managed clusters", describeValue(c.ID.Type)))
 	}
-	if infra := lookup(c.tree(), "cloud_infrastructure_state"); infra != nil && lookup(infra, c.ID.Cloud) == nil && slices.Contains(Clouds, c.ID.Cloud) {
-		problems = append(problems, pointerError("/cloud_infrastructure_state", "no entry for %s, the cloud_provider of the cluster", c.ID.Cloud))
+	if infra := lookup(c.tree(), "cloud_infrastructure_state"); infra != nil && lookup(infra, c.ID.Cloud) == nil &&
+		slices.Contains(Clouds, c.ID.Cloud) {
+		problems = append(problems,
+			pointerError("/cloud_infrastructure_state", "no entry for %s, the cloud_provider of the cluster",
+				c.ID.Cloud))
 	}
 	return problems
 }
@@ -74,5 +83,6 @@ type Filter struct {
 // Matches is true if the filter selects a cluster.
 func (f Filter) Matches(id ID) bool {
 	matches := func(want, got string) bool { return want == "" || want == got }
-	return matches(f.Cloud, id.Cloud) && matches(f.ClusterType, id.Type) && matches(f.ClusterName, id.Name) && matches(f.Region, id.Region)
+	return matches(f.Cloud, id.Cloud) && matches(f.ClusterType, id.Type) && matches(f.ClusterName, id.Name) &&
+		matches(f.Region, id.Region)
 }

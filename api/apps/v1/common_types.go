@@ -23,8 +23,8 @@ const (
 	// AbandonAnnotation on an object that is being deleted removes its finalizer, even if objects
 	// that it owns still exist. Its value is the UID of the object.
 	AbandonAnnotation = "ksctl.com/abandon"
-	// RotateAnnotation on a KsctlInstall generates all values of a component's chart again, once for
-	// each token. Its value is COMPONENT@TOKEN.
+	// RotateAnnotation on a KsctlInstall generates all values of a component's chart again, once
+	// for each token. Its value is COMPONENT@TOKEN.
 	RotateAnnotation = "ksctl.com/rotate"
 )
 
@@ -71,8 +71,8 @@ type WaitType string
 const (
 	// WaitDependsOn: spec.dependsOn names the object, and it is not ready.
 	WaitDependsOn WaitType = "DependsOn"
-	// WaitPruning: objects that left the stack are kept until the install has planned, because it may
-	// claim them.
+	// WaitPruning: objects that left the stack are kept until the install has planned, because it
+	// may claim them.
 	WaitPruning WaitType = "Pruning"
 	// WaitNotApplied: objects that left the stack are kept until everything else is applied.
 	WaitNotApplied WaitType = "NotApplied"

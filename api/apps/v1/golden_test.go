@@ -99,8 +99,10 @@ func goldenTarget() TargetCluster {
 }
 
 func goldenStatus() CommonStatus {
-	return CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z", ServiceAccount: &AccountReference{Name: "deployer", UID: "5e8f"},
-		WaitsFor: []WaitReference{{Type: WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web", Object: "ConfigMap team/a"}},
+	return CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z",
+		ServiceAccount: &AccountReference{Name: "deployer", UID: "5e8f"},
+		WaitsFor: []WaitReference{{Type: WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web",
+			Object: "ConfigMap team/a"}},
 		Conditions: []metav1.Condition{{Type: ReadyCondition, Status: metav1.ConditionTrue, ObservedGeneration: 7,
 			LastTransitionTime: goldenTime,
 			Reason:             "ReconciliationSucceeded", Message: "Applied revision main@sha1:5f0c"}}}
@@ -168,8 +170,9 @@ func goldenInstall() *KsctlInstall {
 			ValuesFrom: []ValuesReference{{Kind: ClusterValues, Name: "values",
 				Set: []ClusterValue{{Path: "ingress.host", Expr: "metadata.name"}},
 				Key: "values.yaml", Component: "app", Optional: true}},
-			Charts: goldenCharts(), Generate: GenerateKeep, Decryption: goldenDecryption(), ServiceAccountName: "deployer",
-			TargetNamespace: "web",
+			Charts: goldenCharts(), Generate: GenerateKeep, Decryption: goldenDecryption(),
+			ServiceAccountName: "deployer",
+			TargetNamespace:    "web",
 			DependsOn: []Dependency{{APIVersion: "apps/v1", Kind: "Deployment", Name: "db", Namespace: "data",
 				ReadyExpr: "status.readyReplicas > 0"}},
 			TakeOver: &TakeOver{Name: "old"},

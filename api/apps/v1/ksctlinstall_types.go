@@ -147,8 +147,8 @@ type KsctlInstallSpec struct {
 	// certificate or a salt, or read the clock. Keep generates each value once, and keeps it in a
 	// Secret ksctl-generated-<hash> beside the objects of the component. Refuse derives random
 	// strings from the install and the chart, so that they change with the chart, and refuses the
-	// rest. Installs that only publish, or publish without secrets: Include, always refuse. Defaults
-	// to Keep.
+	// rest. Installs that only publish, or publish without secrets: Include, always refuse.
+	// Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Refuse
 	Generate GeneratePolicy `json:"generate,omitempty"`

@@ -88,8 +88,10 @@ func goldenSchedule() appsv1.Schedule {
 func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
 func goldenStatus(kind string) appsv1.CommonStatus {
-	return appsv1.CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z", ServiceAccount: &appsv1.AccountReference{Name: "deployer", UID: "5e8f"},
-		WaitsFor: []appsv1.WaitReference{{Type: appsv1.WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web", Object: "ConfigMap team/a"}},
+	return appsv1.CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z",
+		ServiceAccount: &appsv1.AccountReference{Name: "deployer", UID: "5e8f"},
+		WaitsFor: []appsv1.WaitReference{{Type: appsv1.WaitPruning, Kind: "KsctlInstall", Namespace: "team",
+			Name: "web", Object: "ConfigMap team/a"}},
 		Conditions: []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, ObservedGeneration: 7,
 			LastTransitionTime: goldenTime,
 			Reason:             "Probed", Message: "the API server answers"}}}

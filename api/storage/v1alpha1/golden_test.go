@@ -73,8 +73,10 @@ func goldenSchedule() appsv1.Schedule {
 }
 
 func goldenStatus() appsv1.CommonStatus {
-	return appsv1.CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z", ServiceAccount: &appsv1.AccountReference{Name: "deployer", UID: "5e8f"},
-		WaitsFor: []appsv1.WaitReference{{Type: appsv1.WaitPruning, Kind: "KsctlInstall", Namespace: "team", Name: "web", Object: "ConfigMap team/a"}},
+	return appsv1.CommonStatus{ObservedGeneration: 7, LastHandledReconcileAt: "2026-05-01T11:00:00Z",
+		ServiceAccount: &appsv1.AccountReference{Name: "deployer", UID: "5e8f"},
+		WaitsFor: []appsv1.WaitReference{{Type: appsv1.WaitPruning, Kind: "KsctlInstall", Namespace: "team",
+			Name: "web", Object: "ConfigMap team/a"}},
 		Conditions: []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue,
 			ObservedGeneration: 7,
 			LastTransitionTime: goldenTime, Reason: "ReconciliationSucceeded", Message: "1 state is in sync"}}}

@@ -1,12 +1,12 @@
 package v1alpha1
 
-// Reasons of conditions of an ImportState or an ExportState. Those that other kinds have, too, are in
-// api/apps/v1.
+// Reasons of conditions of an ImportState or an ExportState. Those that other kinds have, too, are
+// in api/apps/v1.
 const (
 	// PathNotFoundReason: the source does not contain the file or folder of spec.path.
 	PathNotFoundReason = "PathNotFound"
-	// InvalidStateReason: a file or an entry of the store is not a state of ksctl, or one that ksctl
-	// cannot use.
+	// InvalidStateReason: a file or an entry of the store is not a state of ksctl, or one that
+	// ksctl cannot use.
 	InvalidStateReason = "InvalidState"
 	// PlaintextSecretsReason: secrets are not, or would not be, encrypted.
 	PlaintextSecretsReason = "PlaintextSecrets"

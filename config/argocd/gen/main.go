@@ -22,7 +22,8 @@ const (
 	target = "component/argocd-cm.yaml"
 )
 
-const header = "# Health checks and actions of our kinds for Argo CD.\n# Generated from ../" + folder + " by `make manifests`.\n"
+const header = "# Health checks and actions of our kinds for Argo CD.\n# Generated from ../" + folder +
+	" by `make manifests`.\n"
 
 func main() {
 	check := flag.Bool("check", false, "Fail if the file is stale, and write nothing.")
@@ -93,7 +94,8 @@ func actions(root fs.FS, dir string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		definitions = append(definitions, map[string]string{"name": path.Base(path.Dir(file)), "action.lua": string(script)})
+		definitions = append(definitions,
+			map[string]string{"name": path.Base(path.Dir(file)), "action.lua": string(script)})
 	}
 	out, err := yaml.Marshal(map[string]any{"discovery.lua": string(discovery), "definitions": definitions})
 	return string(out), err

@@ -54,7 +54,8 @@ func TestRunActionKeepsEmptyMapsAndLists(t *testing.T) {
 	object := map[string]any{"spec": map[string]any{"map": map[string]any{}, "list": []any{}, "number": int64(3),
 		"inside": []any{map[string]any{"map": map[string]any{}}}}}
 	got, err := RunAction("obj.spec.new = true\nreturn obj", object)
-	want := map[string]any{"spec": map[string]any{"map": map[string]any{}, "list": []any{}, "number": float64(3), "new": true,
+	want := map[string]any{"spec": map[string]any{"map": map[string]any{}, "list": []any{}, "number": float64(3),
+		"new":    true,
 		"inside": []any{map[string]any{"map": map[string]any{}}}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)

@@ -64,7 +64,8 @@ func (s sample) Copy() chunks.Sample         { return s }
 
 // newQueryable returns a queryable with the given series.
 func database(all []series) storage.Queryable {
-	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
+	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{SelectMockFunction: func(_ bool,
+		_ *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 		var found []storage.Series
 		for _, s := range all {
 			if !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(s.labels.Get(m.Name)) }) {
@@ -179,7 +180,8 @@ var scenarios = map[string]struct {
 			`ksctl_drift_corrected_total{job="j", pod="p", exported_namespace="shop", name="all-at-once"} 0x4 100x100`},
 	},
 	"KsctlAutoScalerDegraded": {
-		[]string{`ksctl_autoscaler_degraded{job="j", pod="p", exported_namespace="shop", name="web"} 1x10 _x10`, // then another replica is the leader
+		// then another replica is the leader
+		[]string{`ksctl_autoscaler_degraded{job="j", pod="p", exported_namespace="shop", name="web"} 1x10 _x10`,
 			`ksctl_autoscaler_degraded{job="j", pod="q", exported_namespace="shop", name="web"} _x10 1x20`},
 		15 * time.Minute, `{exported_namespace="shop", name="web"}`,
 		[]string{`ksctl_autoscaler_degraded{job="j", pod="p", exported_namespace="shop", name="web"} 0x4 1x8 0x20`},
@@ -197,7 +199,8 @@ var scenarios = map[string]struct {
 		[]string{`controller_runtime_max_concurrent_reconciles{job="j", controller="ksctlinstall"} 10x30`},
 	},
 	"KsctlReconcileErrors": {
-		[]string{`controller_runtime_reconcile_errors_total{job="j", controller="ksctlinstall"} ` + retried(2*time.Hour)},
+		[]string{`controller_runtime_reconcile_errors_total{job="j", controller="ksctlinstall"} ` +
+			retried(2*time.Hour)},
 		46 * time.Minute, `{controller="ksctlinstall"}`,
 		[]string{`controller_runtime_reconcile_errors_total{job="j", controller="ksctlinstall"} 0x4 60x100`,
 			`controller_runtime_reconcile_errors_total{job="j", controller="another"} 0+60x60`},

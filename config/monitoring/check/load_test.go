@@ -40,7 +40,8 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 		t.Fatal(err)
 	}
 	var output bytes.Buffer
-	groups, errs := rulefmt.Parse(spec, false, model.LegacyValidation, language, slog.New(slog.NewTextHandler(&output, nil)))
+	groups, errs := rulefmt.Parse(spec, false, model.LegacyValidation, language,
+		slog.New(slog.NewTextHandler(&output, nil)))
 	for _, err := range errs {
 		t.Error(err)
 	}

@@ -81,7 +81,8 @@ func (t *agentSession) poll(ctx context.Context, cfg Config, do task, last Repor
 	t.servesWorkers = true
 	for _, w := range listed.Workers {
 		if w.Index >= MaxWorkers {
-			return withError(fmt.Errorf("the agent lists a worker with index %d: the index must be less than %d", w.Index, MaxWorkers))
+			return withError(fmt.Errorf("the agent lists a worker with index %d: the index must be less than %d",
+				w.Index, MaxWorkers))
 		}
 	}
 	report := Report{listed: true, Workers: listed.Workers, Operation: toOperationStatus(listed.Operation)}
@@ -94,10 +95,12 @@ func (t *agentSession) poll(ctx context.Context, cfg Config, do task, last Repor
 	}
 	beginCtx, cancelBegin := context.WithTimeout(ctx, callTimeout)
 	defer cancelBegin()
-	op, err := t.conn.Begin(beginCtx, &agentpb.BeginRequest{Cluster: cfg.Cluster, Id: requested.ID, Desired: uint32(requested.DesiredWorkers), Current: uint32(requested.From), Size: requested.NodeSize})
+	op, err := t.conn.Begin(beginCtx, &agentpb.BeginRequest{Cluster: cfg.Cluster, Id: requested.ID,
+		Desired: uint32(requested.DesiredWorkers), Current: uint32(requested.From), Size: requested.NodeSize})
 	switch {
 	case isRejected(err):
-		report.Operation = OperationStatus{ID: requested.ID, Phase: Failed, Code: clusterv1.CodeFailed, Message: err.Error()}
+		report.Operation = OperationStatus{ID: requested.ID, Phase: Failed, Code: clusterv1.CodeFailed,
+			Message: err.Error()}
 	case err != nil:
 		report.Err = err
 	default:
@@ -126,7 +129,8 @@ func (t *agentSession) scale(ctx context.Context, cfg Config, do task) Operation
 	up := do.op.Kind == clusterv1.OperationScaleUp
 	switch {
 	case !up && do.resumed:
-		return failed(clusterv1.CodeNoAnswer, "the controller was restarted during the operation, and it does not send a deletion twice")
+		return failed(clusterv1.CodeNoAnswer,
+			"the controller was restarted during the operation, and it does not send a deletion twice")
 	case !up && do.now.After(do.op.StartedAt.Add(maxScaleAge)):
 		return expired(do.op, nil)
 	}
@@ -145,7 +149,8 @@ func (t *agentSession) scale(ctx context.Context, cfg Config, do task) Operation
 // expired returns the result of a deletion that the agent did not begin in time. cause is the last
 // error of the agent; nil if there is none.
 func expired(op *clusterv1.ScaleOperation, cause error) OperationStatus {
-	w := OperationStatus{ID: op.ID, Phase: Failed, Code: clusterv1.CodeFailed, Message: "the request expired because the agent did not begin the operation in time"}
+	w := OperationStatus{ID: op.ID, Phase: Failed, Code: clusterv1.CodeFailed,
+		Message: "the request expired because the agent did not begin the operation in time"}
 	if cause != nil {
 		w.Message += ": " + cause.Error()
 	}
@@ -162,7 +167,8 @@ func isAgentError(err error) bool {
 // differs from the one in the request, or it supports no such size or number of machines.
 func isRejected(err error) bool {
 	var agentErr *agentclient.Error
-	return errors.As(err, &agentErr) && agentErr.Answered && (agentErr.Code == codes.Aborted || agentErr.Code == codes.InvalidArgument || agentErr.Code == codes.OutOfRange)
+	return errors.As(err, &agentErr) && agentErr.Answered &&
+		(agentErr.Code == codes.Aborted || agentErr.Code == codes.InvalidArgument || agentErr.Code == codes.OutOfRange)
 }
 
 // toOperationStatus converts the status of the operation that the agent began last.
@@ -183,4 +189,5 @@ func toOperationStatus(op *agentclient.Operation) OperationStatus {
 }
 
 // failureCodes maps the failures of an agent that serves Workers to failure codes.
-var failureCodes = map[agentpb.Operation_Failure]string{agentpb.Operation_OUT_OF_RESOURCES: clusterv1.CodeOutOfResources, agentpb.Operation_DRAIN: clusterv1.CodeDrain}
+var failureCodes = map[agentpb.Operation_Failure]string{
+	agentpb.Operation_OUT_OF_RESOURCES: clusterv1.CodeOutOfResources, agentpb.Operation_DRAIN: clusterv1.CodeDrain}

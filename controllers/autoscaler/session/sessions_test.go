@@ -79,7 +79,11 @@ func withSessions(t *testing.T, f *fakeAgent, body func(l *Sessions, cfg Config,
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		wakes := 0
-		l := &Sessions{Clock: clock.RealClock{}, OnReport: func(types.NamespacedName) { mu.Lock(); wakes++; mu.Unlock() }}
+		l := &Sessions{Clock: clock.RealClock{}, OnReport: func(types.NamespacedName) {
+			mu.Lock()
+			wakes++
+			mu.Unlock()
+		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); _ = l.Start(ctx) }()
@@ -94,7 +98,8 @@ func withSessions(t *testing.T, f *fakeAgent, body func(l *Sessions, cfg Config,
 }
 
 func operation(id string, from, to int32) *clusterv1.ScaleOperation {
-	op := &clusterv1.ScaleOperation{ID: id, Kind: clusterv1.OperationScaleUp, From: from, DesiredWorkers: to, NodeSize: "s-1", State: clusterv1.OperationPending}
+	op := &clusterv1.ScaleOperation{ID: id, Kind: clusterv1.OperationScaleUp, From: from, DesiredWorkers: to,
+		NodeSize: "s-1", State: clusterv1.OperationPending}
 	if to < from {
 		op.Kind = clusterv1.OperationScaleDown
 	}
@@ -103,7 +108,8 @@ func operation(id string, from, to int32) *clusterv1.ScaleOperation {
 
 func TestOperationStatusOfUnknownFailure(t *testing.T) {
 	for failure, want := range map[agentpb.Operation_Failure]string{agentpb.Operation_DRAIN: clusterv1.CodeDrain,
-		agentpb.Operation_OTHER: clusterv1.CodeFailed, agentpb.Operation_FAILURE_UNSPECIFIED: clusterv1.CodeFailed, 99: clusterv1.CodeFailed} {
+		agentpb.Operation_OTHER: clusterv1.CodeFailed, agentpb.Operation_FAILURE_UNSPECIFIED: clusterv1.CodeFailed,
+		99: clusterv1.CodeFailed} {
 		got := toOperationStatus(&agentclient.Operation{ID: "one", State: agentpb.Operation_FAILED, Failure: failure})
 		if got != (OperationStatus{ID: "one", Phase: Failed, Code: want}) {
 			t.Errorf("%s: got %+v", failure, got)
@@ -118,7 +124,8 @@ func TestOperationBeginsOnceAndIsPolled(t *testing.T) {
 			t.Fatal("there is a report before the agent has responded")
 		}
 		synctest.Wait()
-		if report, known := l.LastReport(testKey, cfg); !known || len(report.Workers) != 1 || report.Operation.ID != "" {
+		if report, known := l.LastReport(testKey, cfg); !known || len(report.Workers) != 1 ||
+			report.Operation.ID != "" {
 			t.Fatalf("%+v %v", report, known)
 		}
 		l.Run(testKey, operation("one", 1, 3), true)
@@ -128,11 +135,13 @@ func TestOperationBeginsOnceAndIsPolled(t *testing.T) {
 			if len(f.begun) != 1 || f.begun[0].Current != 1 || f.begun[0].Desired != 3 {
 				t.Fatalf("begun %+v", f.begun)
 			}
-			f.state.Operation = &agentclient.Operation{ID: "one", State: agentpb.Operation_FAILED, Failure: agentpb.Operation_OUT_OF_RESOURCES, Message: "none left"}
+			f.state.Operation = &agentclient.Operation{ID: "one", State: agentpb.Operation_FAILED,
+				Failure: agentpb.Operation_OUT_OF_RESOURCES, Message: "none left"}
 		})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if report, _ := l.LastReport(testKey, cfg); report.Operation != (OperationStatus{ID: "one", Phase: Failed, Code: clusterv1.CodeOutOfResources, Message: "none left"}) {
+		if report, _ := l.LastReport(testKey, cfg); report.Operation != (OperationStatus{ID: "one", Phase: Failed,
+			Code: clusterv1.CodeOutOfResources, Message: "none left"}) {
 			t.Fatalf("%+v", report.Operation)
 		}
 	})
@@ -144,7 +153,8 @@ func TestRejectedBeginFailsTheOperation(t *testing.T) {
 		l.LastReport(testKey, cfg)
 		l.Run(testKey, operation("one", 1, 3), true)
 		synctest.Wait()
-		if report, known := l.LastReport(testKey, cfg); !known || report.Operation.Phase != Failed || report.Operation.ID != "one" {
+		if report, known := l.LastReport(testKey, cfg); !known || report.Operation.Phase != Failed ||
+			report.Operation.ID != "one" {
 			t.Fatalf("%+v", report)
 		}
 	})
@@ -190,7 +200,8 @@ func TestKsctlAgentIsCalledOnce(t *testing.T) {
 		synctest.Wait()
 		report, known := l.LastReport(testKey, cfg)
 		f.set(func() {
-			if !known || !report.KsctlAgent || report.Operation.Phase != Succeeded || len(f.scaled) != 1 || f.scaled[0] != 3 {
+			if !known || !report.KsctlAgent || report.Operation.Phase != Succeeded || len(f.scaled) != 1 ||
+				f.scaled[0] != 3 {
 				t.Fatalf("%+v, scaled %v", report, f.scaled)
 			}
 		})

@@ -21,7 +21,8 @@ type ApprovalRequiredError struct {
 }
 
 func (e *ApprovalRequiredError) Error() string {
-	return fmt.Sprintf("%d of %d objects left the stack, more than spec.guard lets go at once: correct the stack, or approve with the annotation %s=%s",
+	return fmt.Sprintf("%d of %d objects left the stack, more than spec.guard lets go at once: correct the stack, or "+
+		"approve with the annotation %s=%s",
 		e.Deletes, e.Total, appsv1.ApproveAnnotation, e.Digest)
 }
 
@@ -41,7 +42,8 @@ func undesiredEntries(inv *Inventory, desired map[string]bool) []appsv1.Inventor
 // approvedRemovals returns the entries that may be removed now. Entries that need an approval and
 // have it are persisted as approved first, so that the remaining ones need no approval later.
 // Entries without the approval wait.
-func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired map[string]bool, p *Plan) []appsv1.InventoryEntry {
+func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired map[string]bool,
+	p *Plan) []appsv1.InventoryEntry {
 	if !in.Policies.Prune {
 		return undesired // nothing is deleted
 	}
@@ -56,7 +58,8 @@ func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired m
 	if len(unapproved) == 0 {
 		return undesired
 	}
-	approval := &ApprovalRequiredError{Deletes: len(unapproved), Total: max(len(unapproved), in.Inventory.CountBefore(desired)), Digest: Digest(unapproved)}
+	approval := &ApprovalRequiredError{Deletes: len(unapproved),
+		Total: max(len(unapproved), in.Inventory.CountBefore(desired)), Digest: Digest(unapproved)}
 	if !exceedsDeleteLimits(&in.Policies, approval) {
 		return undesired
 	}
@@ -67,7 +70,8 @@ func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired m
 		}
 		return undesired
 	}
-	p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonApprovalRequired, Entry: unapproved[0], Err: approval, Message: approval.Error()})
+	p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonApprovalRequired, Entry: unapproved[0],
+		Err: approval, Message: approval.Error()})
 	return others
 }
 

@@ -39,7 +39,9 @@ func TestDeletesAboveLimitsNeedApproval(t *testing.T) {
 		"a higher number":          {200, 90, func(p *Policies) { p.MaxDeletes = 100 }, false},
 		"released, not deleted":    {200, 200, func(p *Policies) { p.Prune = false }, false},
 		"approved for another set": {200, 51, func(p *Policies) { p.ApprovedDigest = Digest(nil) }, true},
-		"approved for this set":    {200, 51, func(p *Policies) { p.ApprovedDigest = Digest(appliedObjects(51).entries) }, false},
+		"approved for this set": {200, 51, func(p *Policies) {
+			p.ApprovedDigest = Digest(appliedObjects(51).entries)
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := appliedObjects(tc.total)
@@ -58,7 +60,8 @@ func TestDeletesAboveLimitsNeedApproval(t *testing.T) {
 				t.Errorf("approval required: %v", refused)
 			case !tc.refused && len(p.Removals) != tc.leaves:
 				t.Errorf("%d are removed, want %d", len(p.Removals), tc.leaves)
-			case tc.refused && (len(p.Removals) > 0 || refused.Deletes != tc.leaves || refused.Total != tc.total || p.Ready()):
+			case tc.refused && (len(p.Removals) > 0 || refused.Deletes != tc.leaves || refused.Total != tc.total ||
+				p.Ready()):
 				t.Errorf("%d are removed, %v", len(p.Removals), refused)
 			}
 		})
@@ -83,7 +86,9 @@ func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
 		"number before is not known":       {0, 20, 40, nil, false, true},
 		"more than before, never complete": {5, 20, 40, nil, true, false},
 		"handover not known yet":           {40, 20, 20, func(p *Policies) { p.HandoverTo = handoverTo }, false, false},
-		"approved":                         {40, 40, 40, func(p *Policies) { p.ApprovedDigest = Digest(appliedObjects(40).entries) }, false, true},
+		"approved": {40, 40, 40, func(p *Policies) {
+			p.ApprovedDigest = Digest(appliedObjects(40).entries)
+		}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := appliedObjects(max(tc.before, tc.leaves) + tc.added)
@@ -95,7 +100,9 @@ func TestDeleteLimitsCountObjectsBeforeTheChange(t *testing.T) {
 			in := w.snapshot(Component{Name: "c", Items: keep})
 			in.Inventory.settled = tc.before
 			p := Reconcile(in)
-			if refused := slices.ContainsFunc(p.Waits, func(a Action) bool { return a.Reason == ReasonApprovalRequired }); refused != tc.refused || p.Settled != tc.settled {
+			if refused := slices.ContainsFunc(p.Waits, func(a Action) bool {
+				return a.Reason == ReasonApprovalRequired
+			}); refused != tc.refused || p.Settled != tc.settled {
 				t.Errorf("approval required: %t, settled: %t", refused, p.Settled)
 			}
 		})
@@ -154,7 +161,8 @@ func TestDeleteLimitsOfARevertedChange(t *testing.T) {
 			if tc.refused == "" && len(p.Removals) != tc.added {
 				t.Errorf("%d are removed: %+v", len(p.Removals), p.Waits)
 			}
-			if tc.refused != "" && (len(p.Waits) != 1 || !strings.HasPrefix(p.Waits[0].Message, tc.refused+" objects left the stack")) {
+			if tc.refused != "" &&
+				(len(p.Waits) != 1 || !strings.HasPrefix(p.Waits[0].Message, tc.refused+" objects left the stack")) {
 				t.Errorf("%d are removed: %+v", len(p.Removals), p.Waits)
 			}
 		})
@@ -174,7 +182,8 @@ func TestApprovalCoversTheRemainingDeletes(t *testing.T) {
 		t.Errorf("%d are removed, %d are recorded", len(p.Removals), len(p.Intents))
 	}
 	back := w.entries[0]
-	p := Reconcile((fixture{entries: w.entries[:1], live: w.live}).snapshot(Component{Name: "c", Items: []Item{item("c", "o001")}}))
+	p := Reconcile((fixture{entries: w.entries[:1], live: w.live}).snapshot(Component{Name: "c",
+		Items: []Item{item("c", "o001")}}))
 	if len(p.Actions) != 1 || p.Actions[0].Verb != VerbRecord {
 		t.Errorf("%s is desired again, but its approval is not revoked: %+v", back.ID, p.Actions)
 	}
@@ -189,13 +198,20 @@ func TestPlanHandover(t *testing.T) {
 		verb      Verb
 		reason    Reason
 	}{
-		"not desired by others":    {appliedObjects(1), func(string) HandoverDecision { return HandoverDecision{} }, VerbDelete, ReasonRemoved},
+		"not desired by others": {appliedObjects(1), func(string) HandoverDecision {
+			return HandoverDecision{}
+		}, VerbDelete, ReasonRemoved},
 		"handover disabled":        {appliedObjects(1), nil, VerbDelete, ReasonRemoved},
 		"desired by another owner": {appliedObjects(1), handoverTo, VerbHandOver, ReasonMoved},
-		"not known yet":            {appliedObjects(1), func(string) HandoverDecision { return HandoverDecision{Wait: "wait"} }, VerbWait, ReasonHandoverPending},
-		"handed over already":      {fixture{entries: appliedObjects(1).entries, live: []live.Object{liveObject("o000", theirs)}}, handoverTo, VerbDrop, ReasonOwnedByOther},
-		"backing off":              {fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live, backoffs: map[string]string{ref("o000").ID(): "no"}}, handoverTo, VerbWait, ReasonBackingOff},
-		"shared namespace": {fixture{entries: []appsv1.InventoryEntry{{ID: stacks.Ref{Kind: "Namespace", Name: "x"}.ID(), Version: "v1",
+		"not known yet": {appliedObjects(1), func(string) HandoverDecision {
+			return HandoverDecision{Wait: "wait"}
+		}, VerbWait, ReasonHandoverPending},
+		"handed over already": {fixture{entries: appliedObjects(1).entries,
+			live: []live.Object{liveObject("o000", theirs)}}, handoverTo, VerbDrop, ReasonOwnedByOther},
+		"backing off": {fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live,
+			backoffs: map[string]string{ref("o000").ID(): "no"}}, handoverTo, VerbWait, ReasonBackingOff},
+		"shared namespace": {fixture{entries: []appsv1.InventoryEntry{{ID: stacks.Ref{Kind: "Namespace",
+			Name: "x"}.ID(), Version: "v1",
 			State: appsv1.EntryShared, Hash: "shared"}}}, handoverTo, VerbDelete, ReasonRemoved},
 	} {
 		for _, teardown := range []bool{false, true} {
@@ -216,10 +232,12 @@ func TestPlanHandover(t *testing.T) {
 
 func TestTeardownWithOrphanPolicy(t *testing.T) {
 	protected := func(o *live.Object) { o.Protected = true }
-	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied), entry("b", appsv1.EntryApplied), entry("c", appsv1.EntryIntended)},
+	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied), entry("b", appsv1.EntryApplied),
+		entry("c", appsv1.EntryIntended)},
 		live: []live.Object{liveObject("a"), liveObject("b", protected)}, policy: func(p *Policies) { p.Orphan = true }}
 	p := Teardown(w.snapshot())
-	expectEqual(t, "removals", verbs(p.Removals), "release "+ref("a").ID(), "release "+ref("b").ID(), "release "+ref("c").ID())
+	expectEqual(t, "removals", verbs(p.Removals), "release "+ref("a").ID(), "release "+ref("b").ID(),
+		"release "+ref("c").ID())
 	w.policy = nil
 	p = Teardown(w.snapshot())
 	expectEqual(t, "removals without Orphan", verbs(p.Removals), "delete "+ref("a").ID(), "delete "+ref("c").ID())
@@ -229,10 +247,13 @@ func TestTeardownWithOrphanPolicy(t *testing.T) {
 // As with helm uninstall, the live annotation decides.
 func TestObjectsKeptByHelmAreReleased(t *testing.T) {
 	kept := func(o *live.Object) { o.KeptByHelm = true }
-	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied), entry("b", appsv1.EntryApplied)}, live: []live.Object{liveObject("a"), liveObject("b", kept)}}
-	for name, removals := range map[string][]Action{"teardown": Teardown(w.snapshot()).Removals, "prune": Reconcile(w.snapshot()).Removals} {
+	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied), entry("b", appsv1.EntryApplied)},
+		live: []live.Object{liveObject("a"), liveObject("b", kept)}}
+	for name, removals := range map[string][]Action{"teardown": Teardown(w.snapshot()).Removals,
+		"prune": Reconcile(w.snapshot()).Removals} {
 		expectEqual(t, name, verbs(removals), "delete "+ref("a").ID(), "release "+ref("b").ID())
-		if why := removals[1].Message; removals[1].Reason != ReasonKept || why != "its annotation helm.sh/resource-policy is keep" {
+		if why := removals[1].Message; removals[1].Reason != ReasonKept ||
+			why != "its annotation helm.sh/resource-policy is keep" {
 			t.Errorf("%s: %s: %s", name, removals[1].Reason, why)
 		}
 	}
@@ -240,15 +261,19 @@ func TestObjectsKeptByHelmAreReleased(t *testing.T) {
 
 func TestBeingDeletedErrorMessage(t *testing.T) {
 	for want, err := range map[string]*BeingDeletedError{
-		"ConfigMap ns/a is being deleted":                                                               {Ref: ref("a")},
-		"ConfigMap ns/a is being deleted: x is left":                                                    {Ref: ref("a"), Remaining: "x is left"},
-		"ConfigMap ns/a is being deleted since 2026-01-02T03:04:05Z: waits for finalizers [x] set by m": {Ref: ref("a"), Finalizers: []string{"x"}, FinalizerManager: "m", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+		"ConfigMap ns/a is being " +
+			"deleted": {Ref: ref("a")},
+		"ConfigMap ns/a is being deleted: x is left": {Ref: ref("a"),
+			Remaining: "x is left"},
+		"ConfigMap ns/a is being deleted since 2026-01-02T03:04:05Z: waits for finalizers [x] set by m": {Ref: ref("a"),
+			Finalizers: []string{"x"}, FinalizerManager: "m", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if e := (&ApprovalRequiredError{Deletes: 5, Total: 9, Digest: "abc"}).Error(); !strings.Contains(e, "ksctl.com/approve=abc") {
+	if e := (&ApprovalRequiredError{Deletes: 5, Total: 9, Digest: "abc"}).Error(); !strings.Contains(e,
+		"ksctl.com/approve=abc") {
 		t.Error(e)
 	}
 }
@@ -265,7 +290,8 @@ func TestDigest(t *testing.T) {
 	if Digest([]appsv1.InventoryEntry{claimed, b, record}) != all {
 		t.Error("the state of an entry changes the digest")
 	}
-	for name, set := range map[string][]appsv1.InventoryEntry{"one object less": {a, record}, "no record": {a, b}, "recreated": {recreated, b, record}, "nothing": nil} {
+	for name, set := range map[string][]appsv1.InventoryEntry{"one object less": {a, record}, "no record": {a, b},
+		"recreated": {recreated, b, record}, "nothing": nil} {
 		if Digest(set) == all {
 			t.Errorf("%s: the same digest", name)
 		}

@@ -33,7 +33,8 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	// The index knows the other owner of this installation: no request is needed.
 	if a.Live != nil && a.Live.Mark.Owner != "" && a.Live.Mark.Owner != in.Owner.String() {
 		a.Verb, a.Reason = VerbRefuse, ReasonOwnedByOther
-		a.Err = &OwnedByOtherError{Ref: it.Ref, By: OwnerDisplayName(a.Live.Mark.Owner), Hint: "remove the object from one of the two"}
+		a.Err = &OwnedByOtherError{Ref: it.Ref, By: OwnerDisplayName(a.Live.Mark.Owner),
+			Hint: "remove the object from one of the two"}
 		a.Message = a.Err.Error()
 		return a, false
 	}
@@ -105,8 +106,8 @@ func decideMissing(in *Snapshot, a Action) (Action, bool) {
 	}
 }
 
-// leavesDrift reports whether drift of an object is not corrected. That of generated values is, because
-// the next render needs them.
+// leavesDrift reports whether drift of an object is not corrected. That of generated values is,
+// because the next render needs them.
 func leavesDrift(in *Snapshot, it *Item) bool {
 	return (in.Policies.Drift == appsv1.DriftWarn || in.Policies.Drift == appsv1.DriftIgnore) && !it.Generated
 }
@@ -135,7 +136,8 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 		}
 		a.Verb, a.Reason = VerbUpdate, ReasonDrifted
 		return a, false
-	case a.Entry.Wave != a.Item.Wave, a.Entry.Component != a.Item.Component, a.Entry.PreRemove != a.Item.PreRemove, a.Entry.Leaving:
+	case a.Entry.Wave != a.Item.Wave, a.Entry.Component != a.Item.Component, a.Entry.PreRemove != a.Item.PreRemove,
+		a.Entry.Leaving:
 		a.Verb, a.Reason = VerbRecord, ReasonMoved
 	default:
 		a.Verb, a.Reason = VerbSkip, ReasonUnchanged

@@ -2,6 +2,6 @@
 // desired state, or to remove them. Its functions are pure: they read a Snapshot, and nothing else.
 // The engine takes the snapshot and executes the Plan.
 //
-// The package also has what a plan consists of: owners, policies, the inventory, and the errors with
-// which an object is refused.
+// The package also has what a plan consists of: owners, policies, the inventory, and the errors
+// with which an object is refused.
 package plan

@@ -21,9 +21,11 @@ type NotServedError struct {
 
 func (e *NotServedError) Error() string {
 	if e.BuiltIn {
-		return fmt.Sprintf("the cluster serves no kind %s in %s: check apiVersion and kind", e.GVK.Kind, e.GVK.GroupVersion())
+		return fmt.Sprintf("the cluster serves no kind %s in %s: check apiVersion and kind", e.GVK.Kind,
+			e.GVK.GroupVersion())
 	}
-	return fmt.Sprintf("kind %s of %s is not served yet: no CustomResourceDefinition or APIService provides it", e.GVK.Kind, e.GVK.GroupVersion())
+	return fmt.Sprintf("kind %s of %s is not served yet: no CustomResourceDefinition or APIService provides it",
+		e.GVK.Kind, e.GVK.GroupVersion())
 }
 
 // InvalidObjectError is returned for an object that is not applied until its manifest changes. The
@@ -85,14 +87,16 @@ func (e *BeingDeletedError) Error() string {
 
 // NewBeingDeletedError returns the error for an object that is being deleted.
 func NewBeingDeletedError(o *live.Object) *BeingDeletedError {
-	return &BeingDeletedError{Ref: o.Ref, Finalizers: o.Finalizers, Since: o.DeletionTimestamp, FinalizerManager: o.FinalizerManager, Remaining: o.DeletionMessage}
+	return &BeingDeletedError{Ref: o.Ref, Finalizers: o.Finalizers, Since: o.DeletionTimestamp,
+		FinalizerManager: o.FinalizerManager, Remaining: o.DeletionMessage}
 }
 
 // ProtectedError is returned for an object with the annotation that forbids its deletion.
 type ProtectedError struct{ Ref stacks.Ref }
 
 func (e *ProtectedError) Error() string {
-	return fmt.Sprintf("%s has the annotation %s: remove the annotation to allow the deletion", e.Ref, live.PreventDeletionAnnotation)
+	return fmt.Sprintf("%s has the annotation %s: remove the annotation to allow the deletion", e.Ref,
+		live.PreventDeletionAnnotation)
 }
 
 // PreRemoveError is returned for a failed Job that has to succeed before anything is removed.
@@ -103,5 +107,6 @@ type PreRemoveError struct {
 }
 
 func (e *PreRemoveError) Error() string {
-	return fmt.Sprintf("%s, which runs before anything is removed, has failed (%s): see its log; delete the Job to continue without it", e.Ref, e.Message)
+	return fmt.Sprintf("%s, which runs before anything is removed, has failed (%s): see its log; delete the Job to "+
+		"continue without it", e.Ref, e.Message)
 }

@@ -19,11 +19,13 @@ func planHookDeletions(in *Snapshot, c *Component, p *Plan) {
 	for i := range c.Items {
 		it := &c.Items[i]
 		e, _ := in.Inventory.Get(it.ID)
-		if !deletedOnSuccess(it) || in.Policies.ProtectReason(it.Ref) != "" || e.State != appsv1.EntryDone || e.Hash != it.ContentHash || in.backoffMessage(it.ID, it.ContentHash) != "" {
+		if !deletedOnSuccess(it) || in.Policies.ProtectReason(it.Ref) != "" || e.State != appsv1.EntryDone ||
+			e.Hash != it.ContentHash || in.backoffMessage(it.ID, it.ContentHash) != "" {
 			continue
 		}
 		l := in.Objects[it.ID]
-		if l == nil || l.UID != e.UID || l.Mark.Owner != in.Owner.String() || l.Adopted || l.Protected || in.isDeleting(it.ID, l) {
+		if l == nil || l.UID != e.UID || l.Mark.Owner != in.Owner.String() || l.Adopted || l.Protected ||
+			in.isDeleting(it.ID, l) {
 			continue
 		}
 		p.Intents = append(p.Intents, e)
@@ -35,5 +37,6 @@ func planHookDeletions(in *Snapshot, c *Component, p *Plan) {
 // other kinds are kept, because later hooks use them.
 func deletedOnSuccess(it *Item) bool {
 	runs := it.GroupKind() == jobKind || it.GroupKind() == corev1.SchemeGroupVersion.WithKind("Pod").GroupKind()
-	return runs && it.RunsOnce && it.Hook != nil && slices.Contains(it.Hook.DeletePolicies, hookSucceededPolicy) && it.Hook.Phase != stacks.HookPreRemove
+	return runs && it.RunsOnce && it.Hook != nil && slices.Contains(it.Hook.DeletePolicies, hookSucceededPolicy) &&
+		it.Hook.Phase != stacks.HookPreRemove
 }

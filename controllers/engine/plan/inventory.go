@@ -44,7 +44,8 @@ type Inventory struct {
 // NewInventory returns the inventory that a status and its chunks contain. Entries of the status
 // override those of the chunks.
 func NewInventory(status *appsv1.Inventory, chunks []appsv1.KsctlInventory) *Inventory {
-	inv := &Inventory{entries: map[string]appsv1.InventoryEntry{}, chunkOf: map[string]string{}, stale: map[string]bool{}, dirty: map[string]bool{}}
+	inv := &Inventory{entries: map[string]appsv1.InventoryEntry{}, chunkOf: map[string]string{},
+		stale: map[string]bool{}, dirty: map[string]bool{}}
 	for i := range chunks {
 		inv.chunks = append(inv.chunks, chunks[i].Name)
 		for _, e := range chunks[i].Entries {

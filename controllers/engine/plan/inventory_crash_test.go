@@ -105,7 +105,8 @@ type simulation struct {
 }
 
 func simulate(t *testing.T, seed int64) {
-	l := &simulation{persistedState: &persistedState{}, t: t, rnd: rand.New(rand.NewSource(seed)), model: map[string]appsv1.InventoryEntry{}, exists: map[string]bool{}}
+	l := &simulation{persistedState: &persistedState{}, t: t, rnd: rand.New(rand.NewSource(seed)),
+		model: map[string]appsv1.InventoryEntry{}, exists: map[string]bool{}}
 	l.inv = l.load()
 	for range 40 {
 		l.step()

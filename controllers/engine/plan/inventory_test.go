@@ -10,7 +10,8 @@ import (
 )
 
 func numbered(n int) appsv1.InventoryEntry {
-	return appsv1.InventoryEntry{ID: ref(fmt.Sprintf("n%05d", n)).ID(), Version: "v1", Component: "c", State: appsv1.EntryIntended}
+	return appsv1.InventoryEntry{ID: ref(fmt.Sprintf("n%05d", n)).ID(), Version: "v1", Component: "c",
+		State: appsv1.EntryIntended}
 }
 
 // persistedInventory returns an inventory of n entries, and its persisted state.
@@ -155,7 +156,10 @@ func TestLayoutKeepsEntriesInTheirChunks(t *testing.T) {
 			e.State = appsv1.EntryApplied
 			inv.Put(e)
 		},
-		"one removed and another added": func(inv *Inventory) { inv.Remove(numbered(1500).ID); inv.Put(numbered(8000)) },
+		"one removed and another added": func(inv *Inventory) {
+			inv.Remove(numbered(1500).ID)
+			inv.Put(numbered(8000))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inv, _ := persistedInventory(t, 5000)

@@ -10,17 +10,19 @@ import (
 
 func TestCheckName(t *testing.T) {
 	for name, tc := range map[string]struct{ namespace, name, want string }{
-		"usual":               {"ns", "a.b-c", ""},
-		"cluster-scoped":      {"", "system:node", ""},
-		"upper case":          {"ns", "A", ""}, // some kinds allow it
-		"slash":               {"ns", "a/b", "metadata.name may not contain '/': change it"},
-		"percent":             {"ns", "a%2Fb", "metadata.name may not contain '%': change it"},
-		"dot":                 {"ns", ".", "metadata.name may not be '.': change it"},
-		"two dots":            {"ns", "..", "metadata.name may not be '..': change it"},
-		"longest":             {"ns", strings.Repeat("a", 253), ""},
-		"too long":            {"ns", strings.Repeat("a", 254), "metadata.name may not be longer than 253 bytes: change it"},
-		"slash in namespace":  {"n/s", "a", "metadata.namespace may not contain '/': change it"},
-		"too long, namespace": {strings.Repeat("n", 254), "a", "metadata.namespace may not be longer than 253 bytes: change it"},
+		"usual":          {"ns", "a.b-c", ""},
+		"cluster-scoped": {"", "system:node", ""},
+		"upper case":     {"ns", "A", ""}, // some kinds allow it
+		"slash":          {"ns", "a/b", "metadata.name may not contain '/': change it"},
+		"percent":        {"ns", "a%2Fb", "metadata.name may not contain '%': change it"},
+		"dot":            {"ns", ".", "metadata.name may not be '.': change it"},
+		"two dots":       {"ns", "..", "metadata.name may not be '..': change it"},
+		"longest":        {"ns", strings.Repeat("a", 253), ""},
+		"too long": {"ns", strings.Repeat("a", 254),
+			"metadata.name may not be longer than 253 bytes: change it"},
+		"slash in namespace": {"n/s", "a", "metadata.namespace may not contain '/': change it"},
+		"too long, namespace": {strings.Repeat("n", 254), "a",
+			"metadata.namespace may not be longer than 253 bytes: change it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

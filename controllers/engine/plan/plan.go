@@ -99,8 +99,8 @@ type Action struct {
 	Message string
 	// Err is the typed reason of a wait or a refusal.
 	Err error
-	// HandoverTo is the new owner of an object that is handed over, or the possible one of an object
-	// that waits for it.
+	// HandoverTo is the new owner of an object that is handed over, or the possible one of an
+	// object that waits for it.
 	HandoverTo *OwnerKey
 }
 
@@ -222,7 +222,8 @@ func removedLater(objects int) string {
 // planComponent plans the actions for the objects of one component. A step starts when the steps
 // before it are ready.
 func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) ComponentState {
-	st := ComponentState{Name: c.Name, Version: c.Version, Wave: c.Wave, Objects: len(c.Items), Applied: true, Ready: true}
+	st := ComponentState{Name: c.Name, Version: c.Version, Wave: c.Wave, Objects: len(c.Items), Applied: true,
+		Ready: true}
 	var message componentMessage
 	if len(blockedOn) > 0 {
 		message.addWait("waits for component " + strings.Join(blockedOn, ", "))
@@ -265,13 +266,15 @@ func entryFor(in *Snapshot, it *Item) (appsv1.InventoryEntry, bool) {
 	if it.Shared {
 		state = appsv1.EntryShared
 	}
-	return appsv1.InventoryEntry{ID: it.ID, Version: it.Version, Component: it.Component, Wave: it.Wave, PreRemove: it.PreRemove, State: state}, false
+	return appsv1.InventoryEntry{ID: it.ID, Version: it.Version, Component: it.Component, Wave: it.Wave,
+		PreRemove: it.PreRemove, State: state}, false
 }
 
 // restoresApplied is true for an action that restores content which was applied before. It need not
 // wait for its wave.
 func restoresApplied(a *Action) bool {
-	return a.Entry.Hash == a.Item.ContentHash && (a.Entry.State == appsv1.EntryApplied || a.Entry.State == appsv1.EntryAdopted)
+	return a.Entry.Hash == a.Item.ContentHash &&
+		(a.Entry.State == appsv1.EntryApplied || a.Entry.State == appsv1.EntryAdopted)
 }
 
 // collectAction adds an action to the plan, and its result to the state of the component.

@@ -63,7 +63,8 @@ func (w fixture) snapshot(components ...Component) *Snapshot {
 		w.policy(&in.Policies)
 	}
 	in.Objects, in.Succeeded = map[string]*live.Object{}, map[string]bool{}
-	in.SyncErrors, in.Backoffs, in.PendingDeletions = map[schema.GroupKind]error{}, map[string]Backoff{}, w.pendingDeletions
+	in.SyncErrors, in.Backoffs, in.PendingDeletions = map[schema.GroupKind]error{}, map[string]Backoff{},
+		w.pendingDeletions
 	in.Unsettled = w.unsettled
 	for i := range w.live {
 		in.Objects[w.live[i].Ref.ID()] = &w.live[i]
@@ -96,48 +97,78 @@ func TestDecideItem(t *testing.T) {
 		reason Reason
 		ready  bool
 	}{
-		"new object":           {verb: VerbCreate, reason: ReasonNew},
-		"intended, missing":    {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryIntended)}}, verb: VerbCreate, reason: ReasonNew},
-		"intended, existing":   {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryIntended)}, live: []live.Object{liveObject("a")}}, verb: VerbUpdate, reason: ReasonReclaimed},
-		"not in the inventory": {world: fixture{live: []live.Object{liveObject("a")}}, verb: VerbUpdate, reason: ReasonReclaimed},
-		"unchanged":            {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a")}}, verb: VerbSkip, reason: ReasonUnchanged, ready: true},
+		"new object": {verb: VerbCreate, reason: ReasonNew},
+		"intended, missing": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryIntended)}},
+			verb: VerbCreate, reason: ReasonNew},
+		"intended, existing": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryIntended)},
+			live: []live.Object{liveObject("a")}}, verb: VerbUpdate, reason: ReasonReclaimed},
+		"not in the inventory": {world: fixture{live: []live.Object{liveObject("a")}}, verb: VerbUpdate,
+			reason: ReasonReclaimed},
+		"unchanged": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			live: []live.Object{liveObject("a")}}, verb: VerbSkip, reason: ReasonUnchanged, ready: true},
 		"not ready": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			live: []live.Object{liveObject("a", func(o *live.Object) { o.Readiness = live.InProgress })}}, verb: VerbSkip, reason: ReasonUnchanged},
-		"content changed": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a")}},
+			live: []live.Object{liveObject("a", func(o *live.Object) { o.Readiness = live.InProgress })}},
+			verb: VerbSkip, reason: ReasonUnchanged},
+		"content changed": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			live: []live.Object{liveObject("a")}},
 			change: func(it *Item) { it.ContentHash = "new" }, verb: VerbUpdate, reason: ReasonChanged},
 		"drifted": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			live: []live.Object{liveObject("a", func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })}}, verb: VerbUpdate, reason: ReasonDrifted},
+			live: []live.Object{liveObject("a", func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })}},
+			verb: VerbUpdate, reason: ReasonDrifted},
 		"drifted, with mode Warn": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			live:   []live.Object{liveObject("a", func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })},
-			policy: func(p *Policies) { p.Drift = appsv1.DriftWarn }}, verb: VerbSkip, reason: ReasonDrifted, ready: true},
+			live: []live.Object{liveObject("a", func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })},
+			policy: func(p *Policies) {
+				p.Drift = appsv1.DriftWarn
+			}}, verb: VerbSkip, reason: ReasonDrifted, ready: true},
 		"drifted, with mode Ignore": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			live:   []live.Object{liveObject("a", func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })},
-			policy: func(p *Policies) { p.Drift = appsv1.DriftIgnore }}, verb: VerbSkip, reason: ReasonDrifted, ready: true},
+			live: []live.Object{liveObject("a", func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })},
+			policy: func(p *Policies) {
+				p.Drift = appsv1.DriftIgnore
+			}}, verb: VerbSkip, reason: ReasonDrifted, ready: true},
 		"label lost": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			live: []live.Object{liveObject("a", func(o *live.Object) { o.LabelLost = true })}}, verb: VerbUpdate, reason: ReasonDrifted},
-		"reclaimed by its former tool": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a", func(o *live.Object) { o.TrackedByTool = true })},
+			live: []live.Object{liveObject("a", func(o *live.Object) { o.LabelLost = true })}}, verb: VerbUpdate,
+			reason: ReasonDrifted},
+		"reclaimed by its " +
+			"former tool": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			live:   []live.Object{liveObject("a", func(o *live.Object) { o.TrackedByTool = true })},
 			policy: func(p *Policies) { p.Adopt = appsv1.AdoptAlways }}, verb: VerbUpdate, reason: ReasonDrifted},
-		"marked by another tool": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a", func(o *live.Object) { o.TrackedByTool = true })}},
+		"marked by another tool": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			live: []live.Object{liveObject("a", func(o *live.Object) { o.TrackedByTool = true })}},
 			verb: VerbSkip, reason: ReasonUnchanged, ready: true},
-		"deleted by another client": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}}, verb: VerbCreate, reason: ReasonMissing},
+		"deleted by another client": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}},
+			verb: VerbCreate, reason: ReasonMissing},
 		"deleted, with mode Ignore": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			policy: func(p *Policies) { p.Drift = appsv1.DriftIgnore }}, verb: VerbSkip, reason: ReasonMissing, ready: true},
+			policy: func(p *Policies) {
+				p.Drift = appsv1.DriftIgnore
+			}}, verb: VerbSkip, reason: ReasonMissing, ready: true},
 		"recreated with our mark": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			live: []live.Object{liveObject("a", func(o *live.Object) { o.UID = "another" })}}, verb: VerbUpdate, reason: ReasonReclaimed},
-		"owned by another install": {world: fixture{live: []live.Object{liveObject("a", func(o *live.Object) { o.Mark.Owner = other.String() })}}, verb: VerbRefuse, reason: ReasonOwnedByOther},
+			live: []live.Object{liveObject("a", func(o *live.Object) { o.UID = "another" })}}, verb: VerbUpdate,
+			reason: ReasonReclaimed},
+		"owned by another install": {world: fixture{live: []live.Object{liveObject("a", func(o *live.Object) {
+			o.Mark.Owner = other.String()
+		})}}, verb: VerbRefuse, reason: ReasonOwnedByOther},
 		"being deleted": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			live: []live.Object{liveObject("a", func(o *live.Object) { o.Deleting = true })}}, verb: VerbWait, reason: ReasonBeingDeleted},
-		"deletion accepted": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a")},
+			live: []live.Object{liveObject("a", func(o *live.Object) { o.Deleting = true })}}, verb: VerbWait,
+			reason: ReasonBeingDeleted},
+		"deletion accepted": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			live:             []live.Object{liveObject("a")},
 			pendingDeletions: map[string]types.UID{ref("a").ID(): "uid"}}, verb: VerbWait, reason: ReasonBeingDeleted},
 		"completed hook that is gone": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryDone)}},
 			change: func(it *Item) { it.RunsOnce = true }, verb: VerbSkip, reason: ReasonFinished, ready: true},
-		"completed Job": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a")}},
+		"completed Job": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			live: []live.Object{liveObject("a")}},
 			change: func(it *Item) { it.RunsOnce = true }, verb: VerbRecord, reason: ReasonFinished, ready: true},
-		"completed Job that is gone": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, succeeded: "uid"},
+		"completed Job that is gone": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			succeeded: "uid"},
 			change: func(it *Item) { it.RunsOnce = true }, verb: VerbRecord, reason: ReasonFinished, ready: true},
-		"completed Job with new content": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, succeeded: "uid"},
-			change: func(it *Item) { it.RunsOnce, it.ContentHash = true, "another" }, verb: VerbCreate, reason: ReasonChanged},
-		"backing off":      {world: fixture{backoffs: map[string]string{"a": "wait"}}, verb: VerbRefuse, reason: ReasonBackingOff},
+		"completed Job with new " +
+			"content": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			succeeded: "uid"},
+			change: func(it *Item) {
+				it.RunsOnce, it.ContentHash = true, "another"
+			}, verb: VerbCreate, reason: ReasonChanged},
+		"backing off": {world: fixture{backoffs: map[string]string{"a": "wait"}}, verb: VerbRefuse,
+			reason: ReasonBackingOff},
 		"index not synced": {world: fixture{syncErr: errors.New("x")}, verb: VerbWait, reason: ReasonIndexNotSynced},
 		"kind not served yet": {change: func(it *Item) {
 			it.ResolveErr = &NotServedError{GVK: schema.GroupVersionKind{Group: "g.io", Kind: "K"}}
@@ -146,8 +177,11 @@ func TestDecideItem(t *testing.T) {
 		"unknown built-in kind": {change: func(it *Item) {
 			it.ResolveErr = &NotServedError{GVK: schema.GroupVersionKind{Group: "apps", Kind: "K"}, BuiltIn: true}
 		}, verb: VerbRefuse, reason: ReasonInvalid},
-		"invalid": {change: func(it *Item) { it.ResolveErr = &InvalidObjectError{Why: "no"} }, verb: VerbRefuse, reason: ReasonInvalid},
-		"moved to another wave": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)}, live: []live.Object{liveObject("a")}},
+		"invalid": {change: func(it *Item) {
+			it.ResolveErr = &InvalidObjectError{Why: "no"}
+		}, verb: VerbRefuse, reason: ReasonInvalid},
+		"moved to another wave": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+			live: []live.Object{liveObject("a")}},
 			change: func(it *Item) { it.Wave = 3 }, verb: VerbRecord, reason: ReasonMoved, ready: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +191,8 @@ func TestDecideItem(t *testing.T) {
 			}
 			a, ready := decideItem(tc.world.snapshot(Component{Name: "c", Items: []Item{it}}), &it)
 			if a.Verb != tc.verb || a.Reason != tc.reason || ready != tc.ready {
-				t.Errorf("got %s/%s ready=%t, want %s/%s ready=%t (%s)", a.Verb, a.Reason, ready, tc.verb, tc.reason, tc.ready, a.Message)
+				t.Errorf("got %s/%s ready=%t, want %s/%s ready=%t (%s)", a.Verb, a.Reason, ready, tc.verb, tc.reason,
+					tc.ready, a.Message)
 			}
 			if (a.Verb == VerbWait || a.Verb == VerbRefuse) && a.Message == "" {
 				t.Error("the action has no message")
@@ -187,7 +222,8 @@ func TestDecideRemoval(t *testing.T) {
 	shared := appsv1.InventoryEntry{ID: space.ID(), Version: "v1", State: appsv1.EntryShared, Hash: "shared"}
 	definition := func(name string) (fixture, appsv1.InventoryEntry) {
 		r := stacks.Ref{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: name}
-		return fixture{live: []live.Object{{Ref: r, UID: "uid", Mark: live.Mark{Owner: me.String(), ID: r.ID()}}}, policy: func(p *Policies) { p.Adopt = appsv1.AdoptAlways }},
+		return fixture{live: []live.Object{{Ref: r, UID: "uid", Mark: live.Mark{Owner: me.String(), ID: r.ID()}}},
+				policy: func(p *Policies) { p.Adopt = appsv1.AdoptAlways }},
 			appsv1.InventoryEntry{ID: r.ID(), Version: "v1", UID: "uid", State: appsv1.EntryApplied}
 	}
 	own, ownEntry := definition("ksctlinstalls.apps.ksctl.com")
@@ -198,24 +234,46 @@ func TestDecideRemoval(t *testing.T) {
 		verb   Verb
 		reason Reason
 	}{
-		"applied":                {fixture{live: []live.Object{liveObject("a")}}, entry("a", appsv1.EntryApplied), VerbDelete, ReasonRemoved},
-		"intended and created":   {fixture{live: []live.Object{liveObject("a")}}, entry("a", appsv1.EntryIntended), VerbDelete, ReasonRemoved},
+		"applied": {fixture{live: []live.Object{liveObject("a")}}, entry("a", appsv1.EntryApplied),
+			VerbDelete, ReasonRemoved},
+		"intended and created": {fixture{live: []live.Object{liveObject("a")}}, entry("a", appsv1.EntryIntended),
+			VerbDelete, ReasonRemoved},
 		"not known to the index": {fixture{}, entry("a", appsv1.EntryApplied), VerbDelete, ReasonUnconfirmed},
-		"adopted":                {fixture{live: []live.Object{liveObject("a")}}, entry("a", appsv1.EntryAdopted), VerbRelease, ReasonRemoved},
-		"owned by another owner": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) { o.Mark.Owner = other.String() })}}, entry("a", appsv1.EntryApplied), VerbDrop, ReasonOwnedByOther},
-		"recreated by others":    {fixture{live: []live.Object{liveObject("a", func(o *live.Object) { o.UID = "another" })}}, entry("a", appsv1.EntryApplied), VerbDrop, ReasonOwnedByOther},
-		"being deleted":          {fixture{live: []live.Object{liveObject("a", func(o *live.Object) { o.Deleting = true })}}, entry("a", appsv1.EntryApplied), VerbWait, ReasonBeingDeleted},
-		"deletion accepted":      {fixture{live: []live.Object{liveObject("a")}, pendingDeletions: map[string]types.UID{ref("a").ID(): "uid"}}, entry("a", appsv1.EntryApplied), VerbWait, ReasonBeingDeleted},
-		"being deleted, not watched": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) { o.Deleting, o.LabelLost = true, true })}},
+		"adopted": {fixture{live: []live.Object{liveObject("a")}}, entry("a", appsv1.EntryAdopted),
+			VerbRelease, ReasonRemoved},
+		"owned by another owner": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) {
+			o.Mark.Owner = other.String()
+		})}}, entry("a", appsv1.EntryApplied), VerbDrop, ReasonOwnedByOther},
+		"recreated by others": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) {
+			o.UID = "another"
+		})}}, entry("a", appsv1.EntryApplied), VerbDrop, ReasonOwnedByOther},
+		"being deleted": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) {
+			o.Deleting = true
+		})}}, entry("a", appsv1.EntryApplied), VerbWait, ReasonBeingDeleted},
+		"deletion accepted": {fixture{live: []live.Object{liveObject("a")},
+			pendingDeletions: map[string]types.UID{ref("a").ID(): "uid"}}, entry("a", appsv1.EntryApplied), VerbWait,
+			ReasonBeingDeleted},
+		"being deleted, not " +
+			"watched": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) {
+			o.Deleting, o.LabelLost = true, true
+		})}},
 			entry("a", appsv1.EntryApplied), VerbDelete, ReasonUnconfirmed},
-		"shared namespace":                        {fixture{}, shared, VerbDelete, ReasonRemoved},
-		"protected namespace":                     {fixture{policy: func(p *Policies) { p.ProtectKinds = []string{"Namespace"} }}, shared, VerbRelease, ReasonKept},
+		"shared namespace": {fixture{}, shared, VerbDelete, ReasonRemoved},
+		"protected namespace": {fixture{policy: func(p *Policies) {
+			p.ProtectKinds = []string{"Namespace"}
+		}}, shared, VerbRelease, ReasonKept},
 		"definition of a kind of this controller": {own, ownEntry, VerbRelease, ReasonKept},
 		"definition of another kind":              {foreign, foreignEntry, VerbDelete, ReasonRemoved},
-		"released":                                {fixture{live: []live.Object{liveObject("a")}, policy: func(p *Policies) { p.Released = map[string]string{ref("a").ID(): "no"} }}, entry("a", appsv1.EntryApplied), VerbRelease, ReasonKept},
-		"possibly created":                        {fixture{unsettled: map[string]string{ref("a").ID(): "perhaps"}}, entry("a", appsv1.EntryIntended), VerbWait, ReasonUnconfirmed},
-		"index not synced":                        {fixture{syncErr: errors.New("x")}, entry("a", appsv1.EntryApplied), VerbWait, ReasonIndexNotSynced},
-		"backing off":                             {fixture{backoffs: map[string]string{ref("a").ID(): "no"}}, entry("a", appsv1.EntryApplied), VerbWait, ReasonBackingOff},
+		"released": {fixture{live: []live.Object{liveObject("a")},
+			policy: func(p *Policies) {
+				p.Released = map[string]string{ref("a").ID(): "no"}
+			}}, entry("a", appsv1.EntryApplied), VerbRelease, ReasonKept},
+		"possibly created": {fixture{unsettled: map[string]string{ref("a").ID(): "perhaps"}},
+			entry("a", appsv1.EntryIntended), VerbWait, ReasonUnconfirmed},
+		"index not synced": {fixture{syncErr: errors.New("x")}, entry("a", appsv1.EntryApplied),
+			VerbWait, ReasonIndexNotSynced},
+		"backing off": {fixture{backoffs: map[string]string{ref("a").ID(): "no"}},
+			entry("a", appsv1.EntryApplied), VerbWait, ReasonBackingOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			what, err := stacks.ParseID(tc.entry.ID)
@@ -259,8 +317,11 @@ func expectEqual(t *testing.T, what string, got []string, want ...string) {
 // What another owner desires is handed over at once: a component may wait for an object of that
 // owner. Deletes wait until everything is applied.
 func TestHandoverDoesNotWaitForComponents(t *testing.T) {
-	w := fixture{entries: []appsv1.InventoryEntry{entry("moved", appsv1.EntryApplied), entry("dropped", appsv1.EntryApplied)},
-		live: []live.Object{liveObject("moved"), liveObject("dropped"), liveObject("wanted", func(o *live.Object) { o.Mark.Owner = other.String() })},
+	w := fixture{entries: []appsv1.InventoryEntry{entry("moved", appsv1.EntryApplied),
+		entry("dropped", appsv1.EntryApplied)},
+		live: []live.Object{liveObject("moved"), liveObject("dropped"), liveObject("wanted", func(o *live.Object) {
+			o.Mark.Owner = other.String()
+		})},
 		policy: func(p *Policies) {
 			p.HandoverTo = func(id string) (d HandoverDecision) {
 				if id == ref("moved").ID() {
@@ -271,7 +332,8 @@ func TestHandoverDoesNotWaitForComponents(t *testing.T) {
 		}}
 	p := Reconcile(w.snapshot(Component{Name: "c", Items: []Item{item("c", "wanted")}}))
 	expectEqual(t, "removals", verbs(p.Removals), "hand over "+ref("moved").ID())
-	if len(p.Waits) != 2 || p.Waits[1].Reason != ReasonBlocked || p.Waits[1].Message != "1 object is removed after everything else is applied" {
+	if len(p.Waits) != 2 || p.Waits[1].Reason != ReasonBlocked ||
+		p.Waits[1].Message != "1 object is removed after everything else is applied" {
 		t.Errorf("waits: %+v", p.Waits)
 	}
 	if p.Settled {
@@ -279,8 +341,8 @@ func TestHandoverDoesNotWaitForComponents(t *testing.T) {
 	}
 }
 
-// In a terminating namespace, a removal waits for the objects, and sends nothing. What comes later in the
-// order, such as the operator that finalizes them, stays until they are gone.
+// In a terminating namespace, a removal waits for the objects, and sends nothing. What comes later
+// in the order, such as the operator that finalizes them, stays until they are gone.
 func TestTeardownWaitsForTerminatingNamespace(t *testing.T) {
 	custom, operator := entry("custom", appsv1.EntryApplied), entry("operator", appsv1.EntryApplied)
 	custom.Wave = 1
@@ -288,10 +350,12 @@ func TestTeardownWaitsForTerminatingNamespace(t *testing.T) {
 	elsewhere.Namespace = "operators"
 	operator.ID = elsewhere.ID()
 	controller := liveObject("operator", func(o *live.Object) { o.Ref, o.Mark.ID = elsewhere, elsewhere.ID() })
-	w := fixture{entries: []appsv1.InventoryEntry{custom, operator}, live: []live.Object{liveObject("custom"), controller},
+	w := fixture{entries: []appsv1.InventoryEntry{custom, operator},
+		live:   []live.Object{liveObject("custom"), controller},
 		policy: func(p *Policies) { p.TerminatingNamespace = "ns" }}
 	p := Teardown(w.snapshot())
-	if len(p.Removals) != 0 || len(p.Waits) != 1 || p.Waits[0].Message != "ConfigMap ns/custom is deleted with its namespace" {
+	if len(p.Removals) != 0 || len(p.Waits) != 1 ||
+		p.Waits[0].Message != "ConfigMap ns/custom is deleted with its namespace" {
 		t.Errorf("%+v", p)
 	}
 	w.live = []live.Object{controller}
@@ -301,7 +365,8 @@ func TestTeardownWaitsForTerminatingNamespace(t *testing.T) {
 
 // An object that may still be created is not handed over: there may never be one.
 func TestPossiblyCreatedObjectIsNotHandedOver(t *testing.T) {
-	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryIntended)}, unsettled: map[string]string{ref("a").ID(): "perhaps"},
+	w := fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryIntended)},
+		unsettled: map[string]string{ref("a").ID(): "perhaps"},
 		policy: func(p *Policies) {
 			p.HandoverTo = func(string) HandoverDecision { return HandoverDecision{To: &other} }
 		}}
@@ -317,7 +382,8 @@ func TestPossiblyCreatedObjectIsNotHandedOver(t *testing.T) {
 func TestReleasedObjectsDoNotWaitForComponents(t *testing.T) {
 	bad := item("c", "parent")
 	bad.ResolveErr = &InvalidObjectError{Why: "it applies this stack"}
-	w := fixture{entries: []appsv1.InventoryEntry{entry("parent", appsv1.EntryApplied)}, live: []live.Object{liveObject("parent")},
+	w := fixture{entries: []appsv1.InventoryEntry{entry("parent", appsv1.EntryApplied)},
+		live:   []live.Object{liveObject("parent")},
 		policy: func(p *Policies) { p.Released = map[string]string{ref("parent").ID(): "it applies this stack"} }}
 	p := Reconcile(w.snapshot(Component{Name: "c", Items: []Item{bad, item("c", "a")}}))
 	expectEqual(t, "removals", verbs(p.Removals), "release "+ref("parent").ID())
@@ -365,7 +431,8 @@ func TestPlanOrder(t *testing.T) {
 		expectEqual(t, "actions", verbs(p.Actions), "create b")
 	})
 	t.Run("nothing is pruned before everything is applied", func(t *testing.T) {
-		w := fixture{entries: []appsv1.InventoryEntry{entry("old", appsv1.EntryApplied)}, live: []live.Object{liveObject("old")}}
+		w := fixture{entries: []appsv1.InventoryEntry{entry("old", appsv1.EntryApplied)},
+			live: []live.Object{liveObject("old")}}
 		p := Reconcile(w.snapshot(one))
 		if len(p.Removals) != 0 {
 			t.Errorf("removals %v", verbs(p.Removals))

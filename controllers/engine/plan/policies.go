@@ -15,7 +15,8 @@ import (
 
 // DefaultPolicies are the policies of an owner that sets none.
 var DefaultPolicies = Policies{Drift: appsv1.DriftCorrect, Adopt: appsv1.AdoptUnowned, Prune: true,
-	MaxDeletes: appsv1.DefaultMaxDeletes, MaxDeletePercent: appsv1.DefaultMaxDeletePercent, ProtectKinds: []string{"PersistentVolumeClaim"}}
+	MaxDeletes: appsv1.DefaultMaxDeletes, MaxDeletePercent: appsv1.DefaultMaxDeletePercent,
+	ProtectKinds: []string{"PersistentVolumeClaim"}}
 
 // KeepReason returns why an object is released where it would be deleted; empty when it is deleted.
 // After Released, an active removal request decides, else ProtectKinds.
@@ -33,7 +34,8 @@ func (p *Policies) KeepReason(e *appsv1.InventoryEntry, ref stacks.Ref) string {
 // policies: it existed before, others share it, or it is kept.
 func (p *Policies) Retains(e *appsv1.InventoryEntry) bool {
 	ref, err := parseEntryID(e.ID)
-	return err != nil || p.Orphan || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared || p.KeepReason(e, ref) != ""
+	return err != nil || p.Orphan || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared ||
+		p.KeepReason(e, ref) != ""
 }
 
 // ProtectReason returns why an object is never deleted without a removal request; empty when it may
@@ -55,10 +57,12 @@ var ownGroups = []string{appsv1.GroupVersion.Group, clusterv1.GroupVersion.Group
 // empty for other objects.
 func ownDefinitionReason(ref stacks.Ref) string {
 	_, group, _ := strings.Cut(ref.Name, ".")
-	if ref.Group != "apiextensions.k8s.io" || ref.Kind != "CustomResourceDefinition" || !slices.Contains(ownGroups, group) {
+	if ref.Group != "apiextensions.k8s.io" || ref.Kind != "CustomResourceDefinition" ||
+		!slices.Contains(ownGroups, group) {
 		return ""
 	}
-	return "the CustomResourceDefinition defines a kind of this controller, and all objects of the kind would be deleted with it"
+	return "the CustomResourceDefinition defines a kind of this controller, and all objects of the kind would be " +
+		"deleted with it"
 }
 
 // Policies control how the engine reconciles an owner, independent of the desired objects.
@@ -81,11 +85,11 @@ type Policies struct {
 	// AdoptStraysSince is the creation time of the owner. Objects that the engine created for the
 	// owner after it, and that are missing in the inventory, are adopted. Zero disables this.
 	AdoptStraysSince time.Time
-	// Released are objects that no longer belong to the owner, by id, with the reason. Their entries
-	// are not desired, and where they would be deleted, they are released at once.
+	// Released are objects that no longer belong to the owner, by id, with the reason. Their
+	// entries are not desired, and where they would be deleted, they are released at once.
 	Released map[string]string
-	// TerminatingNamespace is a namespace that is being deleted: a removal sends no requests for the
-	// objects in it, and waits until they are gone. Empty: none.
+	// TerminatingNamespace is a namespace that is being deleted: a removal sends no requests for
+	// the objects in it, and waits until they are gone. Empty: none.
 	TerminatingNamespace string
 	// ProtectKinds are kinds whose objects are released where they would be deleted.
 	ProtectKinds []string

@@ -46,7 +46,8 @@ func preRemoveJobs(in *Snapshot, entries []appsv1.InventoryEntry) (jobs []appsv1
 	}
 	for _, e := range entries {
 		hasJobs[e.Component] = hasJobs[e.Component] || e.PreRemove > 0
-		if e.PreRemove > 0 && !remaining[e.Component] && e.State != appsv1.EntryDone && e.State != appsv1.EntryIntended {
+		if e.PreRemove > 0 && !remaining[e.Component] && e.State != appsv1.EntryDone &&
+			e.State != appsv1.EntryIntended {
 			jobs = append(jobs, e)
 		}
 	}

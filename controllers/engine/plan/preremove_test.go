@@ -17,13 +17,15 @@ func jobRef(name string) stacks.Ref {
 
 // preRemoveEntry returns the entry of a Job that runs before a removal.
 func preRemoveEntry(component, name string, wave, place int32) appsv1.InventoryEntry {
-	return appsv1.InventoryEntry{ID: jobRef(name).ID(), Version: "v1", Component: component, Wave: wave, PreRemove: place,
-		UID: "uid", Hash: "want", Baseline: base, State: appsv1.EntryApplied}
+	return appsv1.InventoryEntry{ID: jobRef(name).ID(), Version: "v1", Component: component, Wave: wave,
+		PreRemove: place,
+		UID:       "uid", Hash: "want", Baseline: base, State: appsv1.EntryApplied}
 }
 
 func suspendedJob(name string, change ...func(*live.Object)) live.Object {
-	o := live.Object{Ref: jobRef(name), Version: "v1", UID: "uid", Readiness: live.InProgress, Suspended: true, OwnedHash: base,
-		Mark: live.Mark{Owner: me.String(), ID: jobRef(name).ID()}}
+	o := live.Object{Ref: jobRef(name), Version: "v1", UID: "uid", Readiness: live.InProgress, Suspended: true,
+		OwnedHash: base,
+		Mark:      live.Mark{Owner: me.String(), ID: jobRef(name).ID()}}
 	for _, f := range change {
 		f(&o)
 	}
@@ -56,22 +58,49 @@ func TestTeardownRunsPreRemoveJobs(t *testing.T) {
 		waits   []string
 		says    string
 	}{
-		"it runs first":           {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job")}, nil, []string{"run job"}, nil, ""},
-		"it is running":           {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", running)}, nil, nil, []string{"wait job"}, "Job ns/job runs before anything is removed, and is not done"},
-		"it succeeded":            {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", complete)}, nil, []string{"record job"}, nil, ""},
-		"success is recorded":     {[]appsv1.InventoryEntry{db, done}, []live.Object{liveObject("db"), suspendedJob("job", complete)}, nil, []string{"delete job"}, nil, ""},
-		"recorded, and gone":      {[]appsv1.InventoryEntry{db, done}, []live.Object{liveObject("db")}, nil, []string{"delete job"}, nil, ""},
-		"it is not in the index":  {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db")}, nil, []string{"run job"}, nil, ""},
-		"it is being deleted":     {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.Deleting = true })}, nil, nil, []string{"wait job"}, "is being deleted"},
-		"it failed":               {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", running, func(o *live.Object) { o.Readiness, o.Message = live.Failed, "BackoffLimitExceeded" })}, nil, nil, []string{"wait job"}, "has failed (BackoffLimitExceeded)"},
-		"it is protected":         {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.Protected = true })}, nil, nil, []string{"wait job"}, live.PreventDeletionAnnotation},
-		"it was recreated":        {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.UID = "another" })}, nil, []string{"record job"}, nil, ""},
-		"another install owns it": {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.Mark.Owner = other.String() })}, nil, []string{"record job"}, nil, ""},
-		"with Orphan":             {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db"), suspendedJob("job")}, func(p *Policies) { p.Orphan = true }, []string{"release db", "release job"}, nil, ""},
-		"no other objects":        {[]appsv1.InventoryEntry{job}, []live.Object{suspendedJob("job")}, nil, []string{"run job"}, nil, ""},
-		"by wave, then by position": {[]appsv1.InventoryEntry{preRemoveEntry("a", "late", 0, 1), preRemoveEntry("b", "third", 2, 3), preRemoveEntry("b", "second", 2, 2)},
-			[]live.Object{suspendedJob("late"), suspendedJob("third"), suspendedJob("second")}, nil, []string{"run second"}, nil, ""},
-		"same position concurrently": {[]appsv1.InventoryEntry{preRemoveEntry("a", "x", 0, 1), preRemoveEntry("b", "y", 0, 1)}, []live.Object{suspendedJob("x"), suspendedJob("y")}, nil, []string{"run x", "run y"}, nil, ""},
+		"it runs first": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job")}, nil, []string{"run job"}, nil, ""},
+		"it is running": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job", running)}, nil, nil, []string{"wait job"},
+			"Job ns/job runs before anything is removed, and is not done"},
+		"it succeeded": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job", complete)}, nil, []string{"record job"}, nil, ""},
+		"success is recorded": {[]appsv1.InventoryEntry{db, done},
+			[]live.Object{liveObject("db"), suspendedJob("job", complete)}, nil, []string{"delete job"}, nil, ""},
+		"recorded, and gone": {[]appsv1.InventoryEntry{db, done}, []live.Object{liveObject("db")}, nil,
+			[]string{"delete job"}, nil, ""},
+		"it is not in the index": {[]appsv1.InventoryEntry{db, job}, []live.Object{liveObject("db")}, nil,
+			[]string{"run job"}, nil, ""},
+		"it is being deleted": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.Deleting = true })}, nil, nil,
+			[]string{"wait job"}, "is being deleted"},
+		"it failed": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job", running, func(o *live.Object) {
+				o.Readiness, o.Message = live.Failed, "BackoffLimitExceeded"
+			})}, nil, nil, []string{"wait job"}, "has failed (BackoffLimitExceeded)"},
+		"it is protected": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.Protected = true })}, nil, nil,
+			[]string{"wait job"}, live.PreventDeletionAnnotation},
+		"it was recreated": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) { o.UID = "another" })}, nil,
+			[]string{"record job"}, nil, ""},
+		"another install owns it": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job", func(o *live.Object) {
+				o.Mark.Owner = other.String()
+			})}, nil, []string{"record job"}, nil, ""},
+		"with Orphan": {[]appsv1.InventoryEntry{db, job},
+			[]live.Object{liveObject("db"), suspendedJob("job")}, func(p *Policies) {
+				p.Orphan = true
+			}, []string{"release db", "release job"}, nil, ""},
+		"no other objects": {[]appsv1.InventoryEntry{job}, []live.Object{suspendedJob("job")}, nil,
+			[]string{"run job"}, nil, ""},
+		"by wave, then by position": {[]appsv1.InventoryEntry{preRemoveEntry("a", "late", 0, 1),
+			preRemoveEntry("b", "third", 2, 3), preRemoveEntry("b", "second", 2, 2)},
+			[]live.Object{suspendedJob("late"), suspendedJob("third"), suspendedJob("second")}, nil,
+			[]string{"run second"}, nil, ""},
+		"same position concurrently": {[]appsv1.InventoryEntry{preRemoveEntry("a", "x", 0, 1),
+			preRemoveEntry("b", "y", 0, 1)}, []live.Object{suspendedJob("x"), suspendedJob("y")}, nil,
+			[]string{"run x", "run y"}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Teardown(fixture{entries: tc.entries, live: tc.live, policy: tc.policy}.snapshot())
@@ -93,14 +122,16 @@ func TestTeardownRunsPreRemoveJobs(t *testing.T) {
 
 func jobItem(component, name string) Item {
 	r := jobRef(name)
-	return Item{Object: stacks.Object{Ref: r, Version: "v1", Hook: &stacks.Hook{Phase: stacks.HookPreRemove}}, ID: r.ID(), ContentHash: "want",
+	return Item{Object: stacks.Object{Ref: r, Version: "v1", Hook: &stacks.Hook{Phase: stacks.HookPreRemove}},
+		ID: r.ID(), ContentHash: "want",
 		Component: component, PreRemove: 1}
 }
 
 // While the stack stays, a pre-remove Job runs when its component is removed together with another
 // one.
 func TestPreRemoveJobsRunWhenComponentsAreRemoved(t *testing.T) {
-	w := fixture{entries: []appsv1.InventoryEntry{preRemoveEntry("drain", "job", 1, 1)}, live: []live.Object{suspendedJob("job")}}
+	w := fixture{entries: []appsv1.InventoryEntry{preRemoveEntry("drain", "job", 1, 1)},
+		live: []live.Object{suspendedJob("job")}}
 	for _, name := range []string{"db", "db2", "web"} {
 		e := entry(name, appsv1.EntryApplied)
 		e.Component = strings.TrimSuffix(name, "2")
@@ -127,7 +158,8 @@ func TestPreRemoveJobsRunWhenComponentsAreRemoved(t *testing.T) {
 			for i := range tc.wanted { // the renamed Job is applied
 				for j := range tc.wanted[i].Items {
 					if it := &tc.wanted[i].Items[j]; it.Name == "job-2" {
-						w.entries, w.live = append(slices.Clone(w.entries), preRemoveEntry("drain", "job-2", 0, 1)), append(slices.Clone(w.live), suspendedJob("job-2"))
+						w.entries, w.live = append(slices.Clone(w.entries), preRemoveEntry("drain", "job-2", 0, 1)),
+							append(slices.Clone(w.live), suspendedJob("job-2"))
 					}
 				}
 			}
@@ -154,16 +186,26 @@ func TestDecidePreRemoveJobOfDesiredComponent(t *testing.T) {
 		reason Reason
 		ready  bool
 	}{
-		"suspended counts as ready":   {applied, []live.Object{suspendedJob("job")}, "", VerbSkip, ReasonUnchanged, true},
-		"resumed by another client":   {applied, []live.Object{suspendedJob("job", running, func(o *live.Object) { o.OwnedHash = "BBBBBBBBBBBBBBBB" })}, "", VerbUpdate, ReasonDrifted, false},
-		"it ran, removal canceled":    {done, []live.Object{suspendedJob("job", complete)}, "", VerbUpdate, ReasonRemovalCanceled, false},
-		"another client ran it":       {applied, []live.Object{suspendedJob("job", complete)}, "", VerbUpdate, ReasonRemovalCanceled, false},
-		"it ran and is gone":          {done, nil, appsv1.DriftIgnore, VerbCreate, ReasonChanged, false},
-		"an ordinary Job before":      {ordinary, []live.Object{suspendedJob("job")}, "", VerbRecord, ReasonMoved, true},
-		"it is gone":                  {applied, nil, "", VerbCreate, ReasonMissing, false},
-		"it is gone, with mode Warn":  {applied, nil, appsv1.DriftWarn, VerbSkip, ReasonMissing, true},
-		"it is being deleted":         {applied, []live.Object{suspendedJob("job", func(o *live.Object) { o.Deleting = true })}, "", VerbWait, ReasonBeingDeleted, false},
-		"it failed, removal canceled": {applied, []live.Object{suspendedJob("job", running, func(o *live.Object) { o.Finished, o.Readiness = true, live.Failed })}, "", VerbUpdate, ReasonRemovalCanceled, false},
+		"suspended counts as ready": {applied, []live.Object{suspendedJob("job")}, "", VerbSkip, ReasonUnchanged,
+			true},
+		"resumed by another client": {applied, []live.Object{suspendedJob("job", running, func(o *live.Object) {
+			o.OwnedHash = "BBBBBBBBBBBBBBBB"
+		})}, "", VerbUpdate, ReasonDrifted, false},
+		"it ran, removal canceled": {done, []live.Object{suspendedJob("job", complete)}, "", VerbUpdate,
+			ReasonRemovalCanceled, false},
+		"another client ran it": {applied, []live.Object{suspendedJob("job", complete)}, "", VerbUpdate,
+			ReasonRemovalCanceled, false},
+		"it ran and is gone": {done, nil, appsv1.DriftIgnore, VerbCreate, ReasonChanged, false},
+		"an ordinary Job before": {ordinary, []live.Object{suspendedJob("job")}, "", VerbRecord, ReasonMoved,
+			true},
+		"it is gone":                 {applied, nil, "", VerbCreate, ReasonMissing, false},
+		"it is gone, with mode Warn": {applied, nil, appsv1.DriftWarn, VerbSkip, ReasonMissing, true},
+		"it is being deleted": {applied, []live.Object{suspendedJob("job", func(o *live.Object) {
+			o.Deleting = true
+		})}, "", VerbWait, ReasonBeingDeleted, false},
+		"it failed, removal canceled": {applied, []live.Object{suspendedJob("job", running, func(o *live.Object) {
+			o.Finished, o.Readiness = true, live.Failed
+		})}, "", VerbUpdate, ReasonRemovalCanceled, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			it := jobItem("c", "job")
@@ -174,7 +216,8 @@ func TestDecidePreRemoveJobOfDesiredComponent(t *testing.T) {
 			}}
 			a, ready := decideItem(w.snapshot(), &it)
 			if a.Verb != tc.verb || a.Reason != tc.reason || ready != tc.ready {
-				t.Errorf("got %s/%s ready=%t, want %s/%s ready=%t (%s)", a.Verb, a.Reason, ready, tc.verb, tc.reason, tc.ready, a.Message)
+				t.Errorf("got %s/%s ready=%t, want %s/%s ready=%t (%s)", a.Verb, a.Reason, ready, tc.verb, tc.reason,
+					tc.ready, a.Message)
 			}
 		})
 	}
@@ -190,7 +233,8 @@ func TestSucceededHooksAreDeleted(t *testing.T) {
 	done.State = appsv1.EntryDone
 	applied := preRemoveEntry("c", "job", 0, 0)
 	account := item("c", "account")
-	account.RunsOnce, account.Hook = true, &stacks.Hook{Phase: stacks.HookPre, DeletePolicies: []string{hookSucceededPolicy}}
+	account.RunsOnce, account.Hook = true,
+		&stacks.Hook{Phase: stacks.HookPre, DeletePolicies: []string{hookSucceededPolicy}}
 	accountDone := entry("account", appsv1.EntryDone)
 	for name, tc := range map[string]struct {
 		items   []Item
@@ -198,16 +242,26 @@ func TestSucceededHooksAreDeleted(t *testing.T) {
 		live    []live.Object
 		want    []string
 	}{
-		"completed":                   {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete)}, []string{"delete job"}},
-		"completion not recorded":     {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{applied}, []live.Object{suspendedJob("job", complete)}, []string{"record job"}},
-		"default policy":              {[]Item{hook("before-hook-creation")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete)}, nil},
-		"being deleted":               {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.Deleting = true })}, nil},
-		"gone":                        {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, nil, nil},
-		"recreated by another client": {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.UID = "another" })}, nil},
-		"protected":                   {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, []live.Object{suspendedJob("job", complete, func(o *live.Object) { o.Protected = true })}, nil},
-		"another kind than a Job":     {[]Item{account}, []appsv1.InventoryEntry{accountDone}, []live.Object{liveObject("account")}, nil},
-		"component not ready": {[]Item{hook("hook-succeeded"), item("c", "a")}, []appsv1.InventoryEntry{done, entry("a", appsv1.EntryApplied)},
-			[]live.Object{suspendedJob("job", complete), liveObject("a", func(o *live.Object) { o.Readiness = live.InProgress })}, nil},
+		"completed": {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done},
+			[]live.Object{suspendedJob("job", complete)}, []string{"delete job"}},
+		"completion not recorded": {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{applied},
+			[]live.Object{suspendedJob("job", complete)}, []string{"record job"}},
+		"default policy": {[]Item{hook("before-hook-creation")}, []appsv1.InventoryEntry{done},
+			[]live.Object{suspendedJob("job", complete)}, nil},
+		"being deleted": {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done},
+			[]live.Object{suspendedJob("job", complete, func(o *live.Object) { o.Deleting = true })}, nil},
+		"gone": {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done}, nil, nil},
+		"recreated by another client": {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done},
+			[]live.Object{suspendedJob("job", complete, func(o *live.Object) { o.UID = "another" })}, nil},
+		"protected": {[]Item{hook("hook-succeeded")}, []appsv1.InventoryEntry{done},
+			[]live.Object{suspendedJob("job", complete, func(o *live.Object) { o.Protected = true })}, nil},
+		"another kind than a Job": {[]Item{account}, []appsv1.InventoryEntry{accountDone},
+			[]live.Object{liveObject("account")}, nil},
+		"component not ready": {[]Item{hook("hook-succeeded"), item("c", "a")},
+			[]appsv1.InventoryEntry{done, entry("a", appsv1.EntryApplied)},
+			[]live.Object{suspendedJob("job", complete), liveObject("a", func(o *live.Object) {
+				o.Readiness = live.InProgress
+			})}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Reconcile(fixture{entries: tc.entries, live: tc.live}.snapshot(Component{Name: "c", Items: tc.items}))
@@ -219,8 +273,10 @@ func TestSucceededHooksAreDeleted(t *testing.T) {
 			}
 		})
 	}
-	w := fixture{entries: []appsv1.InventoryEntry{done}, live: []live.Object{suspendedJob("job", complete)}, policy: func(p *Policies) { p.ProtectKinds = []string{"Job"} }}
-	if got := actionNames(Reconcile(w.snapshot(Component{Name: "c", Items: []Item{hook("hook-succeeded")}})).Actions); got != nil {
+	w := fixture{entries: []appsv1.InventoryEntry{done}, live: []live.Object{suspendedJob("job", complete)},
+		policy: func(p *Policies) { p.ProtectKinds = []string{"Job"} }}
+	if got := actionNames(
+		Reconcile(w.snapshot(Component{Name: "c", Items: []Item{hook("hook-succeeded")}})).Actions); got != nil {
 		t.Errorf("actions %v although Jobs are protected", got)
 	}
 }

@@ -67,9 +67,9 @@ func withoutHandoverWait(in *Snapshot) *Snapshot {
 	return &out
 }
 
-// RequestedRemovals returns the actions that remove the objects with a removal request, in the order
-// of the removal. The objects of one step are removed concurrently. Other than in a plan, later steps
-// are there, too.
+// RequestedRemovals returns the actions that remove the objects with a removal request, in the
+// order of the removal. The objects of one step are removed concurrently. Other than in a plan,
+// later steps are there, too.
 func RequestedRemovals(in *Snapshot) (steps [][]Action) {
 	requested, _ := splitRequested(&in.Policies, in.Inventory.Entries())
 	slots, _ := orderRemovals(requested)
@@ -83,8 +83,8 @@ func RequestedRemovals(in *Snapshot) (steps [][]Action) {
 	return steps
 }
 
-// RequestedJobs returns the entries of the Jobs that run before the requested removals, and the actions
-// of those that the removals wait for now.
+// RequestedJobs returns the entries of the Jobs that run before the requested removals, and the
+// actions of those that the removals wait for now.
 func RequestedJobs(in *Snapshot) (jobs []appsv1.InventoryEntry, waits []Action) {
 	requested, _ := splitRequested(&in.Policies, in.Inventory.Entries())
 	var p Plan

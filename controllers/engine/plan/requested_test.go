@@ -31,7 +31,8 @@ func requestRemovalOf(component string, change ...func(*RemovalRequest)) func(*P
 }
 
 func TestPlanRequestedRemovals(t *testing.T) {
-	entries := []appsv1.InventoryEntry{inComponent("x", 0, entry("x0", appsv1.EntryApplied)), inComponent("x", 1, entry("x1", appsv1.EntryApplied)), inComponent("y", 0, entry("y", appsv1.EntryApplied))}
+	entries := []appsv1.InventoryEntry{inComponent("x", 0, entry("x0", appsv1.EntryApplied)),
+		inComponent("x", 1, entry("x1", appsv1.EntryApplied)), inComponent("y", 0, entry("y", appsv1.EntryApplied))}
 	there := []live.Object{liveObject("x0"), liveObject("x1"), liveObject("y")}
 	wanted := Component{Name: "y", Items: []Item{item("y", "y")}}
 	later := Component{Name: "y", DependsOn: []string{"x"}, Items: []Item{item("y", "y"), item("y", "new")}}
@@ -48,15 +49,29 @@ func TestPlanRequestedRemovals(t *testing.T) {
 		components []Component
 		removals   []string
 	}{
-		"the last wave first":            {requestRemovalOf("x"), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"an object missing in the index": {requestRemovalOf("x"), []live.Object{liveObject("x0"), liveObject("y")}, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"no wait for other components":   {requestRemovalOf("x"), there, []Component{later}, []string{"delete " + ref("x1").ID()}},
-		"suspended request":              {requestRemovalOf("x", func(r *RemovalRequest) { r.Suspended = true }), there, []Component{wanted}, nil},
-		"without approval":               {both(requestRemovalOf("x"), func(p *Policies) { p.MaxDeletes = 0 }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"prune is off":                   {both(requestRemovalOf("x"), func(p *Policies) { p.Prune = false }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"kind in ProtectKinds":           {both(requestRemovalOf("x"), func(p *Policies) { p.ProtectKinds = []string{"ConfigMap"} }), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
-		"kept objects are released":      {requestRemovalOf("x", func(r *RemovalRequest) { r.KeepReason = func(stacks.Ref) string { return "kept" } }), there, []Component{wanted}, []string{"release " + ref("x1").ID()}},
-		"desired by another component":   {requestRemovalOf("x"), there, []Component{{Name: "y", Items: []Item{item("y", "y"), item("y", "x0"), item("y", "x1")}}}, nil},
+		"the last wave first": {requestRemovalOf("x"), there, []Component{wanted},
+			[]string{"delete " + ref("x1").ID()}},
+		"an object missing in the index": {requestRemovalOf("x"), []live.Object{liveObject("x0"), liveObject("y")},
+			[]Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"no wait for other components": {requestRemovalOf("x"), there, []Component{later},
+			[]string{"delete " + ref("x1").ID()}},
+		"suspended request": {requestRemovalOf("x", func(r *RemovalRequest) {
+			r.Suspended = true
+		}), there, []Component{wanted}, nil},
+		"without approval": {both(requestRemovalOf("x"), func(p *Policies) {
+			p.MaxDeletes = 0
+		}), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"prune is off": {both(requestRemovalOf("x"), func(p *Policies) {
+			p.Prune = false
+		}), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"kind in ProtectKinds": {both(requestRemovalOf("x"), func(p *Policies) {
+			p.ProtectKinds = []string{"ConfigMap"}
+		}), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},
+		"kept objects are released": {requestRemovalOf("x", func(r *RemovalRequest) {
+			r.KeepReason = func(stacks.Ref) string { return "kept" }
+		}), there, []Component{wanted}, []string{"release " + ref("x1").ID()}},
+		"desired by another component": {requestRemovalOf("x"), there,
+			[]Component{{Name: "y", Items: []Item{item("y", "y"), item("y", "x0"), item("y", "x1")}}}, nil},
 		"handover not known yet": {both(requestRemovalOf("x"), func(p *Policies) {
 			p.HandoverTo = func(string) HandoverDecision { return HandoverDecision{Wait: "wait"} }
 		}), there, []Component{wanted}, []string{"delete " + ref("x1").ID()}},

@@ -62,8 +62,8 @@ type Snapshot struct {
 	Policies   Policies
 	// Objects are the objects of the components and of the inventory that the index knows.
 	Objects map[string]*live.Object
-	// Succeeded has the Jobs and Pods that were observed to complete successfully, also if they were
-	// deleted after that. Those with another uid than in the inventory do not count.
+	// Succeeded has the Jobs and Pods that were observed to complete successfully, also if they
+	// were deleted after that. Those with another uid than in the inventory do not count.
 	Succeeded map[string]bool
 	// SyncErrors has the kinds of which the index may not know every object.
 	SyncErrors map[schema.GroupKind]error

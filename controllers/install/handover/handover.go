@@ -19,12 +19,14 @@ import (
 // Handover decides about objects that are no longer part of an install. Before an object is
 // removed, each install of the same namespace and source must have planned the same artifact, and
 // each install that takes over from the install must have planned any artifact. Installs of the
-// namespace with another source get an object that they have planned, but nobody waits for their plans.
+// namespace with another source get an object that they have planned, but nobody waits for their
+// plans.
 type Handover struct {
 	plans     *Plans
 	key       plan.OwnerKey
 	releasing releasingInstall
-	// RetryAt is the time at which the first of the waits ends without an event; zero if there is none.
+	// RetryAt is the time at which the first of the waits ends without an event; zero if there is
+	// none.
 	RetryAt time.Time
 
 	mu     sync.Mutex
@@ -37,14 +39,15 @@ type deniedClaim struct {
 	claimant types.NamespacedName
 }
 
-// NewHandover returns the handover of an install for one reconcile, in which objects may no longer be
-// part of it. It ends the waits of earlier reconciles. artifact is the digest of the planned
+// NewHandover returns the handover of an install for one reconcile, in which objects may no longer
+// be part of it. It ends the waits of earlier reconciles. artifact is the digest of the planned
 // artifact, and empty for an install that is being deleted.
 func (p *Plans) NewHandover(in *appsv1.KsctlInstall, key plan.OwnerKey, artifact string) *Handover {
 	name := client.ObjectKeyFromObject(in)
 	p.ClearWaits(name)
 	return &Handover{plans: p, key: key, denied: map[deniedClaim]bool{}, releasing: releasingInstall{name: name,
-		planScope: planScope{cluster: key.Cluster, namespace: name.Namespace, source: SourceKey(in)}, artifact: artifact}}
+		planScope: planScope{cluster: key.Cluster, namespace: name.Namespace, source: SourceKey(in)},
+		artifact:  artifact}}
 }
 
 // Deny records that an install is not allowed to change an object that it claims.
@@ -66,16 +69,21 @@ func (h *Handover) Decide(id string) plan.HandoverDecision {
 	switch {
 	case d.newOwner != nil && h.isDenied(id, d.newOwner.name):
 		h.retryBy(h.plans.clock.Now().Add(deniedRetry))
-		return plan.HandoverDecision{On: h.keyOf(d.newOwner), Wait: fmt.Sprintf("objects removed from the stack are kept: KsctlInstall %s has them now, but its service account may not patch them; grant the permission", d.newOwner.name)}
+		return plan.HandoverDecision{On: h.keyOf(d.newOwner),
+			Wait: fmt.Sprintf("objects removed from the stack are kept: KsctlInstall %s has them now, but its "+
+				"service account may not patch them; grant the permission", d.newOwner.name)}
 	case d.newOwner != nil:
 		return plan.HandoverDecision{To: h.keyOf(d.newOwner)}
 	case d.pending == nil:
 		return plan.HandoverDecision{}
 	case d.left:
-		return plan.HandoverDecision{On: h.keyOf(d.pending), Leave: fmt.Sprintf("objects removed from the stack are left in place until KsctlInstall %s, which may claim them, can be planned", d.pending.name)}
+		return plan.HandoverDecision{On: h.keyOf(d.pending),
+			Leave: fmt.Sprintf("objects removed from the stack are left in place until KsctlInstall %s, which may "+
+				"claim them, can be planned", d.pending.name)}
 	}
 	h.retryBy(d.until)
-	wait := fmt.Sprintf("objects removed from the stack are kept until KsctlInstall %s, which may claim them, has planned the same revision", d.pending.name)
+	wait := fmt.Sprintf("objects removed from the stack are kept until KsctlInstall %s, which may claim them, has "+
+		"planned the same revision", d.pending.name)
 	if d.pending.suspended {
 		wait += "; it is suspended: resume it"
 	}
@@ -92,8 +100,8 @@ func (h *Handover) retryBy(at time.Time) {
 	}
 }
 
-// isIgnored reports whether a claim does not count: the install has another source, does not take over
-// from the releasing one, and may not change the object.
+// isIgnored reports whether a claim does not count: the install has another source, does not take
+// over from the releasing one, and may not change the object.
 func (h *Handover) isIgnored(id string, m *installPlan) bool {
 	return m.source != h.releasing.source && m.takesOverFrom != h.releasing.name && h.isDenied(id, m.name)
 }
@@ -142,5 +150,6 @@ func SourceKey(in *appsv1.KsctlInstall) string {
 		// Each version of a stack in the catalog is a source of its own.
 		return reconcile.IndexValue(appsv1.CatalogKind, in.Spec.Stack, in.Spec.StackVersion)
 	}
-	return reconcile.IndexValue(in.Spec.SourceRef.Kind, cmp.Or(in.Spec.SourceRef.Namespace, in.Namespace), in.Spec.SourceRef.Name)
+	return reconcile.IndexValue(in.Spec.SourceRef.Kind, cmp.Or(in.Spec.SourceRef.Namespace, in.Namespace),
+		in.Spec.SourceRef.Name)
 }

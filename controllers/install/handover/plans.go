@@ -73,9 +73,9 @@ type installPlan struct {
 	// provisional is true if its dependencies are not ready, and its objects may change with what
 	// these provide.
 	provisional bool
-	// failedArtifact is the digest of the artifact that it could not render, since failedSince. It then
-	// has the objects that it planned before, and those of its inventory. definite is true for an
-	// error that only a user can fix.
+	// failedArtifact is the digest of the artifact that it could not render, since failedSince. It
+	// then has the objects that it planned before, and those of its inventory. definite is true for
+	// an error that only a user can fix.
 	failedArtifact string
 	failedSince    time.Time
 	definite       bool
@@ -102,14 +102,15 @@ func (g *planGroup) remove(m *installPlan) {
 // NewPlans returns an empty index.
 func NewPlans(c clock.PassiveClock) *Plans {
 	return &Plans{
-		clock:              c,
-		provisional:        map[planScope]map[*installPlan]bool{},
-		children:           map[types.NamespacedName]map[*installPlan]bool{},
-		installs:           map[types.NamespacedName]*installPlan{},
-		bySource:           map[planScope]map[string]*planGroup{},
-		successors:         map[types.NamespacedName]map[*installPlan]bool{},
-		byID:               map[uint64][]*installPlan{},
-		waits:              planWaits{byReleasing: map[types.NamespacedName]map[string]*planWait{}, byBlocker: map[types.NamespacedName]map[*planWait]bool{}, byObject: map[uint64]map[*planWait]bool{}},
+		clock:       c,
+		provisional: map[planScope]map[*installPlan]bool{},
+		children:    map[types.NamespacedName]map[*installPlan]bool{},
+		installs:    map[types.NamespacedName]*installPlan{},
+		bySource:    map[planScope]map[string]*planGroup{},
+		successors:  map[types.NamespacedName]map[*installPlan]bool{},
+		byID:        map[uint64][]*installPlan{},
+		waits: planWaits{byReleasing: map[types.NamespacedName]map[string]*planWait{},
+			byBlocker: map[types.NamespacedName]map[*planWait]bool{}, byObject: map[uint64]map[*planWait]bool{}},
 		awaitingDependents: map[types.NamespacedName]bool{},
 		wake:               func(types.NamespacedName) {},
 	}
@@ -145,19 +146,22 @@ func (p *Plans) Update(in *appsv1.KsctlInstall) {
 	m.setFrom(in)
 	p.index(m)
 	var woken []types.NamespacedName
-	if before.planScope != m.planScope || before.takesOverFrom != m.takesOverFrom || before.claimsNothing != m.claimsNothing || before.suspended != m.suspended {
+	if before.planScope != m.planScope || before.takesOverFrom != m.takesOverFrom ||
+		before.claimsNothing != m.claimsNothing || before.suspended != m.suspended {
 		woken = p.reviewWaits(p.waits.blockedOn(m.name))
 	}
 	p.unlockAndWake(woken)
 }
 
-// parentOf returns the install that applied an install, according to its mark; empty if there is none.
+// parentOf returns the install that applied an install, according to its mark; empty if there is
+// none.
 func parentOf(in *appsv1.KsctlInstall) types.NamespacedName {
 	mark, err := live.ParseMark(in.Annotations[live.MarkAnnotation])
 	if err != nil {
 		return types.NamespacedName{}
 	}
-	if k, ok := plan.ParseOwnerKey(mark.Owner); ok && k.Kind == appsv1.KsctlInstallKind && k.Cluster == plan.LocalCluster {
+	if k, ok := plan.ParseOwnerKey(mark.Owner); ok && k.Kind == appsv1.KsctlInstallKind &&
+		k.Cluster == plan.LocalCluster {
 		return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}
 	}
 	return types.NamespacedName{}
@@ -182,7 +186,8 @@ func (p *Plans) IsCurrent(in *appsv1.KsctlInstall) bool {
 func (m *installPlan) setFrom(in *appsv1.KsctlInstall) {
 	m.planScope, m.takesOverFrom = scopeOf(in), types.NamespacedName{}
 	// An install for many clusters has no objects itself.
-	m.claimsNothing, m.suspended = in.DeletionTimestamp != nil || fullRemovalRequested(in) || IsFleet(in), in.Spec.Suspend
+	m.claimsNothing, m.suspended = in.DeletionTimestamp != nil || fullRemovalRequested(in) || IsFleet(in),
+		in.Spec.Suspend
 	if t := in.Spec.TakeOver; t != nil {
 		m.takesOverFrom = types.NamespacedName{Namespace: in.Namespace, Name: t.Name}
 	}
@@ -230,15 +235,15 @@ func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components 
 	p.setObjectsAndWake(m, ids)
 }
 
-// setObjectsAndWake sets the objects that an install claims. It unlocks, and wakes the installs that
-// waited for this one, or for one of these objects.
+// setObjectsAndWake sets the objects that an install claims. It unlocks, and wakes the installs
+// that waited for this one, or for one of these objects.
 func (p *Plans) setObjectsAndWake(m *installPlan, ids []uint64) {
 	affected := p.setObjects(m, ids)
 	p.unlockAndWake(append(p.reviewWaits(p.waits.blockedOn(m.name)), p.reviewWaits(affected)...))
 }
 
-// RecordFailure records that an install could not plan an artifact; definite is true if only a user can
-// change that. Until it can, it claims what it planned last, and what its inventory has.
+// RecordFailure records that an install could not plan an artifact; definite is true if only a user
+// can change that. Until it can, it claims what it planned last, and what its inventory has.
 func (p *Plans) RecordFailure(in *appsv1.KsctlInstall, artifact string, inventory *plan.Inventory, definite bool) {
 	p.mu.Lock()
 	m := p.installFor(in)

@@ -38,7 +38,8 @@ func idOf(ns, name string) string {
 func install(name, source string, in []string, change ...func(*appsv1.KsctlInstall)) *appsv1.KsctlInstall {
 	x := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Generation: 1}}
 	x.Spec.SourceRef = appsv1.SourceRef{Kind: "GitRepository", Name: source}
-	x.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
+	x.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: metav1.ConditionTrue,
+		ObservedGeneration: 1}}
 	if in != nil {
 		x.Status.Inventory = &appsv1.Inventory{}
 	}
@@ -94,29 +95,61 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 		newOwner, pending string
 	}{
 		"no other install": {artifact: "b"},
-		"an install of the same artifact claims the object":    {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x", "y"}}, "b", "o", ""},
-		"an install claims another object":                     {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"y"}}, "b", "", ""},
-		"an install has no plan yet":                           {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "b", "", "o"},
-		"an install planned another artifact":                  {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "b", "", "o"},
-		"an install has objects only in other namespaces":      {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
-		"the objects of an install are unknown":                {[]*appsv1.KsctlInstall{install("o", "src", nil)}, nil, nil, "b", "", "o"},
-		"an install of another source claims the object":       {[]*appsv1.KsctlInstall{install("o", "src2", here)}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
-		"an install of another source has no plan yet":         {[]*appsv1.KsctlInstall{install("o", "src2", here)}, nil, nil, "b", "", ""},
-		"an install of another namespace claims the object":    {[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
-		"an install of another namespace has no plan yet":      {[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, nil, nil, "b", "", ""},
-		"an install is being deleted":                          {[]*appsv1.KsctlInstall{install("o", "src", here, deleting)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
-		"a KsctlRemove removes a whole install":                {[]*appsv1.KsctlInstall{install("o", "src", here, removedByRequest)}, nil, nil, "b", "", ""},
-		"an install claims the object, another has no plan":    {[]*appsv1.KsctlInstall{install("o", "src", here), install("p", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
-		"two installs claim the object, one of another source": {[]*appsv1.KsctlInstall{install("o", "src2", here), install("p", "src", here)}, map[string]string{"o": "b", "p": "b"}, map[string][]string{"o": {"x"}, "p": {"x"}}, "b", "p", ""},
-		"deletion: does not wait for other installs":           {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil, nil, "", "", ""},
-		"deletion: an install claims the object":               {[]*appsv1.KsctlInstall{install("o", "src", here)}, map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "", "o", ""},
-		"deletion: waits for the plan of a successor":          {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, nil, nil, "", "", "o"},
-		"deletion: a successor claims the object":              {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
-		"deletion: a successor does not claim the object":      {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"y"}}, "", "", ""},
-		"a successor planned another artifact without it":      {[]*appsv1.KsctlInstall{install("o", "src", here, takesOverFrom("me"))}, map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
-		"a successor claims the object from another artifact":  {[]*appsv1.KsctlInstall{install("o", "src2", here, takesOverFrom("me"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
-		"the inventory of an install is in chunks":             {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "", "o"},
-		"the successor of another install claims the object":   {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("you"))}, map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
+		"an install of the same artifact claims the object": {[]*appsv1.KsctlInstall{install("o", "src", here)},
+			map[string]string{"o": "b"}, map[string][]string{"o": {"x", "y"}}, "b", "o", ""},
+		"an install claims another object": {[]*appsv1.KsctlInstall{install("o", "src", here)},
+			map[string]string{"o": "b"}, map[string][]string{"o": {"y"}}, "b", "", ""},
+		"an install has no plan yet": {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil,
+			nil, "b", "", "o"},
+		"an install planned another artifact": {[]*appsv1.KsctlInstall{install("o", "src", here)},
+			map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "b", "", "o"},
+		"an install has objects only in other " +
+			"namespaces": {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
+		"the objects of an install are unknown": {[]*appsv1.KsctlInstall{install("o", "src", nil)}, nil,
+			nil, "b", "", "o"},
+		"an install of another source claims the object": {[]*appsv1.KsctlInstall{install("o", "src2", here)},
+			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"an install of another source has no plan yet": {[]*appsv1.KsctlInstall{install("o", "src2", here)},
+			nil, nil, "b", "", ""},
+		"an install of another namespace claims " +
+			"the object": {[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, map[string]string{"o": "b"},
+			map[string][]string{"o": {"x"}}, "b", "", ""},
+		"an install of another namespace has no " +
+			"plan yet": {[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, nil, nil, "b", "", ""},
+		"an install is being deleted": {[]*appsv1.KsctlInstall{install("o", "src", here,
+			deleting)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
+		"a KsctlRemove removes a whole " +
+			"install": {[]*appsv1.KsctlInstall{install("o", "src", here, removedByRequest)}, nil, nil, "b", "", ""},
+		"an install claims the object, another has no plan": {[]*appsv1.KsctlInstall{install("o", "src", here),
+			install("p", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"two installs claim the object, one of another source": {[]*appsv1.KsctlInstall{install("o", "src2", here),
+			install("p", "src", here)}, map[string]string{"o": "b", "p": "b"},
+			map[string][]string{"o": {"x"}, "p": {"x"}}, "b", "p", ""},
+		"deletion: does not wait for other installs": {[]*appsv1.KsctlInstall{install("o", "src", here)}, nil,
+			nil, "", "", ""},
+		"deletion: an install claims the object": {[]*appsv1.KsctlInstall{install("o", "src", here)},
+			map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "", "o", ""},
+		"deletion: waits for the plan of a " +
+			"successor": {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, nil, nil, "", "",
+			"o"},
+		"deletion: a successor claims " +
+			"the object": {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))},
+			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
+		"deletion: a successor does not claim " +
+			"the object": {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))},
+			map[string]string{"o": "z"}, map[string][]string{"o": {"y"}}, "", "", ""},
+		"a successor planned another artifact " +
+			"without it": {[]*appsv1.KsctlInstall{install("o", "src", here, takesOverFrom("me"))},
+			map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
+		"a successor claims the object from another " +
+			"artifact": {[]*appsv1.KsctlInstall{install("o", "src2", here, takesOverFrom("me"))},
+			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"the inventory of an install is " +
+			"in chunks": {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "",
+			"o"},
+		"the successor of another install claims " +
+			"the object": {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("you"))},
+			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +163,8 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 			}
 			d := r.decideAndWatch(releasing(c.artifact), idOf("ns", "x"), noneIgnored)
 			if nameOf(d.newOwner) != c.newOwner || nameOf(d.pending) != c.pending || d.left {
-				t.Errorf("new owner %q, waits for %q, left %v; want %q, %q", nameOf(d.newOwner), nameOf(d.pending), d.left, c.newOwner, c.pending)
+				t.Errorf("new owner %q, waits for %q, left %v; want %q, %q", nameOf(d.newOwner), nameOf(d.pending),
+					d.left, c.newOwner, c.pending)
 			}
 		})
 	}
@@ -151,12 +185,18 @@ func TestPlanWaitsEnqueueReleasingInstall(t *testing.T) {
 		do    func(r *plansTest)
 		woken bool
 	}{
-		"no event":                    {func(*plansTest) {}, false},
-		"one of two installs plans":   {func(r *plansTest) { r.RecordPlan(o, "b", nil, false) }, false},
-		"both plan":                   {func(r *plansTest) { r.RecordPlan(o, "b", nil, false); r.RecordPlan(p, "b", nil, false) }, true},
-		"both plan an older artifact": {func(r *plansTest) { r.RecordPlan(o, "a", nil, false); r.RecordPlan(p, "a", nil, false) }, false},
-		"one claims the object":       {func(r *plansTest) { r.RecordPlan(o, "b", componentsWith("x"), false) }, true},
-		"both no longer exist":        {func(r *plansTest) { r.Remove(key("o")); r.Remove(key("p")) }, true},
+		"no event":                  {func(*plansTest) {}, false},
+		"one of two installs plans": {func(r *plansTest) { r.RecordPlan(o, "b", nil, false) }, false},
+		"both plan": {func(r *plansTest) {
+			r.RecordPlan(o, "b", nil, false)
+			r.RecordPlan(p, "b", nil, false)
+		}, true},
+		"both plan an older artifact": {func(r *plansTest) {
+			r.RecordPlan(o, "a", nil, false)
+			r.RecordPlan(p, "a", nil, false)
+		}, false},
+		"one claims the object": {func(r *plansTest) { r.RecordPlan(o, "b", componentsWith("x"), false) }, true},
+		"both no longer exist":  {func(r *plansTest) { r.Remove(key("o")); r.Remove(key("p")) }, true},
 		"the deletion of both starts": {func(r *plansTest) {
 			r.Update(install("o", "src", here, deleting))
 			r.Update(install("p", "src", here, deleting))
@@ -256,7 +296,8 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	}
 	for i, in := range all {
 		r.RecordPlan(in, "b", componentsWith(fmt.Sprint("keep", i)), false)
-		d := r.decideAndWatch(releasingInstall{name: key(in.Name), planScope: scopeOf(in), artifact: "b"}, idOf("ns", fmt.Sprint("drop", i)), noneIgnored)
+		d := r.decideAndWatch(releasingInstall{name: key(in.Name), planScope: scopeOf(in), artifact: "b"},
+			idOf("ns", fmt.Sprint("drop", i)), noneIgnored)
 		if d.newOwner != nil || (d.pending == nil) != (i == n-1) {
 			t.Fatalf("%d: new owner %v, waits for %v", i, d.newOwner, d.pending)
 		}

@@ -28,7 +28,8 @@ func IsReady(in *appsv1.KsctlInstall) bool {
 // object that is not a member install.
 func FleetName(o client.Object) string {
 	owner := metav1.GetControllerOf(o)
-	if owner == nil || owner.Kind != appsv1.KsctlInstallKind || !strings.HasPrefix(owner.APIVersion, appsv1.GroupVersion.Group+"/") {
+	if owner == nil || owner.Kind != appsv1.KsctlInstallKind ||
+		!strings.HasPrefix(owner.APIVersion, appsv1.GroupVersion.Group+"/") {
 		return ""
 	}
 	return owner.Name
@@ -49,7 +50,8 @@ func NotReadyMessage(in *appsv1.KsctlInstall) string {
 
 // IsFullyRemoved reports whether all objects of an install are removed because of a KsctlRemove.
 func IsFullyRemoved(in *appsv1.KsctlInstall) bool {
-	return ReadyCondition(in).Reason == appsv1.RemovedByRequestReason && in.Status.Inventory == nil && fullRemovalRequested(in)
+	return ReadyCondition(in).Reason == appsv1.RemovedByRequestReason && in.Status.Inventory == nil &&
+		fullRemovalRequested(in)
 }
 
 // fullRemovalRequested reports whether a KsctlRemove removes an install as a whole. Such an install

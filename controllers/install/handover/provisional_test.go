@@ -23,8 +23,10 @@ func dependsOn(names ...string) func(*appsv1.KsctlInstall) {
 // appliedBy gives an install the mark of another install.
 func appliedBy(parent string) func(*appsv1.KsctlInstall) {
 	return func(in *appsv1.KsctlInstall) {
-		owner := plan.OwnerKey{Installation: "x", Cluster: plan.LocalCluster, Kind: appsv1.KsctlInstallKind, Namespace: "ns", Name: parent}
-		in.Annotations = map[string]string{live.MarkAnnotation: live.Mark{Owner: owner.String(), ID: "ns_" + in.Name + "_apps.ksctl.com_KsctlInstall"}.String()}
+		owner := plan.OwnerKey{Installation: "x", Cluster: plan.LocalCluster, Kind: appsv1.KsctlInstallKind,
+			Namespace: "ns", Name: parent}
+		in.Annotations = map[string]string{live.MarkAnnotation: live.Mark{Owner: owner.String(), ID: "ns_" + in.Name +
+			"_apps.ksctl.com_KsctlInstall"}.String()}
 	}
 }
 
@@ -34,14 +36,16 @@ func TestHandoverWaitsDoNotCloseCycles(t *testing.T) {
 	here := []string{"ns"}
 	r := newPlansTest()
 	one, two := install("one", "src", here), install("two", "src2", here)
-	forOne, forTwo := install("forOne", "src", here, dependsOn("two")), install("forTwo", "src2", here, dependsOn("one"))
+	forOne, forTwo := install("forOne", "src", here, dependsOn("two")),
+		install("forTwo", "src2", here, dependsOn("one"))
 	for _, in := range []*appsv1.KsctlInstall{one, two, forOne, forTwo} {
 		r.Update(in)
 	}
 	r.RecordPlan(forOne, "b", nil, true)
 	r.RecordPlan(forTwo, "b", nil, true)
 	key := plan.OwnerKey{Cluster: plan.LocalCluster}
-	first, second := r.NewHandover(one, key, "b").Decide(idOf("ns", "x")), r.NewHandover(two, key, "b").Decide(idOf("ns", "y"))
+	first, second := r.NewHandover(one, key, "b").Decide(idOf("ns", "x")),
+		r.NewHandover(two, key, "b").Decide(idOf("ns", "y"))
 	if first.Wait == "" || second.Leave == "" {
 		t.Errorf("%+v, %+v: the second wait closes the cycle", first, second)
 	}
@@ -76,8 +80,8 @@ func inventoryOf(names ...string) *plan.Inventory {
 }
 
 // An install whose dependencies are not ready has a plan nevertheless. Only if the plan may change
-// with the dependencies, the releasing install waits for the final one, unless the dependencies wait
-// for the releasing install.
+// with the dependencies, the releasing install waits for the final one, unless the dependencies
+// wait for the releasing install.
 func TestHandoverWithProvisionalPlans(t *testing.T) {
 	here := []string{"ns"}
 	for name, tc := range map[string]struct {
@@ -87,15 +91,26 @@ func TestHandoverWithProvisionalPlans(t *testing.T) {
 		provisional bool
 		want        plan.HandoverDecision // with the text "x" for any
 	}{
-		"final, with the object":         {install("o", "src", here), nil, []string{"x"}, false, plan.HandoverDecision{To: &plan.OwnerKey{}}},
-		"final, without":                 {install("o", "src", here), nil, []string{"y"}, false, plan.HandoverDecision{}},
-		"provisional, with the object":   {install("o", "src", here), nil, []string{"x"}, true, plan.HandoverDecision{To: &plan.OwnerKey{}}},
-		"provisional, without":           {install("o", "src", here, dependsOn("p")), nil, []string{"y"}, true, plan.HandoverDecision{Wait: "x"}},
-		"waits for the releasing one":    {install("o", "src", here, dependsOn("me")), nil, []string{"y"}, true, plan.HandoverDecision{Leave: "x"}},
-		"waits for its parent":           {install("o", "src", here, dependsOn("root")), []*appsv1.KsctlInstall{install("root", "src2", nil), install("me", "src", here, appliedBy("root"))}, nil, true, plan.HandoverDecision{Leave: "x"}},
-		"waits for it through others":    {install("o", "src", here, dependsOn("p")), []*appsv1.KsctlInstall{install("p", "src2", nil, dependsOn("q")), install("q", "src2", nil, dependsOn("p", "me"))}, nil, true, plan.HandoverDecision{Leave: "x"}},
-		"provisional, in another place":  {install("o", "src", []string{"else"}), nil, nil, true, plan.HandoverDecision{}},
-		"provisional, of another source": {install("o", "src2", here), nil, []string{"y"}, true, plan.HandoverDecision{}},
+		"final, with the object": {install("o", "src", here), nil, []string{"x"}, false,
+			plan.HandoverDecision{To: &plan.OwnerKey{}}},
+		"final, without": {install("o", "src", here), nil, []string{"y"}, false,
+			plan.HandoverDecision{}},
+		"provisional, with the object": {install("o", "src", here), nil, []string{"x"}, true,
+			plan.HandoverDecision{To: &plan.OwnerKey{}}},
+		"provisional, without": {install("o", "src", here, dependsOn("p")), nil, []string{"y"}, true,
+			plan.HandoverDecision{Wait: "x"}},
+		"waits for the releasing one": {install("o", "src", here, dependsOn("me")), nil, []string{"y"}, true,
+			plan.HandoverDecision{Leave: "x"}},
+		"waits for its parent": {install("o", "src", here, dependsOn("root")),
+			[]*appsv1.KsctlInstall{install("root", "src2", nil), install("me", "src", here, appliedBy("root"))}, nil,
+			true, plan.HandoverDecision{Leave: "x"}},
+		"waits for it through others": {install("o", "src", here, dependsOn("p")),
+			[]*appsv1.KsctlInstall{install("p", "src2", nil, dependsOn("q")),
+				install("q", "src2", nil, dependsOn("p", "me"))}, nil, true, plan.HandoverDecision{Leave: "x"}},
+		"provisional, in another place": {install("o", "src", []string{"else"}), nil, nil, true,
+			plan.HandoverDecision{}},
+		"provisional, of another source": {install("o", "src2", here), nil, []string{"y"}, true,
+			plan.HandoverDecision{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newPlansTest()
@@ -106,7 +121,8 @@ func TestHandoverWithProvisionalPlans(t *testing.T) {
 			r.RecordPlan(tc.other, "b", componentsWith(tc.objects...), tc.provisional)
 			h := r.NewHandover(install("me", "src", here), plan.OwnerKey{Cluster: plan.LocalCluster}, "b")
 			got := h.Decide(idOf("ns", "x"))
-			if (got.To == nil) != (tc.want.To == nil) || (got.Wait == "") != (tc.want.Wait == "") || (got.Leave == "") != (tc.want.Leave == "") {
+			if (got.To == nil) != (tc.want.To == nil) || (got.Wait == "") != (tc.want.Wait == "") ||
+				(got.Leave == "") != (tc.want.Leave == "") {
 				t.Fatalf("got %+v, want %+v", got, tc.want)
 			}
 			r.enqueued = nil
@@ -124,19 +140,22 @@ func TestHandoverWithProvisionalPlans(t *testing.T) {
 // An install that cannot be rendered claims what it planned last, or what it has.
 func TestHandoverWithInstallThatCannotRender(t *testing.T) {
 	here := []string{"ns"}
-	other := install("o", "src", here, func(in *appsv1.KsctlInstall) { in.Spec.Timeout = &metav1.Duration{Duration: time.Minute} })
+	other := install("o", "src", here, func(in *appsv1.KsctlInstall) {
+		in.Spec.Timeout = &metav1.Duration{Duration: time.Minute}
+	})
 	for name, tc := range map[string]struct {
 		planned, inventory []string
 		transient          bool
 		want               plan.HandoverDecision
 	}{
-		"planned it last":            {planned: []string{"x"}, want: plan.HandoverDecision{Leave: "x"}},
-		"planned others":             {planned: []string{"y"}},
-		"planned others, but has it": {planned: []string{"y"}, inventory: []string{"x"}, want: plan.HandoverDecision{Leave: "x"}},
-		"has it after a start":       {inventory: []string{"x"}, want: plan.HandoverDecision{Leave: "x"}},
-		"has others after a start":   {inventory: []string{"y"}},
-		"fails for now":              {planned: []string{"y"}, transient: true, want: plan.HandoverDecision{Wait: "x"}},
-		"has nothing yet":            {want: plan.HandoverDecision{Wait: "x"}},
+		"planned it last": {planned: []string{"x"}, want: plan.HandoverDecision{Leave: "x"}},
+		"planned others":  {planned: []string{"y"}},
+		"planned others, but has it": {planned: []string{"y"}, inventory: []string{"x"},
+			want: plan.HandoverDecision{Leave: "x"}},
+		"has it after a start":     {inventory: []string{"x"}, want: plan.HandoverDecision{Leave: "x"}},
+		"has others after a start": {inventory: []string{"y"}},
+		"fails for now":            {planned: []string{"y"}, transient: true, want: plan.HandoverDecision{Wait: "x"}},
+		"has nothing yet":          {want: plan.HandoverDecision{Wait: "x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := testclock.NewFakeClock(time.Unix(0, 0))
@@ -153,7 +172,8 @@ func TestHandoverWithInstallThatCannotRender(t *testing.T) {
 				return h.Decide(idOf("ns", "x")), h.RetryAt
 			}
 			got, retryAt := decide()
-			if (got.To == nil) != (tc.want.To == nil) || (got.Wait == "") != (tc.want.Wait == "") || (got.Leave == "") != (tc.want.Leave == "") {
+			if (got.To == nil) != (tc.want.To == nil) || (got.Wait == "") != (tc.want.Wait == "") ||
+				(got.Leave == "") != (tc.want.Leave == "") {
 				t.Fatalf("got %+v, want %+v", got, tc.want)
 			}
 			if got.Wait == "" {
@@ -167,7 +187,8 @@ func TestHandoverWithInstallThatCannotRender(t *testing.T) {
 				t.Errorf("after the timeout: %+v", got)
 			}
 			r.RecordFailure(other, "c", inventoryOf(), !tc.transient)
-			if h := r.NewHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster}, "c"); h.Decide(idOf("ns", "x")).Wait == "" {
+			if h := r.NewHandover(me, plan.OwnerKey{Cluster: plan.LocalCluster},
+				"c"); h.Decide(idOf("ns", "x")).Wait == "" {
 				t.Error("a new commit starts no new wait")
 			}
 		})

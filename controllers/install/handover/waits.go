@@ -10,8 +10,8 @@ import (
 )
 
 // planWait is an object that is no longer part of an install, and the other install whose plan is
-// needed to decide whether another install claims the object. blocker is empty if no plan is missing:
-// the wait ends when an install claims the object.
+// needed to decide whether another install claims the object. blocker is empty if no plan is
+// missing: the wait ends when an install claims the object.
 type planWait struct {
 	releasing releasingInstall
 	objectID  string
@@ -88,8 +88,8 @@ func removeFromSet[K, V comparable](in map[K]map[V]bool, at K, v V) {
 	}
 }
 
-// decision is what happens to an object that an install releases. The zero value means that no install
-// claims the object.
+// decision is what happens to an object that an install releases. The zero value means that no
+// install claims the object.
 type decision struct {
 	// newOwner claims the object.
 	newOwner *installPlan
@@ -103,8 +103,8 @@ type decision struct {
 }
 
 // decideAndWatch decides about an object. If there is no new owner, it adds a wait: the releasing
-// install is enqueued when the decision may have changed. Only the names of the installs may be read
-// from the result: the rest changes with events.
+// install is enqueued when the decision may have changed. Only the names of the installs may be
+// read from the result: the rest changes with events.
 func (p *Plans) decideAndWatch(r releasingInstall, id string, ignored ignoredFunc) decision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,7 +176,8 @@ func (p *Plans) decide(r releasingInstall, id string, ignored ignoredFunc) (d de
 	}
 	at := objectLocation(id)
 	for m := range p.successors[r.name] {
-		if (m.artifact == unplanned || m.provisional) && m.name != r.name && m.cluster == r.cluster && m.couldClaim(at) {
+		if (m.artifact == unplanned || m.provisional) && m.name != r.name && m.cluster == r.cluster &&
+			m.couldClaim(at) {
 			d = p.decidePending(r, m, m.artifact == unplanned && m.failedArtifact != "")
 			if d.pending == nil {
 				d = decision{pending: m, left: true} // a successor may claim anything
@@ -220,10 +221,10 @@ func (p *Plans) decide(r releasingInstall, id string, ignored ignoredFunc) (d de
 	return d
 }
 
-// decidePending returns the decision about an install without a final plan of the artifact. An install
-// that cannot render the artifact claims nothing more than findClaimant knows, if only a user can fix
-// that. If it never had a plan or an object, or if the error may end by itself, it gets its timeout.
-// Nobody waits for an install that waits for the releasing one.
+// decidePending returns the decision about an install without a final plan of the artifact. An
+// install that cannot render the artifact claims nothing more than findClaimant knows, if only a
+// user can fix that. If it never had a plan or an object, or if the error may end by itself, it
+// gets its timeout. Nobody waits for an install that waits for the releasing one.
 func (p *Plans) decidePending(r releasingInstall, m *installPlan, failed bool) decision {
 	switch until := m.failedSince.Add(m.timeout); {
 	case !failed:
@@ -237,8 +238,8 @@ func (p *Plans) decidePending(r releasingInstall, m *installPlan, failed bool) d
 	}
 }
 
-// waitsFor reports whether an install may wait for another one, directly or through further installs:
-// for dependencies, for installs that it applied, and for the plans of others.
+// waitsFor reports whether an install may wait for another one, directly or through further
+// installs: for dependencies, for installs that it applied, and for the plans of others.
 func (p *Plans) waitsFor(m *installPlan, on types.NamespacedName) bool {
 	seen := map[types.NamespacedName]bool{}
 	var walk func(types.NamespacedName) bool

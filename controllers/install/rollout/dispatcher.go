@@ -29,7 +29,8 @@ func (f *Dispatcher) Reconcile(ctx context.Context, req *reconcile.Request[*apps
 		return f.Fleet.Reconcile(ctx, req)
 	case in.Spec.ClusterSelector != nil:
 		return reconcile.Stalled{Reason: appsv1.ClusterChangedReason, Err: fmt.Errorf(
-			"spec.clusterSelector is set, but objects are installed on %s: nothing is changed; unset spec.clusterSelector, or remove the installed objects first to move them",
+			"spec.clusterSelector is set, but objects are installed on %s: nothing is changed; unset "+
+				"spec.clusterSelector, or remove the installed objects first to move them",
 			target.DisplayName(target.InstallCluster(in)))}
 	}
 	return f.Single.Reconcile(ctx, req)

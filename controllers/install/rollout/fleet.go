@@ -46,9 +46,12 @@ func (f *FleetSteps) Reconcile(ctx context.Context, req *reconcile.Request[*apps
 	in := req.Object
 	if in.Spec.ClusterSelector == nil {
 		return reconcile.Stalled{Reason: appsv1.ClusterChangedReason, Err: fmt.Errorf(
-			"spec.clusterSelector was removed, but the stack is installed on %d clusters: nothing is changed; restore spec.clusterSelector, or delete the KsctlInstall to remove the stack from these clusters", len(in.Status.Clusters))}
+			"spec.clusterSelector was removed, but the stack is installed on %d clusters: nothing is changed; "+
+				"restore spec.clusterSelector, or delete the KsctlInstall to remove the stack from these clusters",
+			len(in.Status.Clusters))}
 	}
-	selected, err := f.Single.Content.Artifact(ctx, in.Spec.SourceRef, in.Namespace, in.Spec.Stack, in.Spec.StackVersion)
+	selected, err := f.Single.Content.Artifact(ctx, in.Spec.SourceRef, in.Namespace, in.Spec.Stack,
+		in.Spec.StackVersion)
 	if err != nil {
 		if removeErr := f.removeOrphans(ctx, in); removeErr != nil {
 			return reconcile.Retry{Err: removeErr}
@@ -61,8 +64,10 @@ func (f *FleetSteps) Reconcile(ctx context.Context, req *reconcile.Request[*apps
 		return reconcile.Retry{Err: err, Revision: selected.Revision}
 	}
 	sel := in.Spec.ClusterSelector
-	r := planRollout(members, selected.Revision, rolloutOptions{maxConcurrent: int(ptr.Deref(sel.MaxConcurrent, appsv1.DefaultMaxConcurrent)),
-		stopOnFailure: sel.OnFailure != appsv1.FailureContinue, approved: in.Annotations[appsv1.ApproveAnnotation], now: f.Single.Clock.Now()})
+	r := planRollout(members, selected.Revision, rolloutOptions{maxConcurrent: int(ptr.Deref(sel.MaxConcurrent,
+		appsv1.DefaultMaxConcurrent)),
+		stopOnFailure: sel.OnFailure != appsv1.FailureContinue, approved: in.Annotations[appsv1.ApproveAnnotation],
+		now: f.Single.Clock.Now()})
 	in.Status.Clusters = r.clusters
 	if err := f.applyRollout(ctx, in, members, &r); err != nil {
 		return reconcile.Retry{Err: err, Revision: selected.Revision}
@@ -78,7 +83,8 @@ func (f *FleetSteps) members(ctx context.Context, in *appsv1.KsctlInstall, diges
 		return nil, err
 	}
 	var clusters clusterv1.KsctlClusterList
-	if err := f.Client.List(ctx, &clusters, client.InNamespace(in.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := f.Client.List(ctx, &clusters, client.InNamespace(in.Namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	installs, err := f.listMembers(ctx, in)
@@ -92,7 +98,8 @@ func (f *FleetSteps) members(ctx context.Context, in *appsv1.KsctlInstall, diges
 	byCluster := map[string]*memberInstall{}
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		byCluster[c.Name] = &memberInstall{cluster: c.Name, clusterGone: c.DeletionTimestamp != nil, selected: c.DeletionTimestamp == nil && selector.Matches(labels.Set(c.Labels))}
+		byCluster[c.Name] = &memberInstall{cluster: c.Name, clusterGone: c.DeletionTimestamp != nil,
+			selected: c.DeletionTimestamp == nil && selector.Matches(labels.Set(c.Labels))}
 	}
 	for i := range installs {
 		x := &installs[i]
@@ -118,7 +125,8 @@ func (f *FleetSteps) members(ctx context.Context, in *appsv1.KsctlInstall, diges
 	}
 	slices.SortFunc(out, func(a, b memberInstall) int { return cmp.Compare(a.cluster, b.cluster) })
 	if len(out) > maxClusters {
-		return nil, fmt.Errorf("spec.clusterSelector selects %d clusters, but a KsctlInstall supports at most %d: create several KsctlInstalls for parts of the clusters", len(out), maxClusters)
+		return nil, fmt.Errorf("spec.clusterSelector selects %d clusters, but a KsctlInstall supports at most %d: "+
+			"create several KsctlInstalls for parts of the clusters", len(out), maxClusters)
 	}
 	return out, nil
 }
@@ -154,13 +162,17 @@ func (f *FleetSteps) removeOrphans(ctx context.Context, in *appsv1.KsctlInstall)
 // listMembers returns the member installs of an install.
 func (f *FleetSteps) listMembers(ctx context.Context, in *appsv1.KsctlInstall) ([]appsv1.KsctlInstall, error) {
 	var all appsv1.KsctlInstallList
-	err := f.Client.List(ctx, &all, client.InNamespace(in.Namespace), client.MatchingFields{install.FleetIndex: in.Name}, client.UnsafeDisableDeepCopy)
-	return slices.DeleteFunc(slices.Clone(all.Items), func(x appsv1.KsctlInstall) bool { return !metav1.IsControlledBy(&x, in) }), err
+	err := f.Client.List(ctx, &all, client.InNamespace(in.Namespace),
+		client.MatchingFields{install.FleetIndex: in.Name}, client.UnsafeDisableDeepCopy)
+	return slices.DeleteFunc(slices.Clone(all.Items), func(x appsv1.KsctlInstall) bool {
+		return !metav1.IsControlledBy(&x, in)
+	}), err
 }
 
 // applyRollout creates, updates and deletes member installs. An error for one member does not
 // affect the others.
-func (f *FleetSteps) applyRollout(ctx context.Context, in *appsv1.KsctlInstall, members []memberInstall, r *rollout) error {
+func (f *FleetSteps) applyRollout(ctx context.Context, in *appsv1.KsctlInstall, members []memberInstall,
+	r *rollout) error {
 	var errs []error
 	for i := range members {
 		s := &members[i]
@@ -207,7 +219,8 @@ func (f *FleetSteps) forwardRequests(ctx context.Context, in, x *appsv1.KsctlIns
 }
 
 // annotate sets an annotation of a member install. It returns the changed copy.
-func (f *FleetSteps) annotate(ctx context.Context, x *appsv1.KsctlInstall, name, value string) (*appsv1.KsctlInstall, error) {
+func (f *FleetSteps) annotate(ctx context.Context, x *appsv1.KsctlInstall,
+	name, value string) (*appsv1.KsctlInstall, error) {
 	updated := x.DeepCopy()
 	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, name, value)
 	return updated, f.Client.Patch(ctx, updated, client.MergeFrom(x), client.FieldOwner(f.FieldOwner))
@@ -217,13 +230,17 @@ func (f *FleetSteps) annotate(ctx context.Context, x *appsv1.KsctlInstall, name,
 // because the rollout of a change of these settings may not have reached the member.
 func (f *FleetSteps) deleteMember(ctx context.Context, in, x *appsv1.KsctlInstall) error {
 	x = x.DeepCopy()
-	if spec := &x.Spec; spec.DeletionPolicy != in.Spec.DeletionPolicy || spec.ServiceAccountName != in.Spec.ServiceAccountName || !apiequality.Semantic.DeepEqual(spec.Guard, in.Spec.Guard) {
-		spec.DeletionPolicy, spec.ServiceAccountName, spec.Guard = in.Spec.DeletionPolicy, in.Spec.ServiceAccountName, in.Spec.Guard.DeepCopy()
+	if spec := &x.Spec; spec.DeletionPolicy != in.Spec.DeletionPolicy ||
+		spec.ServiceAccountName != in.Spec.ServiceAccountName ||
+		!apiequality.Semantic.DeepEqual(spec.Guard, in.Spec.Guard) {
+		spec.DeletionPolicy, spec.ServiceAccountName, spec.Guard = in.Spec.DeletionPolicy, in.Spec.ServiceAccountName,
+			in.Spec.Guard.DeepCopy()
 		if err := f.Client.Update(ctx, x, client.FieldOwner(f.FieldOwner)); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
-	return client.IgnoreNotFound(f.Client.Delete(ctx, x, client.Preconditions{UID: &x.UID, ResourceVersion: &x.ResourceVersion}))
+	return client.IgnoreNotFound(f.Client.Delete(ctx, x,
+		client.Preconditions{UID: &x.UID, ResourceVersion: &x.ResourceVersion}))
 }
 
 // outcome summarizes the states of the clusters.
@@ -232,18 +249,23 @@ func (f *FleetSteps) outcome(in *appsv1.KsctlInstall, r *rollout, revision strin
 	switch {
 	case r.approvalDigest != "":
 		return reconcile.Stalled{Reason: appsv1.DeletionsHeldReason, Revision: revision, Err: fmt.Errorf(
-			"spec.clusterSelector excludes more than half of the clusters with the stack: nothing is removed; to approve the removal, annotate the KsctlInstall with %s: %s (%s)",
+			"spec.clusterSelector excludes more than half of the clusters with the stack: nothing is removed; to "+
+				"approve the removal, annotate the KsctlInstall with %s: %s (%s)",
 			appsv1.ApproveAnnotation, r.approvalDigest, summary)}
 	case len(r.clusters) == 0:
 		return reconcile.Waiting{Reason: appsv1.NoClustersReason, Revision: revision, For: r.waits(in),
 			On: fmt.Sprintf("spec.clusterSelector selects no KsctlCluster in namespace %s", in.Namespace)}
 	case r.counts[appsv1.ClusterFailed] > 0:
-		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClustersFailedReason, On: summary + r.firstMessage(appsv1.ClusterFailed), For: r.waits(in), Revision: revision}
-	case r.counts[appsv1.ClusterUnreachable] > 0 && r.counts[appsv1.ClusterUpdating]+r.counts[appsv1.ClusterWaiting] == 0:
-		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClusterUnreachableReason, On: summary + r.firstMessage(appsv1.ClusterUnreachable), For: r.waits(in), Revision: revision}
+		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClustersFailedReason,
+			On: summary + r.firstMessage(appsv1.ClusterFailed), For: r.waits(in), Revision: revision}
+	case r.counts[appsv1.ClusterUnreachable] > 0 && r.counts[appsv1.ClusterUpdating]+
+		r.counts[appsv1.ClusterWaiting] == 0:
+		return reconcile.Waiting{TimedOut: true, Reason: appsv1.ClusterUnreachableReason,
+			On: summary + r.firstMessage(appsv1.ClusterUnreachable), For: r.waits(in), Revision: revision}
 	case r.counts[appsv1.ClusterReady] < len(r.clusters):
 		// Members that wait for something else may cause no further events, so check again later.
-		return reconcile.Waiting{On: summary, For: r.waits(in), Revision: revision, RequeueAt: f.Single.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))}
+		return reconcile.Waiting{On: summary, For: r.waits(in), Revision: revision,
+			RequeueAt: f.Single.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))}
 	}
 	in.Status.LastAppliedRevision = revision
 	return reconcile.Done{Message: fmt.Sprintf("Applied revision %s: %s", revision, summary), Revision: revision}
@@ -272,7 +294,8 @@ func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv
 		if x.DeletionTimestamp == nil {
 			errs = append(errs, f.deleteMember(ctx, in, x))
 		}
-		r.clusters = append(r.clusters, clusterStatus(memberInstall{cluster: memberCluster(in, x), install: x}, appsv1.ClusterRemoving))
+		r.clusters = append(r.clusters,
+			clusterStatus(memberInstall{cluster: memberCluster(in, x), install: x}, appsv1.ClusterRemoving))
 	}
 	for _, err := range errs {
 		if err != nil && !apierrors.IsConflict(err) { // a conflict means that the cache is stale
@@ -280,7 +303,9 @@ func (f *FleetSteps) Finalize(ctx context.Context, req *reconcile.Request[*appsv
 		}
 	}
 	if in.Status.Clusters = r.clusters; len(r.clusters) > 0 {
-		return reconcile.Waiting{On: fmt.Sprintf("the stack is being removed from %d clusters: %s%s", len(r.clusters), r.clustersIn(appsv1.ClusterRemoving), r.firstMessage(appsv1.ClusterRemoving)), For: r.waits(in), Reason: appsv1.RemovingReason}
+		return reconcile.Waiting{On: fmt.Sprintf("the stack is being removed from %d clusters: %s%s", len(r.clusters),
+			r.clustersIn(appsv1.ClusterRemoving), r.firstMessage(appsv1.ClusterRemoving)), For: r.waits(in),
+			Reason: appsv1.RemovingReason}
 	}
 	return reconcile.Done{Message: "the stack was removed from all clusters"}
 }

@@ -43,7 +43,8 @@ func TestGoldenMemberInstall(t *testing.T) {
 		golden.JSON(t, name, want)
 		have := &appsv1.KsctlInstall{}
 		goldenRead(t, name, have)
-		found := metav1.IsControlledBy(have, in) && handover.FleetName(have) == in.Name && memberCluster(in, have) == "prod"
+		found := metav1.IsControlledBy(have, in) && handover.FleetName(have) == in.Name &&
+			memberCluster(in, have) == "prod"
 		if !found || !memberUpToDate(have, want) {
 			t.Errorf("%s is not current", name)
 		}
@@ -105,7 +106,8 @@ func TestGoldenRolloutOrder(t *testing.T) {
 // The entries of status.clusters in every state, the first with every field.
 func TestGoldenRollout(t *testing.T) {
 	var members []memberInstall
-	for i, state := range []string{"busy", "ready", "behind", "failed", "away", "unready", "late", "going", "ready*", "",
+	for i, state := range []string{"busy", "ready", "behind", "failed", "away", "unready", "late", "going", "ready*",
+		"",
 		"failed*", "busy*", "dropped"} {
 		s := memberAt(fmt.Sprintf("c%02d", i), state)
 		if s.install != nil {

@@ -19,7 +19,8 @@ import (
 // not copied to member installs, which these tools do not manage. Entries with a trailing slash are
 // prefixes. https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
 // https://fluxcd.io/flux/components/kustomize/kustomizations/#garbage-collection
-var trackingLabels = []string{"app.kubernetes.io/instance", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "app.kubernetes.io/managed-by", "argocd.argoproj.io/"}
+var trackingLabels = []string{"app.kubernetes.io/instance", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/",
+	"app.kubernetes.io/managed-by", "argocd.argoproj.io/"}
 
 // requestAnnotations request something of an install; its member installs get them, too.
 var requestAnnotations = []string{appsv1.RequestedAtAnnotation, appsv1.RotateAnnotation}
@@ -29,7 +30,8 @@ func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.Ksct
 	out := &appsv1.KsctlInstall{}
 	out.Namespace, out.Name = in.Namespace, memberName(in.Name, cluster)
 	in.Spec.DeepCopyInto(&out.Spec)
-	out.Spec.ClusterSelector, out.Spec.ClusterRef, out.Spec.Suspend = nil, &appsv1.ClusterReference{Name: cluster}, false
+	out.Spec.ClusterSelector, out.Spec.ClusterRef, out.Spec.Suspend = nil, &appsv1.ClusterReference{Name: cluster},
+		false
 	out.Labels = labels.Merge(in.Labels, labels.Set{appsv1.FleetLabel: fleetLabelValue(in.Name)})
 	maps.DeleteFunc(out.Labels, func(name, _ string) bool { return isTrackingLabel(name) })
 	out.Annotations = map[string]string{appsv1.ReleaseAnnotation: digest}
@@ -38,7 +40,8 @@ func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.Ksct
 			out.Annotations[name] = value
 		}
 	}
-	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(), Kind: appsv1.KsctlInstallKind, Name: in.Name, UID: in.UID, Controller: ptr.To(true)}}
+	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(),
+		Kind: appsv1.KsctlInstallKind, Name: in.Name, UID: in.UID, Controller: ptr.To(true)}}
 	return out
 }
 
@@ -89,7 +92,8 @@ func memberCluster(in, x *appsv1.KsctlInstall) string {
 // memberUpToDate reports whether a member install has the desired spec and the desired released
 // artifact.
 func memberUpToDate(have, want *appsv1.KsctlInstall) bool {
-	return apiequality.Semantic.DeepEqual(have.Spec, want.Spec) && have.Annotations[appsv1.ReleaseAnnotation] == want.Annotations[appsv1.ReleaseAnnotation]
+	return apiequality.Semantic.DeepEqual(have.Spec, want.Spec) &&
+		have.Annotations[appsv1.ReleaseAnnotation] == want.Annotations[appsv1.ReleaseAnnotation]
 }
 
 // withDesired returns a copy of a member install with the desired spec, labels and annotations.
@@ -97,6 +101,7 @@ func memberUpToDate(have, want *appsv1.KsctlInstall) bool {
 func withDesired(have, want *appsv1.KsctlInstall) *appsv1.KsctlInstall {
 	out := have.DeepCopy()
 	out.Spec = want.Spec
-	out.Labels, out.Annotations = labels.Merge(have.Labels, want.Labels), labels.Merge(have.Annotations, want.Annotations)
+	out.Labels, out.Annotations = labels.Merge(have.Labels, want.Labels),
+		labels.Merge(have.Annotations, want.Annotations)
 	return out
 }

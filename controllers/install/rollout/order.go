@@ -85,7 +85,8 @@ func rolloutOrder(members []memberInstall, states []appsv1.ClusterState) []sched
 	slices.SortStableFunc(first, byLastTurn)
 	slices.SortStableFunc(others, byLastTurn)
 	for i := range first {
-		first[i].turn = turn{number: next, ahead: len(others) > 0 && others[0].lastTurn.number < first[i].lastTurn.number}
+		first[i].turn = turn{number: next, ahead: len(others) > 0 &&
+			others[0].lastTurn.number < first[i].lastTurn.number}
 	}
 	for i := range others {
 		others[i].turn.number = next

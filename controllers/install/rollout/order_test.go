@@ -44,10 +44,11 @@ func TestRolloutOrder(t *testing.T) {
 		"one has failed again after it was ahead": {"a=ready*/1 b=ready*/2 c=failed*/3+", "a:4 b:4 c:4"},
 		"the next one has failed":                 {"a=failed*/1 b=ready*/2", "a:3 b:3"},
 		"all have failed":                         {"a=failed*/2 b=failed*/1", "b:3 a:3"},
-		"some have failed":                        {"a=ready*/1 b=failed*/5 c=failed*/4 d=failed*/3+", "c:6 ahead b:6 ahead a:6 d:6"},
-		"unreachable is not failed":               {"a=ready*/1 b=away*/3", "a:4 b:4"},
-		"invalid annotation":                      {"a=ready*/1 b=ready*/x", "b:2 a:2"},
-		"no cluster needs the change":             {"a=taken b=going c=ready/1", ""},
+		"some have failed": {"a=ready*/1 b=failed*/5 c=failed*/4 d=failed*/3+",
+			"c:6 ahead b:6 ahead a:6 d:6"},
+		"unreachable is not failed":   {"a=ready*/1 b=away*/3", "a:4 b:4"},
+		"invalid annotation":          {"a=ready*/1 b=ready*/x", "b:2 a:2"},
+		"no cluster needs the change": {"a=taken b=going c=ready/1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var members []memberInstall
@@ -56,7 +57,8 @@ func TestRolloutOrder(t *testing.T) {
 				how, last, _ := strings.Cut(how, "/")
 				s := memberAt(cluster, how)
 				if s.install != nil {
-					s.install.Annotations = map[string]string{appsv1.TurnAnnotation: strings.Replace(last, "+", aheadSuffix, 1)}
+					s.install.Annotations = map[string]string{appsv1.TurnAnnotation: strings.Replace(last, "+",
+						aheadSuffix, 1)}
 				}
 				members = append(members, s)
 			}
@@ -135,7 +137,8 @@ func (w *rolloutSimulation) step() (busy int) {
 
 func (w *rolloutSimulation) setReady(i int, ready metav1.ConditionStatus) {
 	in := w.members[i].install
-	in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: ready, LastTransitionTime: metav1.Unix(999, 0)}}
+	in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: ready,
+		LastTransitionTime: metav1.Unix(999, 0)}}
 	if ready == metav1.ConditionTrue {
 		in.Status.LastAppliedRevision = fmt.Sprint(w.released[i])
 	}
@@ -157,8 +160,10 @@ func TestRolloutUpdatesEachClusterDespiteNewCommits(t *testing.T) {
 			for _, maxConcurrent := range []int{1, 3, 5, 200} {
 				rounds := (clusters + maxConcurrent - 1) / maxConcurrent
 				for _, failing := range []int{0, 1, clusters / 2, clusters} {
-					t.Run(fmt.Sprintf("%d clusters, %d concurrent, %d failing, stop %t", clusters, maxConcurrent, failing, stop), func(t *testing.T) {
-						w := newRolloutSimulation(clusters, rolloutOptions{maxConcurrent: maxConcurrent, stopOnFailure: stop})
+					t.Run(fmt.Sprintf("%d clusters, %d concurrent, %d failing, stop %t", clusters, maxConcurrent,
+						failing, stop), func(t *testing.T) {
+						w := newRolloutSimulation(clusters,
+							rolloutOptions{maxConcurrent: maxConcurrent, stopOnFailure: stop})
 						w.fails = func(cluster, _ int) bool { return cluster < failing }
 						within := rounds
 						if failing > 0 {
@@ -199,7 +204,8 @@ func TestRolloutUpdatesEachClusterAtRandom(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %d concurrent updates", seed, w.now, busy)
 			}
 			if n := w.longestWait(); n > within && !w.complete() {
-				t.Fatalf("seed %d, step %d: of %d clusters with %d concurrent updates, one has waited %d steps, more than %d", seed, w.now, clusters, maxConcurrent, n, within)
+				t.Fatalf("seed %d, step %d: of %d clusters with %d concurrent updates, one has waited %d steps, more "+
+					"than %d", seed, w.now, clusters, maxConcurrent, n, within)
 			}
 		}
 	}

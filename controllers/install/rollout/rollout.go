@@ -48,11 +48,13 @@ func (r *rollout) waits(in *appsv1.KsctlInstall) []appsv1.WaitReference {
 	var out []appsv1.WaitReference
 	for _, c := range r.clusters {
 		if c.State != appsv1.ClusterReady {
-			out = append(out, appsv1.WaitReference{Type: appsv1.WaitRollout, Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: c.Install, Object: c.Name})
+			out = append(out, appsv1.WaitReference{Type: appsv1.WaitRollout, Kind: appsv1.KsctlInstallKind,
+				Namespace: in.Namespace, Name: c.Install, Object: c.Name})
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: clusterv1.KsctlClusterKind, Namespace: in.Namespace, Name: "*"})
+		out = append(out, appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: clusterv1.KsctlClusterKind,
+			Namespace: in.Namespace, Name: "*"})
 	}
 	return out
 }
@@ -119,7 +121,8 @@ func (s *memberInstall) inProgress(now time.Time) bool {
 	switch {
 	case ready.Status == "" || ready.ObservedGeneration != in.Generation:
 		return true
-	case ready.Status != metav1.ConditionUnknown || currentReason(ready.Reason) == appsv1.AwaitingRolloutReason || ready.Reason == appsv1.ClusterNotReadyReason:
+	case ready.Status != metav1.ConditionUnknown || currentReason(ready.Reason) == appsv1.AwaitingRolloutReason ||
+		ready.Reason == appsv1.ClusterNotReadyReason:
 		return false
 	case !isOverdue(in, ready, now):
 		return true
@@ -246,7 +249,8 @@ const maxClusterMessage = 256
 func clusterStatus(s memberInstall, state appsv1.ClusterState) appsv1.InstalledCluster {
 	line := appsv1.InstalledCluster{Name: s.cluster, State: state}
 	if s.nameTaken {
-		line.Message = "the name of the KsctlInstall for this cluster is used by a KsctlInstall with another owner: rename one of them"
+		line.Message = "the name of the KsctlInstall for this cluster is used by a KsctlInstall with another owner: " +
+			"rename one of them"
 	}
 	if s.install == nil {
 		return line
@@ -265,7 +269,8 @@ func (r *rollout) summary() string {
 		state appsv1.ClusterState
 		words string
 	}{
-		{appsv1.ClusterFailed, "failed"}, {appsv1.ClusterUnreachable, "unreachable"}, {appsv1.ClusterUpdating, "updating"},
+		{appsv1.ClusterFailed, "failed"}, {appsv1.ClusterUnreachable, "unreachable"},
+		{appsv1.ClusterUpdating, "updating"},
 		{appsv1.ClusterWaiting, "waiting"}, {appsv1.ClusterRemoving, "removing"},
 	} {
 		if n := r.counts[s.state]; n > 0 {

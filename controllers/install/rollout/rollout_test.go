@@ -14,7 +14,8 @@ import (
 )
 
 // memberAt returns a selected cluster with a member install in the named state. With
-// an empty state there is no member install. With the suffix * the member install is not up to date.
+// an empty state there is no member install. With the suffix * the member install is not up to
+// date.
 func memberAt(cluster, state string) memberInstall {
 	s := memberInstall{cluster: cluster, selected: true}
 	state, outdated := strings.CutSuffix(state, "*")
@@ -63,7 +64,8 @@ func memberAt(cluster, state string) memberInstall {
 func TestClusterStateFailedBeforeReleasedChangeIsRead(t *testing.T) {
 	s := memberAt("a", "failed")
 	s.install.Annotations = map[string]string{appsv1.ReleaseAnnotation: "sha256:r2"}
-	s.install.Status.Artifact = &appsv1.TakenArtifact{URL: "http://source/r1.tar.gz", Revision: "r1", Digest: "sha256:r1"}
+	s.install.Status.Artifact = &appsv1.TakenArtifact{URL: "http://source/r1.tar.gz", Revision: "r1",
+		Digest: "sha256:r1"}
 	if got := clusterState(s, "r2", time.Unix(1000, 0)); got != appsv1.ClusterFailed {
 		t.Errorf("got %s", got)
 	}
@@ -78,26 +80,43 @@ func TestPlanRollout(t *testing.T) {
 		goOn                            bool
 		unapproved                      bool
 	}{
-		"no member installs":                      {members: "a= b= c=", most: 2, change: "a b", states: "Updating Updating Waiting"},
-		"one is updating":                         {members: "a=busy b= c=", most: 2, change: "b", states: "Updating Updating Waiting"},
-		"one with an old revision is updating":    {members: "a=behind b=", most: 1, states: "Updating Waiting"},
-		"one is ready":                            {members: "a=ready b=busy c=", most: 2, change: "c", states: "Ready Updating Updating"},
-		"all are ready":                           {members: "a=ready b=ready", most: 2, states: "Ready Ready"},
-		"the name of one is in use":               {members: "a=taken b=", most: 1, change: "b", states: "Failed Updating"},
-		"one times out":                           {members: "a=late b= c=", most: 1, goOn: true, change: "b", states: "Failed Updating Waiting"},
-		"one had no kubeconfig for a long time":   {members: "a=fresh b=", most: 2, change: "b", states: "Updating Updating"},
-		"one has no kubeconfig":                   {members: "a=unready b=", most: 1, change: "b", states: "Unreachable Updating"},
-		"new change during an update":             {members: "a=busy* b=ready* c=ready*", most: 2, change: "a", states: "Updating Waiting Waiting"},
-		"one has failed":                          {members: "a=failed b=ready* c=", most: 2, states: "Failed Waiting Waiting"},
-		"one has failed, onFailure is Continue":   {members: "a=failed b=ready* c=", most: 2, goOn: true, change: "b c", states: "Failed Updating Updating"},
-		"new change after a failure":              {members: "a=ready* b=failed* c=ready*", most: 1, change: "b", states: "Waiting Updating Waiting"},
-		"one is unreachable":                      {members: "a=away b=ready*", most: 1, change: "b", states: "Unreachable Updating"},
-		"one is no longer selected":               {members: "a=ready b=ready c=dropped", most: 1, remove: "c", states: "Ready Ready Ready"},
-		"one of two is no longer selected":        {members: "a=ready b=dropped", most: 1, remove: "b", states: "Ready Ready"},
-		"most are no longer selected":             {members: "a=ready b=dropped c=dropped", most: 1, unapproved: true, states: "Ready Ready Ready"},
-		"most are deleted":                        {members: "a=ready b=lost c=lost", most: 1, remove: "b c", states: "Ready Ready Ready"},
+		"no member installs": {members: "a= b= c=", most: 2, change: "a b",
+			states: "Updating Updating Waiting"},
+		"one is updating": {members: "a=busy b= c=", most: 2, change: "b",
+			states: "Updating Updating Waiting"},
+		"one with an old revision is updating": {members: "a=behind b=", most: 1, states: "Updating Waiting"},
+		"one is ready": {members: "a=ready b=busy c=", most: 2, change: "c",
+			states: "Ready Updating Updating"},
+		"all are ready": {members: "a=ready b=ready", most: 2, states: "Ready Ready"},
+		"the name of one is in use": {members: "a=taken b=", most: 1, change: "b",
+			states: "Failed Updating"},
+		"one times out": {members: "a=late b= c=", most: 1, goOn: true, change: "b",
+			states: "Failed Updating Waiting"},
+		"one had no kubeconfig for a long time": {members: "a=fresh b=", most: 2, change: "b",
+			states: "Updating Updating"},
+		"one has no kubeconfig": {members: "a=unready b=", most: 1, change: "b",
+			states: "Unreachable Updating"},
+		"new change during an update": {members: "a=busy* b=ready* c=ready*", most: 2, change: "a",
+			states: "Updating Waiting Waiting"},
+		"one has failed": {members: "a=failed b=ready* c=", most: 2,
+			states: "Failed Waiting Waiting"},
+		"one has failed, onFailure is Continue": {members: "a=failed b=ready* c=", most: 2, goOn: true, change: "b c",
+			states: "Failed Updating Updating"},
+		"new change after a failure": {members: "a=ready* b=failed* c=ready*", most: 1, change: "b",
+			states: "Waiting Updating Waiting"},
+		"one is unreachable": {members: "a=away b=ready*", most: 1, change: "b",
+			states: "Unreachable Updating"},
+		"one is no longer selected": {members: "a=ready b=ready c=dropped", most: 1, remove: "c",
+			states: "Ready Ready Ready"},
+		"one of two is no longer selected": {members: "a=ready b=dropped", most: 1, remove: "b",
+			states: "Ready Ready"},
+		"most are no longer selected": {members: "a=ready b=dropped c=dropped", most: 1, unapproved: true,
+			states: "Ready Ready Ready"},
+		"most are deleted": {members: "a=ready b=lost c=lost", most: 1, remove: "b c",
+			states: "Ready Ready Ready"},
 		"one is being removed and selected again": {members: "a=going", most: 1, states: "Removing"},
-		"one is no longer selected, one is new":   {members: "a=ready b=ready c=dropped d=", most: 1, change: "d", remove: "c", states: "Ready Ready Ready Updating"},
+		"one is no longer selected, one is new": {members: "a=ready b=ready c=dropped d=", most: 1, change: "d",
+			remove: "c", states: "Ready Ready Ready Updating"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var members []memberInstall
@@ -105,7 +124,8 @@ func TestPlanRollout(t *testing.T) {
 				cluster, how, _ := strings.Cut(member, "=")
 				members = append(members, memberAt(cluster, how))
 			}
-			r := planRollout(members, "r2", rolloutOptions{maxConcurrent: tc.most, stopOnFailure: !tc.goOn, now: time.Unix(1000, 0)})
+			r := planRollout(members, "r2",
+				rolloutOptions{maxConcurrent: tc.most, stopOnFailure: !tc.goOn, now: time.Unix(1000, 0)})
 			var states []string
 			for _, l := range r.clusters {
 				states = append(states, string(l.State))
@@ -123,7 +143,8 @@ func TestPlanRollout(t *testing.T) {
 				t.Errorf("approval digest %q", r.approvalDigest)
 			}
 			if tc.unapproved {
-				approved := planRollout(members, "r2", rolloutOptions{maxConcurrent: tc.most, approved: r.approvalDigest})
+				approved := planRollout(members, "r2",
+					rolloutOptions{maxConcurrent: tc.most, approved: r.approvalDigest})
 				if approved.approvalDigest != "" || len(approved.removals) == 0 {
 					t.Errorf("with approval: %+v", approved)
 				}
@@ -138,15 +159,18 @@ func TestPlanRolloutStartsTimeoutWithEachUpdate(t *testing.T) {
 	s.install.Spec.Timeout = &metav1.Duration{Duration: time.Minute}
 	var line appsv1.InstalledCluster
 	look := func(at int64) {
-		line = planRollout([]memberInstall{s}, "r2", rolloutOptions{maxConcurrent: 1, now: time.Unix(at, 0)}).clusters[0]
+		line = planRollout([]memberInstall{s}, "r2",
+			rolloutOptions{maxConcurrent: 1, now: time.Unix(at, 0)}).clusters[0]
 		s.previous = &line
 	}
 	for _, x := range []struct {
 		at    int64
 		state appsv1.ClusterState
 		since int64
-	}{{1000, appsv1.ClusterUpdating, 1000}, {1060, appsv1.ClusterUpdating, 1000}, {1061, appsv1.ClusterFailed, 0}, {1062, appsv1.ClusterFailed, 0}} {
-		if look(x.at); line.State != x.state || (line.Since == nil) != (x.since == 0) || line.Since != nil && line.Since.Unix() != x.since {
+	}{{1000, appsv1.ClusterUpdating, 1000}, {1060, appsv1.ClusterUpdating, 1000}, {1061, appsv1.ClusterFailed, 0},
+		{1062, appsv1.ClusterFailed, 0}} {
+		if look(x.at); line.State != x.state || (line.Since == nil) != (x.since == 0) || line.Since != nil &&
+			line.Since.Unix() != x.since {
 			t.Errorf("at %d: %+v", x.at, line)
 		}
 	}
@@ -154,7 +178,8 @@ func TestPlanRolloutStartsTimeoutWithEachUpdate(t *testing.T) {
 	s.upToDate = false // the rollout of another commit waits until the running update ends
 	behind := memberAt("b", "ready*")
 	r := planRollout([]memberInstall{s, behind}, "r2", rolloutOptions{maxConcurrent: 0, now: time.Unix(1070, 0)})
-	if s.previous = &r.clusters[0]; s.previous.State != appsv1.ClusterWaiting || s.previous.Since == nil || !s.inProgress(time.Unix(1125, 0)) || s.inProgress(time.Unix(1126, 0)) {
+	if s.previous = &r.clusters[0]; s.previous.State != appsv1.ClusterWaiting || s.previous.Since == nil ||
+		!s.inProgress(time.Unix(1125, 0)) || s.inProgress(time.Unix(1126, 0)) {
 		t.Errorf("during the previous update: %+v", r.clusters)
 	}
 	if look(1130); line.State != appsv1.ClusterUpdating || line.Since.Unix() != 1130 {
@@ -184,11 +209,13 @@ func TestMemberAwaitsRolloutWithReasonOfEarlierVersion(t *testing.T) {
 func TestDesiredMember(t *testing.T) {
 	in := newInstall("app", "src", nil)
 	in.UID = "u"
-	in.Labels = map[string]string{"team": "web", "app.kubernetes.io/instance": "x", "kustomize.toolkit.fluxcd.io/name": "x"}
+	in.Labels = map[string]string{"team": "web", "app.kubernetes.io/instance": "x",
+		"kustomize.toolkit.fluxcd.io/name": "x"}
 	in.Spec.ClusterSelector = &appsv1.ClusterSelector{}
 	in.Spec.Suspend = true
 	x := desiredMember(in, "prod", "sha256:x")
-	if x.Name != "app-prod" || x.Spec.ClusterSelector != nil || x.Spec.ClusterRef.Name != "prod" || x.Spec.Suspend || !metav1.IsControlledBy(x, in) || handover.FleetName(x) != "app" {
+	if x.Name != "app-prod" || x.Spec.ClusterSelector != nil || x.Spec.ClusterRef.Name != "prod" || x.Spec.Suspend ||
+		!metav1.IsControlledBy(x, in) || handover.FleetName(x) != "app" {
 		t.Errorf("%+v", x)
 	}
 	if len(x.Labels) != 2 || x.Labels["team"] != "web" || x.Labels[appsv1.FleetLabel] != "app" {

@@ -22,10 +22,13 @@ func TestDependents(t *testing.T) {
 	there.Namespace = "ns"
 	got := dependentMessages(set, []appsv1.KsctlInstall{
 		install("other", "elsewhere", cm), install("other", "two", there), install("ns", "one", cm),
-		install("ns", "three", appsv1.Dependency{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: "b.x.io"}),
+		install("ns", "three",
+			appsv1.Dependency{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: "b.x.io"}),
 		install("ns", "none", appsv1.Dependency{Name: "a"}),
 	})
-	want := []string{"KsctlInstall ns/one depends on ConfigMap ns/a", "KsctlInstall ns/three depends on CustomResourceDefinition b.x.io", "KsctlInstall other/two depends on ConfigMap ns/a"}
+	want := []string{"KsctlInstall ns/one depends on ConfigMap ns/a",
+		"KsctlInstall ns/three depends on CustomResourceDefinition b.x.io",
+		"KsctlInstall other/two depends on ConfigMap ns/a"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -57,7 +57,8 @@ type finder struct {
 const maxConcurrentReads = 8
 
 // find finds the objects of components. rendered has the Helm releases of the components.
-func (l *finder) find(ctx context.Context, components []plan.Component, rendered []stacks.RenderedComponent) (*findings, error) {
+func (l *finder) find(ctx context.Context, components []plan.Component,
+	rendered []stacks.RenderedComponent) (*findings, error) {
 	out := &findings{}
 	known := map[string]bool{}
 	for _, c := range components {
@@ -70,7 +71,9 @@ func (l *finder) find(ctx context.Context, components []plan.Component, rendered
 		if !l.spec.Names(c.Name) {
 			continue
 		}
-		release := rendered[slices.IndexFunc(rendered, func(r stacks.RenderedComponent) bool { return r.Name == c.Name })].Release
+		release := rendered[slices.IndexFunc(rendered, func(r stacks.RenderedComponent) bool {
+			return r.Name == c.Name
+		})].Release
 		marked, err := l.findComponent(ctx, c, release, out)
 		if err != nil {
 			return nil, err
@@ -86,7 +89,8 @@ func (l *finder) find(ctx context.Context, components []plan.Component, rendered
 
 // findComponent finds the objects of one component. marked is true if one of them is marked by the
 // Helm release of the component.
-func (l *finder) findComponent(ctx context.Context, c *plan.Component, release *stacks.Release, out *findings) (marked bool, err error) {
+func (l *finder) findComponent(ctx context.Context, c *plan.Component, release *stacks.Release,
+	out *findings) (marked bool, err error) {
 	objects := make([]*unstructured.Unstructured, len(c.Items))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxConcurrentReads)
@@ -105,7 +109,9 @@ func (l *finder) findComponent(ctx context.Context, c *plan.Component, release *
 		case u == nil:
 		case it.Shared:
 			if u.GetName() != l.homeNamespace {
-				out.leave(it.ID, reasonNamespace, "the stack requests the namespace with createNamespace, but its creator is unknown: delete the namespace manually if it is empty")
+				out.leave(it.ID, reasonNamespace,
+					"the stack requests the namespace with createNamespace, but its creator is unknown: delete the "+
+						"namespace manually if it is empty")
 			}
 		default:
 			marked = l.classify(it, release, u, out) || marked
@@ -127,7 +133,8 @@ func (l *finder) get(ctx context.Context, it *plan.Item) (*unstructured.Unstruct
 	return readObject(ctx, l.client, it.Mapping, it.Ref)
 }
 
-func readObject(ctx context.Context, c dynamic.Interface, m *meta.RESTMapping, ref stacks.Ref) (*unstructured.Unstructured, error) {
+func readObject(ctx context.Context, c dynamic.Interface, m *meta.RESTMapping,
+	ref stacks.Ref) (*unstructured.Unstructured, error) {
 	var r dynamic.ResourceInterface = c.Resource(m.Resource)
 	if m.Scope.Name() == meta.RESTScopeNameNamespace {
 		r = c.Resource(m.Resource).Namespace(ref.Namespace)
@@ -144,7 +151,8 @@ func readObject(ctx context.Context, c dynamic.Interface, m *meta.RESTMapping, r
 
 // classify adds an object to the set, or to the objects that are left. marked is true if the object
 // is marked by the Helm release of its component.
-func (l *finder) classify(it *plan.Item, release *stacks.Release, u *unstructured.Unstructured, out *findings) (marked bool) {
+func (l *finder) classify(it *plan.Item, release *stacks.Release, u *unstructured.Unstructured,
+	out *findings) (marked bool) {
 	w := &match.Rendered{Object: it.Object, Release: release}
 	mismatch, marked := match.Match(w, l.self, u)
 	rule := keepReason(l.spec, it.Ref)
@@ -166,12 +174,16 @@ func (f *findings) leave(id, reason, message string) {
 }
 
 func (f *findings) add(id, version, component string, wave int32, u *unstructured.Unstructured) {
-	f.set = append(f.set, appsv1.InventoryEntry{ID: id, Version: version, UID: u.GetUID(), Component: component, Wave: wave, State: appsv1.EntryIntended})
+	f.set = append(f.set, appsv1.InventoryEntry{ID: id, Version: version, UID: u.GetUID(), Component: component,
+		Wave: wave, State: appsv1.EntryIntended})
 	if u.GetAnnotations()[live.PreventDeletionAnnotation] == "true" {
-		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: id, Reason: reasonProtected, Message: "annotation " + live.PreventDeletionAnnotation + " prevents the deletion: remove the annotation to continue"})
+		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: id, Reason: reasonProtected, Message: "annotation " +
+			live.PreventDeletionAnnotation + " prevents the deletion: remove the annotation to continue"})
 	}
 	if fs := u.GetFinalizers(); len(fs) > 0 {
-		f.blockers = append(f.blockers, appsv1.RemovalObject{ID: id, Reason: reasonFinalizers, Message: fmt.Sprintf("finalizers %v: their controllers must remove them", fs)})
+		f.blockers = append(f.blockers,
+			appsv1.RemovalObject{ID: id, Reason: reasonFinalizers,
+				Message: fmt.Sprintf("finalizers %v: their controllers must remove them", fs)})
 	}
 }
 
@@ -189,7 +201,8 @@ func keepReason(spec *appsv1.KsctlRemoveSpec, ref stacks.Ref) string {
 // otherOwner returns the current owner of an object; empty if there is none, or if it is the
 // KsctlRemove. Helm releases are ignored, because the object may be part of the release to remove.
 func (o *owner) otherOwner(ref stacks.Ref, u *unstructured.Unstructured) string {
-	if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == ref.ID() && m.Owner != o.key.String() {
+	if m, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation]); err == nil && m.ID == ref.ID() &&
+		m.Owner != o.key.String() {
 		return plan.OwnerDisplayName(m.Owner)
 	}
 	return engine.ActiveManagerOf(u)

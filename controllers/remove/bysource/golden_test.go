@@ -99,7 +99,8 @@ func TestGoldenStatus(t *testing.T) {
 	}
 	s := &Steps{Clock: testclock.NewFakePassiveClock(time.Date(2026, 5, 1, 12, 0, 0, 999, time.UTC))}
 	f := goldenFindings()
-	key := plan.OwnerKey{Installation: "prod", Cluster: "team.eu", Kind: appsv1.KsctlRemoveKind, Namespace: "team", Name: "remove"}
+	key := plan.OwnerKey{Installation: "prod", Cluster: "team.eu", Kind: appsv1.KsctlRemoveKind, Namespace: "team",
+		Name: "remove"}
 	o := &owner{key: key, uid: "u", inv: plan.NewInventory(nil, nil), chunks: &engine.ChunkStore{},
 		req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm, Event: func(string, string, string) {}}}
 	o.setEntries(f.set)

@@ -26,10 +26,12 @@ func (o *owner) approvalOutcome() reconcile.Outcome {
 	if approved := rm.Spec.ApprovedDigest; approved != "" {
 		prefix = fmt.Sprintf("spec.approvedDigest %s does not match the objects that were found; ", approved)
 	}
-	err := fmt.Errorf("%s%d objects would be removed (status.removal)%s; nothing is deleted yet: review the objects, then set spec.approvedDigest: %s",
+	err := fmt.Errorf("%s%d objects would be removed (status.removal)%s; nothing is deleted yet: review the objects, "+
+		"then set spec.approvedDigest: %s",
 		prefix, removal.Count, left, removal.Digest)
 	if o.started() { // the approval was withdrawn
-		err = fmt.Errorf("%sthe removal was interrupted: %d of %d objects were removed, %d more would be removed%s: to continue, set spec.approvedDigest: %s",
+		err = fmt.Errorf("%sthe removal was interrupted: %d of %d objects were removed, %d more would be removed%s: "+
+			"to continue, set spec.approvedDigest: %s",
 			prefix, ptr.Deref(rm.Status.Removed, 0), removal.Count, o.inv.Len(), left, removal.Digest)
 	}
 	return reconcile.Stalled{Reason: appsv1.AwaitingApprovalReason, Revision: rm.Status.LastAttemptedRevision, Err: err}
@@ -51,7 +53,8 @@ func doneOutcome(rm *appsv1.KsctlRemove) reconcile.Outcome {
 // waitingOutcome returns the outcome of a removal in progress, and whether it exceeds the timeout.
 func (s *Steps) waitingOutcome(o *owner, rep *engine.Report) reconcile.Outcome {
 	rm := o.req.Object
-	out := reconcile.Waiting{Reason: appsv1.RemovingReason, For: engine.WaitReferences(o.key, rep), RequeueAt: rep.RetryAt, Revision: rm.Status.LastAttemptedRevision,
+	out := reconcile.Waiting{Reason: appsv1.RemovingReason, For: engine.WaitReferences(o.key, rep),
+		RequeueAt: rep.RetryAt, Revision: rm.Status.LastAttemptedRevision,
 		On: fmt.Sprintf("%d of %d objects are left to remove", o.inv.Len(), rm.Status.Removal.Count)}
 	if message := waitMessage(rep); message != "" {
 		out.On += ": " + message
@@ -96,7 +99,8 @@ func (o *owner) recordReleased(changes []engine.Change) {
 		st.Remaining = slices.DeleteFunc(st.Remaining, func(x appsv1.RemovalObject) bool { return x.ID == id })
 		// Insert first, so that the limit of the list does not cut off objects that updateProgress
 		// counts.
-		st.Remaining = slices.Insert(st.Remaining, 0, firstObjects([]appsv1.RemovalObject{{ID: id, Reason: reasonReleased, Message: c.Message}})...)
+		st.Remaining = slices.Insert(st.Remaining, 0,
+			firstObjects([]appsv1.RemovalObject{{ID: id, Reason: reasonReleased, Message: c.Message}})...)
 		st.Remaining = st.Remaining[:min(maxListed, len(st.Remaining))]
 	}
 	if len(names) > 0 {
@@ -139,5 +143,6 @@ func (s *Steps) abandon(ctx context.Context, o *owner) {
 		names = append(names, name)
 	}
 	log.FromContext(ctx).Info("abandoned objects are not changed", "objects", names)
-	o.req.Event(corev1.EventTypeWarning, "Abandoned", fmt.Sprintf("%d objects are not changed: %s", len(names), reconcile.JoinNames(names)))
+	o.req.Event(corev1.EventTypeWarning, "Abandoned",
+		fmt.Sprintf("%d objects are not changed: %s", len(names), reconcile.JoinNames(names)))
 }

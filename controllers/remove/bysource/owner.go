@@ -44,7 +44,9 @@ func (o *owner) Policies() plan.Policies {
 	p.ProtectKinds, p.Orphan, p.TerminatingNamespace = nil, o.orphan, o.terminatingNamespace
 	deleteCustomResources := o.req.Object.Spec.CustomResources == appsv1.CustomResourcesDelete
 	p.RemovalRequest = func(*appsv1.InventoryEntry) *plan.RemovalRequest {
-		return &plan.RemovalRequest{KeepReason: func(stacks.Ref) string { return "" }, DeleteCustomResources: deleteCustomResources}
+		return &plan.RemovalRequest{KeepReason: func(stacks.Ref) string {
+			return ""
+		}, DeleteCustomResources: deleteCustomResources}
 	}
 	return p
 }

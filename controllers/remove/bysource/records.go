@@ -34,9 +34,11 @@ var secretGVR = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // findRecords finds the Helm release records of all revisions of a release. They are kept while the
 // release has objects that the stack does not render, because only the records list these objects.
-func (l *finder) findRecords(ctx context.Context, r *stacks.Release, c *plan.Component, known map[string]bool, out *findings) error {
+func (l *finder) findRecords(ctx context.Context, r *stacks.Release, c *plan.Component, known map[string]bool,
+	out *findings) error {
 	selector := labels.Set{"owner": "helm", "name": r.Name}.String()
-	list, err := l.client.Resource(secretGVR).Namespace(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	list, err := l.client.Resource(secretGVR).Namespace(r.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return fmt.Errorf("listing records of Helm release %s/%s: %w", r.Namespace, r.Name, err)
 	}
@@ -55,11 +57,13 @@ func (l *finder) findRecords(ctx context.Context, r *stacks.Release, c *plan.Com
 	}
 	keepReason := ""
 	if refs, err := parseRecord(newest); err != nil {
-		keepReason = fmt.Sprintf("release record %s/%s can't be read, so the release may have objects that the stack does not render", newest.GetNamespace(), newest.GetName())
+		keepReason = fmt.Sprintf("release record %s/%s can't be read, so the release may have objects that the stack "+
+			"does not render", newest.GetNamespace(), newest.GetName())
 	} else if unrendered, err := l.findUnrendered(ctx, r, refs, known, out); err != nil {
 		return err
 	} else if unrendered > 0 {
-		keepReason = fmt.Sprintf("Helm release %s/%s has %d objects that the stack does not render; helm uninstall removes them", r.Namespace, r.Name, unrendered)
+		keepReason = fmt.Sprintf("Helm release %s/%s has %d objects that the stack does not render; helm uninstall "+
+			"removes them", r.Namespace, r.Name, unrendered)
 	}
 	for _, u := range all {
 		id := stacks.Ref{Kind: "Secret", Namespace: r.Namespace, Name: u.GetName()}.ID()
@@ -82,7 +86,8 @@ func revision(u *unstructured.Unstructured) int {
 
 // findUnrendered adds the objects that are recorded in and marked by a release, but not rendered by
 // the stack, to the objects that are left. It returns their number.
-func (l *finder) findUnrendered(ctx context.Context, r *stacks.Release, recorded []versionedRef, known map[string]bool, out *findings) (int, error) {
+func (l *finder) findUnrendered(ctx context.Context, r *stacks.Release, recorded []versionedRef, known map[string]bool,
+	out *findings) (int, error) {
 	n := 0
 	for _, x := range recorded {
 		m, err := l.discovery.Resolve(ctx, x.Group, x.version, x.Kind)
@@ -110,7 +115,9 @@ func (l *finder) findUnrendered(ctx context.Context, r *stacks.Release, recorded
 			continue
 		}
 		if of := engine.HelmReleaseOf(u); of != nil && *of == *r {
-			out.leave(x.ID(), reasonNotMatched, fmt.Sprintf("part of Helm release %s/%s, but not rendered by the stack: the release may have been installed with other values", r.Namespace, r.Name))
+			out.leave(x.ID(), reasonNotMatched,
+				fmt.Sprintf("part of Helm release %s/%s, but not rendered by the stack: the release may have been "+
+					"installed with other values", r.Namespace, r.Name))
 			n++
 		}
 	}
@@ -172,7 +179,9 @@ func parseManifest(manifest string) ([]versionedRef, error) {
 			return nil, err
 		}
 		if o.Kind != "" && o.Name != "" {
-			out = append(out, versionedRef{stacks.Ref{Group: gv.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}, gv.Version})
+			out = append(out,
+				versionedRef{stacks.Ref{Group: gv.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},
+					gv.Version})
 		}
 	}
 }

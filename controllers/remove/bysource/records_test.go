@@ -32,7 +32,8 @@ func releaseRecord(t testing.TB, release any) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	text := base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString(zipped.Bytes())))
-	return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "sh.helm.release.v1.web.v1", "namespace": "ns"},
+	return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"name": "sh.helm.release.v1.web.v1", "namespace": "ns"},
 		"data": map[string]any{"release": text}}}
 }
 
@@ -53,12 +54,15 @@ metadata: {name: "a:b"}
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []versionedRef{{stacks.Ref{Kind: "ConfigMap", Name: "a"}, "v1"}, {stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "a:b"}, "v1"}}
+	want := []versionedRef{{stacks.Ref{Kind: "ConfigMap", Name: "a"}, "v1"},
+		{stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "a:b"}, "v1"}}
 	if !slices.Equal(refs, want) {
 		t.Errorf("%+v, want %+v", refs, want)
 	}
-	for name, text := range map[string]any{"not base64": "?", "encoded once": "e30=", "empty": nil, "not compressed": "ZTMwPQ=="} {
-		u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "r", "namespace": "ns"}, "data": map[string]any{"release": text}}}
+	for name, text := range map[string]any{"not base64": "?", "encoded once": "e30=", "empty": nil,
+		"not compressed": "ZTMwPQ=="} {
+		u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "r",
+			"namespace": "ns"}, "data": map[string]any{"release": text}}}
 		if refs, err := parseRecord(u); err == nil {
 			t.Errorf("%s: %v", name, refs)
 		}
@@ -141,10 +145,13 @@ func TestKeepReason(t *testing.T) {
 func TestFirstObjects(t *testing.T) {
 	var all []appsv1.RemovalObject
 	for i := range 3 * maxListed {
-		all = append(all, appsv1.RemovalObject{ID: string(rune('z'-i%20)) + strings.Repeat("x", i), Message: strings.Repeat("é", maxMessageBytes)})
+		all = append(all, appsv1.RemovalObject{ID: string(rune('z'-i%20)) + strings.Repeat("x", i),
+			Message: strings.Repeat("é", maxMessageBytes)})
 	}
 	out := firstObjects(all)
-	if len(out) != maxListed || !slices.IsSortedFunc(out, func(a, b appsv1.RemovalObject) int { return strings.Compare(a.ID, b.ID) }) {
+	if len(out) != maxListed || !slices.IsSortedFunc(out, func(a, b appsv1.RemovalObject) int {
+		return strings.Compare(a.ID, b.ID)
+	}) {
 		t.Errorf("%d objects, or not sorted", len(out))
 	}
 	if m := out[0].Message; len(m) > maxMessageBytes+len("…") || !strings.HasSuffix(m, "é…") {

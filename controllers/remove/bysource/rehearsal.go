@@ -29,7 +29,8 @@ import (
 func (s *Steps) rehearse(ctx context.Context, o *owner, c clients, specHash string) reconcile.Outcome {
 	rm := o.req.Object
 	// The rehearsal is not updated later, so the source must not come from a stale cache.
-	from, err := s.Content.UncachedArtifact(ctx, s.Direct, *rm.Spec.SourceRef, rm.Namespace, rm.Spec.Stack, rm.Spec.StackVersion)
+	from, err := s.Content.UncachedArtifact(ctx, s.Direct, *rm.Spec.SourceRef, rm.Namespace, rm.Spec.Stack,
+		rm.Spec.StackVersion)
 	if err != nil {
 		out := content.SourceOutcome(err)
 		if w, ok := out.(reconcile.Waiting); ok { // no event of a source enqueues a KsctlRemove
@@ -55,7 +56,8 @@ func (s *Steps) rehearse(ctx context.Context, o *owner, c clients, specHash stri
 	if err := match.CheckComponents(&rm.Spec, "the stack", componentNames(res.Components)); err != nil {
 		return reconcile.OutcomeOf(err, from.Revision)
 	}
-	l := &finder{client: c.target, discovery: o.target.Discovery, spec: &rm.Spec, self: o.Key().String(), homeNamespace: rm.Namespace}
+	l := &finder{client: c.target, discovery: o.target.Discovery, spec: &rm.Spec, self: o.Key().String(),
+		homeNamespace: rm.Namespace}
 	f, err := l.find(ctx, engine.Prepare(ctx, res.Components, plan.Policies{}, o.target.Discovery), res.Components)
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: from.Revision}
@@ -96,8 +98,9 @@ func (s *Steps) renderRequest(ctx context.Context, o *owner) (stacks.Request, er
 	rm := o.req.Object
 	spec := &rm.Spec
 	// Use the same choices as an install with these fields.
-	choices, err := stacks.ChoicesFromInstall(&appsv1.KsctlInstall{Spec: appsv1.KsctlInstallSpec{Stack: spec.Stack, StackVersion: spec.StackVersion,
-		Parameters: spec.Parameters, Components: spec.Choices, TargetNamespace: spec.TargetNamespace}}, nil)
+	choices, err := stacks.ChoicesFromInstall(&appsv1.KsctlInstall{Spec: appsv1.KsctlInstallSpec{Stack: spec.Stack,
+		StackVersion: spec.StackVersion,
+		Parameters:   spec.Parameters, Components: spec.Choices, TargetNamespace: spec.TargetNamespace}}, nil)
 	if err != nil {
 		return stacks.Request{}, err
 	}
@@ -105,8 +108,10 @@ func (s *Steps) renderRequest(ctx context.Context, o *owner) (stacks.Request, er
 	if err != nil {
 		return stacks.Request{}, err
 	}
-	return stacks.Request{Path: spec.Path, Stack: spec.Stack, Install: stacks.Identity{Namespace: rm.Namespace, Name: rm.Name},
-		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey, Generate: generated.Options{Policy: generated.Placeholders}}, nil
+	return stacks.Request{Path: spec.Path, Stack: spec.Stack,
+		Install: stacks.Identity{Namespace: rm.Namespace, Name: rm.Name},
+		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey,
+		Generate: generated.Options{Policy: generated.Placeholders}}, nil
 }
 
 func componentNames(rendered []stacks.RenderedComponent) []string {
@@ -129,8 +134,9 @@ const (
 // reportRehearsal sets the rehearsal in the status.
 func (s *Steps) reportRehearsal(rm *appsv1.KsctlRemove, f *findings, specHash string) {
 	st := &rm.Status
-	r := &appsv1.Removal{Generation: rm.Generation, Digest: specHash + "-" + plan.Digest(f.set), MadeAt: metav1.NewTime(s.Clock.Now().Truncate(time.Second)),
-		Count: int32(len(f.set)), Kept: f.spared, Blockers: firstObjects(f.blockers), Dependents: f.dependents}
+	r := &appsv1.Removal{Generation: rm.Generation, Digest: specHash + "-" + plan.Digest(f.set),
+		MadeAt: metav1.NewTime(s.Clock.Now().Truncate(time.Second)),
+		Count:  int32(len(f.set)), Kept: f.spared, Blockers: firstObjects(f.blockers), Dependents: f.dependents}
 	for _, step := range plan.RemovalOrder(f.set) {
 		if len(r.Order) == maxSteps {
 			break
@@ -187,7 +193,8 @@ func dependentMessages(entries []appsv1.InventoryEntry, installs []appsv1.KsctlI
 	var out []string
 	for i := range installs {
 		for _, r := range dependency.ObjectRefsIn(&installs[i], func(id string) bool { return ids[id] }) {
-			out = append(out, fmt.Sprintf("KsctlInstall %s/%s depends on %s", installs[i].Namespace, installs[i].Name, r))
+			out = append(out, fmt.Sprintf("KsctlInstall %s/%s depends on %s", installs[i].Namespace, installs[i].Name,
+				r))
 		}
 	}
 	slices.Sort(out)

@@ -49,11 +49,16 @@ func TestRehearsalUsesNewestSource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rm"},
-				Spec: appsv1.KsctlRemoveSpec{SourceRef: &appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Name: "src"}, Stack: "app"}}
-			s := &Steps{Direct: sourceClient(t, tc.stored), Content: &content.Loader{Sources: &sourceref.Resolver{Client: sourceClient(t, tc.cached)}},
-				Clock: testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
-			cluster := &engine.Target{Capabilities: func(context.Context) (stacks.Capabilities, error) { return stacks.Capabilities{}, stop }}
-			out, ok := s.rehearse(t.Context(), &owner{req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm}, target: cluster}, clients{}, "asked").(reconcile.Retry)
+				Spec: appsv1.KsctlRemoveSpec{SourceRef: &appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Name: "src"},
+					Stack: "app"}}
+			s := &Steps{Direct: sourceClient(t, tc.stored),
+				Content: &content.Loader{Sources: &sourceref.Resolver{Client: sourceClient(t, tc.cached)}},
+				Clock:   testclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+			cluster := &engine.Target{Capabilities: func(context.Context) (stacks.Capabilities, error) {
+				return stacks.Capabilities{}, stop
+			}}
+			out, ok := s.rehearse(t.Context(), &owner{req: &reconcile.Request[*appsv1.KsctlRemove]{Object: rm},
+				target: cluster}, clients{}, "asked").(reconcile.Retry)
 			if !ok || out.Revision != tc.from || errors.Is(out.Err, stop) != (tc.from != "") {
 				t.Errorf("%+v", out)
 			}

@@ -30,7 +30,8 @@ func chartAccess(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemov
 			case apierrors.IsNotFound(err):
 				return nil, content.NewChartSecretError(repo.Repository, rm.Namespace, name)
 			case err != nil:
-				return nil, fmt.Errorf("spec.charts: Secret %s/%s for the repository %s: %w", rm.Namespace, name, repo.Repository, err)
+				return nil, fmt.Errorf("spec.charts: Secret %s/%s for the repository %s: %w", rm.Namespace, name,
+					repo.Repository, err)
 			}
 			return data, nil
 		})
@@ -42,7 +43,8 @@ func chartAccess(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemov
 }
 
 // decryptionKeys returns the keys of spec.decryption; nil if it is not set.
-func (s *Steps) decryptionKeys(ctx context.Context, c dynamic.Interface, rm *appsv1.KsctlRemove) (*content.Keys, error) {
+func (s *Steps) decryptionKeys(ctx context.Context, c dynamic.Interface,
+	rm *appsv1.KsctlRemove) (*content.Keys, error) {
 	if rm.Spec.Decryption == nil {
 		return nil, nil
 	}

@@ -158,7 +158,9 @@ func (s *Steps) release(ctx context.Context, o *owner, c *engine.Client) reconci
 	case err != nil:
 		return s.retryOutcome(o, err)
 	case o.inv.Len() > 0:
-		return s.orUnreachable(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(), waitMessage(rep)), For: engine.WaitReferences(o.key, rep), Reason: appsv1.RemovingReason, RequeueAt: rep.RetryAt})
+		return s.orUnreachable(o, reconcile.Waiting{On: fmt.Sprintf("%d objects are left to release: %s", o.inv.Len(),
+			waitMessage(rep)), For: engine.WaitReferences(o.key, rep), Reason: appsv1.RemovingReason,
+			RequeueAt: rep.RetryAt})
 	}
 	return nil
 }
@@ -186,7 +188,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	}
 	c, err := s.clients(ctx, o)
 	if err != nil {
-		return target.Outcome(fmt.Errorf("%d objects are left to release: %w; to leave them marked, set the annotation %s: %s",
+		return target.Outcome(fmt.Errorf("%d objects are left to release: %w; to leave them marked, set the "+
+			"annotation %s: %s",
 			o.inv.Len(), err, appsv1.AbandonAnnotation, req.Object.UID), "")
 	}
 	if out := s.release(ctx, o, c.target); out != nil {
@@ -208,7 +211,8 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlR
 	name := client.ObjectKeyFromObject(rm)
 	cluster := target.InstalledCluster(rm.Namespace, &rm.Spec.TargetCluster, rm.Status.Inventory, rm.Status.Cluster)
 	load := func() (*owner, error) {
-		key := plan.OwnerKey{Installation: s.Installation, Cluster: cluster, Kind: appsv1.KsctlRemoveKind, Namespace: name.Namespace, Name: name.Name}
+		key := plan.OwnerKey{Installation: s.Installation, Cluster: cluster, Kind: appsv1.KsctlRemoveKind,
+			Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, rm.Status.Inventory)
 		return &owner{chunks: s.Chunks, key: key, inv: inv}, err
 	}
@@ -236,7 +240,8 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlR
 func (s *Steps) pass(o *owner, c *engine.Client) engine.Pass {
 	schedule := &o.req.Object.Spec.Schedule
 	return engine.Pass{Owner: o, Target: o.target, Client: c,
-		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule), ContestedInterval: reconcile.Interval(schedule)}}
+		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule),
+			ContestedInterval: reconcile.Interval(schedule)}}
 }
 
 // retryOutcome returns the outcome of a failed reconcile. If another client has changed the

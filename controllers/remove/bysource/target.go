@@ -21,8 +21,10 @@ func (s *Steps) clients(ctx context.Context, o *owner) (clients, error) {
 	if err != nil {
 		return clients{}, err
 	}
-	located, err := s.Targets.Resolve(ctx, target.User{Key: o.key, Spec: &rm.Spec.TargetCluster, Account: name, LocalClient: localClient,
-		Empty: !o.started(), Deleting: rm.DeletionTimestamp != nil, UID: rm.Status.ClusterUID, Requested: o.req.Requested})
+	located, err := s.Targets.Resolve(ctx, target.User{Key: o.key, Spec: &rm.Spec.TargetCluster, Account: name,
+		LocalClient: localClient,
+		Empty:       !o.started(), Deleting: rm.DeletionTimestamp != nil, UID: rm.Status.ClusterUID,
+		Requested: o.req.Requested})
 	if err != nil {
 		return clients{}, err
 	}

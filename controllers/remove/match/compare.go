@@ -229,7 +229,8 @@ func toFloat(v any) *big.Float {
 
 // quantities are the names of fields with quantities, or maps of them, which the API server may
 // convert to their canonical form.
-var quantities = []string{"requests", "limits", "capacity", "hard", "podFixed", "overhead", "sizeLimit", "divisor", "averageValue", "target"}
+var quantities = []string{"requests", "limits", "capacity", "hard", "podFixed", "overhead", "sizeLimit", "divisor",
+	"averageValue", "target"}
 
 func isQuantity(path string) bool {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })

@@ -27,5 +27,7 @@ func CheckComponents(spec *appsv1.KsctlRemoveSpec, subject string, have []string
 	if len(unknown) == 0 {
 		return nil
 	}
-	return reconcile.NewTerminalError(appsv1.NoSuchComponentReason, "spec.components: %s has no component %s; it has %s", subject, strings.Join(unknown, ", "), strings.Join(have, ", "))
+	return reconcile.NewTerminalError(appsv1.NoSuchComponentReason,
+		"spec.components: %s has no component %s; it has %s", subject, strings.Join(unknown, ", "),
+		strings.Join(have, ", "))
 }

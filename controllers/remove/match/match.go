@@ -78,5 +78,6 @@ func KeptByHelm(rendered *Rendered, u *unstructured.Unstructured) bool {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 	}
-	return utiljson.Unmarshal(rendered.Manifest, &want) == nil && live.IsKeptByHelm(want.Metadata.Annotations[live.HelmPolicyAnnotation])
+	return utiljson.Unmarshal(rendered.Manifest, &want) == nil &&
+		live.IsKeptByHelm(want.Metadata.Annotations[live.HelmPolicyAnnotation])
 }

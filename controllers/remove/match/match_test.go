@@ -48,7 +48,8 @@ func configMap(meta, rest string) string {
 
 func TestMatchOwner(t *testing.T) {
 	web := &stacks.Release{Namespace: "ns", Name: "web"}
-	const helmed = ", labels: {app.kubernetes.io/managed-by: Helm}, annotations: {meta.helm.sh/release-name: web, meta.helm.sh/release-namespace: ns}"
+	const helmed = ", labels: {app.kubernetes.io/managed-by: Helm}, annotations: {meta.helm.sh/release-name: web, " +
+		"meta.helm.sh/release-namespace: ns}"
 	for name, c := range map[string]struct {
 		release *stacks.Release
 		meta    string // metadata of the live object, whose data differ
@@ -59,20 +60,34 @@ func TestMatchOwner(t *testing.T) {
 		"release of the component": {web, helmed, true, ""},
 		"release in another namespace": {&stacks.Release{Namespace: "m", Name: "web"}, helmed, false,
 			"belongs to Helm release ns/web"},
-		"release, but component is not a chart":    {nil, helmed, false, "belongs to Helm release ns/web"},
-		"annotations of the release without label": {web, strings.Replace(helmed, "Helm}", "kustomize}", 1), false, "data.k differs from the stack"},
-		"release of Flux":                          {web, strings.Replace(helmed, "labels: {", "labels: {helm.toolkit.fluxcd.io/name: web, helm.toolkit.fluxcd.io/namespace: f, ", 1), false, "belongs to Flux HelmRelease f/web"},
-		"Flux": {nil, ", labels: {kustomize.toolkit.fluxcd.io/name: apps, kustomize.toolkit.fluxcd.io/namespace: f}", false,
+		"release, but component is not a chart": {nil, helmed, false, "belongs to Helm release ns/web"},
+		"annotations of the release without label": {web, strings.Replace(helmed, "Helm}", "kustomize}", 1), false,
+			"data.k differs from the stack"},
+		"release of Flux": {web,
+			strings.Replace(helmed, "labels: {",
+				"labels: {helm.toolkit.fluxcd.io/name: web, helm.toolkit.fluxcd.io/namespace: f, ", 1), false,
+			"belongs to Flux HelmRelease f/web"},
+		"Flux": {nil, ", labels: {kustomize.toolkit.fluxcd.io/name: apps, kustomize.toolkit.fluxcd.io/namespace: f}",
+			false,
 			"belongs to Flux Kustomization f/apps"},
-		"Argo CD":              {nil, `, annotations: {argocd.argoproj.io/tracking-id: "app:/ConfigMap:ns/a"}`, false, "belongs to Argo CD (app:/ConfigMap:ns/a)"},
-		"other controller":     {web, `, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: rs, uid: u, controller: true}]`, false, "belongs to ReplicaSet rs, which created it"},
-		"install":              {web, `, annotations: {ksctl.com/mark: "o/local/KsctlInstall/n/i|ns_a__ConfigMap"}`, false, "belongs to KsctlInstall n/i"},
-		"copied mark":          {web, `, annotations: {ksctl.com/mark: "o/local/KsctlInstall/n/i|ns_b__ConfigMap"}`, false, "data.k differs"},
-		"no owner":             {web, "", false, "data.k differs from the stack, and the object is not marked by a Helm release of the stack"},
-		"release and own mark": {web, strings.Replace(helmed, "annotations: {", `annotations: {ksctl.com/mark: "`+self+`|ns_a__ConfigMap", `, 1), true, ""},
+		"Argo CD": {nil, `, annotations: {argocd.argoproj.io/tracking-id: "app:/ConfigMap:ns/a"}`, false,
+			"belongs to Argo CD (app:/ConfigMap:ns/a)"},
+		"other controller": {web,
+			`, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: rs, uid: u, controller: true}]`, false,
+			"belongs to ReplicaSet rs, which created it"},
+		"install": {web, `, annotations: {ksctl.com/mark: "o/local/KsctlInstall/n/i|ns_a__ConfigMap"}`,
+			false, "belongs to KsctlInstall n/i"},
+		"copied mark": {web, `, annotations: {ksctl.com/mark: "o/local/KsctlInstall/n/i|ns_b__ConfigMap"}`,
+			false, "data.k differs"},
+		"no owner": {web, "", false,
+			"data.k differs from the stack, and the object is not marked by a Helm release of the stack"},
+		"release and own mark": {web,
+			strings.Replace(helmed, "annotations: {", `annotations: {ksctl.com/mark: "`+self+`|ns_a__ConfigMap", `, 1),
+			true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			why, inRelease := match.Match(rendered(t, configMap("", "data: {k: v}"), c.release), self, object(t, configMap(c.meta, "data: {k: other}")))
+			why, inRelease := match.Match(rendered(t, configMap("", "data: {k: v}"), c.release), self,
+				object(t, configMap(c.meta, "data: {k: other}")))
 			if inRelease != c.inRelease || !strings.Contains(why, c.why) || (why == "") != inRelease {
 				t.Errorf("in release %t, mismatch %q; want %t, %q", inRelease, why, c.inRelease, c.why)
 			}
@@ -88,44 +103,65 @@ func TestMatchFields(t *testing.T) {
 		want, live string
 		why        string // empty if the object matches
 	}{
-		"equal":                                     {configMap("", "data: {k: v}"), configMap("", "data: {k: v}"), ""},
-		"additional fields in the cluster":          {configMap("", "data: {k: v}"), configMap("", "data: {k: v, l: w}\nimmutable: false"), ""},
-		"missing field in the cluster":              {configMap("", "data: {k: v, l: w}"), configMap("", "data: {k: v}"), "data.l differs"},
-		"key with dots":                             {configMap("", "data: {a.yaml: v}"), configMap("", "data: {a.yaml: w}"), `data["a.yaml"] differs`},
-		"only name rendered":                        {configMap("", ""), configMap("", "data: {k: v}"), ""},
-		"only empty field rendered":                 {configMap("", "data: {}"), configMap("", ""), ""},
-		"empty value in the stack":                  {configMap("", "data: {k: ''}"), configMap("", "data: {k: v}"), "data.k differs"},
+		"equal": {configMap("", "data: {k: v}"), configMap("", "data: {k: v}"), ""},
+		"additional fields in the cluster": {configMap("", "data: {k: v}"),
+			configMap("", "data: {k: v, l: w}\nimmutable: false"), ""},
+		"missing field in the cluster": {configMap("", "data: {k: v, l: w}"),
+			configMap("", "data: {k: v}"), "data.l differs"},
+		"key with dots": {configMap("", "data: {a.yaml: v}"),
+			configMap("", "data: {a.yaml: w}"), `data["a.yaml"] differs`},
+		"only name rendered":        {configMap("", ""), configMap("", "data: {k: v}"), ""},
+		"only empty field rendered": {configMap("", "data: {}"), configMap("", ""), ""},
+		"empty value in the stack": {configMap("", "data: {k: ''}"), configMap("", "data: {k: v}"),
+			"data.k differs"},
 		"only name rendered, labels in the cluster": {configMap("", ""), configMap(", labels: {app: a}", ""), ""},
-		"only equal labels rendered":                {configMap(", labels: {app: a}", ""), configMap(", labels: {app: a, more: b}", ""), ""},
-		"only differing labels rendered":            {configMap(", labels: {app: a}", ""), configMap("", ""), "metadata.labels"},
-		"differing labels, equal data":              {configMap(", labels: {app: a}", "data: {k: v}"), configMap("", "data: {k: v}"), ""},
+		"only equal labels rendered": {configMap(", labels: {app: a}", ""),
+			configMap(", labels: {app: a, more: b}", ""), ""},
+		"only differing labels rendered": {configMap(", labels: {app: a}", ""), configMap("", ""),
+			"metadata.labels"},
+		"differing labels, equal data": {configMap(", labels: {app: a}", "data: {k: v}"),
+			configMap("", "data: {k: v}"), ""},
 		"quantities in other fields": {configMap("", "data: {k: 1000m}"), configMap("", "data: {k: '1'}"),
 			"data.k differs"},
-		"Secret with stringData":          {secret + "stringData: {k: hello}", secret + "data: {k: aGVsbG8=}\ntype: Opaque", ""},
-		"Secret with data and stringData": {secret + "stringData: {k: hello}\ndata: {k: b3RoZXI=}", secret + "data: {k: aGVsbG8=}", ""},
-		"differing Secret":                {secret + "stringData: {k: hello}", secret + "data: {k: aGVsbG9v}", "data.k differs"},
-		"Secret of another type":          {secret + "data: {k: aGVsbG8=}\ntype: Opaque", secret + "data: {k: aGVsbG8=}\ntype: x/y", "type differs"},
+		"Secret with stringData": {secret + "stringData: {k: hello}",
+			secret + "data: {k: aGVsbG8=}\ntype: Opaque", ""},
+		"Secret with data and stringData": {secret + "stringData: {k: hello}\ndata: {k: b3RoZXI=}",
+			secret + "data: {k: aGVsbG8=}", ""},
+		"differing Secret": {secret + "stringData: {k: hello}", secret + "data: {k: aGVsbG9v}",
+			"data.k differs"},
+		"Secret of another type": {secret + "data: {k: aGVsbG8=}\ntype: Opaque",
+			secret + "data: {k: aGVsbG8=}\ntype: x/y", "type differs"},
 		"defaults, quantities and a sidecar": {deployment + `  replicas: 2
   template: {spec: {hostNetwork: false, nodeSelector: {}, containers: [{name: main, image: x, resources: {limits: {cpu: 1, memory: 1024Mi}, requests: {cpu: "0.5"}}, env: [{name: A, value: "1"}], ports: [{containerPort: 80}]}]}}`,
 			deployment + `  replicas: 2
   revisionHistoryLimit: 10
   template: {spec: {restartPolicy: Always, containers: [{name: sidecar}, {name: main, image: x, imagePullPolicy: Always, resources: {limits: {cpu: "1", memory: 1Gi}, requests: {cpu: 500m}}, env: [{name: B}, {name: A, value: "1"}], ports: [{containerPort: 80, protocol: TCP}]}]}}`, ""},
-		"differing image": {deployment + "  template: {spec: {containers: [{name: main, image: x}]}}", deployment + "  template: {spec: {containers: [{name: main, image: y}]}}",
+		"differing image": {deployment + "  template: {spec: {containers: [{name: main, image: x}]}}",
+			deployment + "  template: {spec: {containers: [{name: main, image: y}]}}",
 			"spec.template.spec.containers[main].image differs"},
-		"missing container": {deployment + "  template: {spec: {containers: [{name: main}]}}", deployment + "  template: {spec: {containers: [{name: other}]}}", "spec.template.spec.containers[main] differs"},
+		"missing container": {deployment + "  template: {spec: {containers: [{name: main}]}}",
+			deployment + "  template: {spec: {containers: [{name: other}]}}",
+			"spec.template.spec.containers[main] differs"},
 		"scaled":            {deployment + "  replicas: 2", deployment + "  replicas: 3", "spec.replicas differs"},
 		"replicas missing":  {deployment + "  replicas: 2", deployment + "  paused: false", "spec.replicas differs"},
 		"1 and 1.0":         {deployment + "  replicas: 1.0", deployment + "  replicas: 1", ""},
 		"number and string": {deployment + "  x: 1", deployment + "  x: '1'", "spec.x differs"},
 		"null":              {deployment + "  replicas: 1\n  strategy: null", deployment + "  replicas: 1", ""},
 		"port with two protocols": {service + "  ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]",
-			service + "  ports: [{port: 53, targetPort: 53, protocol: TCP}, {port: 53, targetPort: 53, protocol: UDP}]\n  clusterIP: 10.0.0.1", ""},
-		"missing port": {service + "  ports: [{port: 80}]", service + "  ports: [{port: 81}]", "spec.ports[80] differs"},
-		"additional rule": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: [{verbs: [get]}]",
-			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: [{verbs: [get]}, {verbs: ['*']}]", "rules differs"},
-		"aggregated rules": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\naggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}\nrules: []",
-			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\naggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}\nrules: [{verbs: [get]}]", ""},
-		"differing status": {deployment + "  replicas: 1\nstatus: {replicas: 7}", deployment + "  replicas: 1\nstatus: {replicas: 1}", ""},
+			service + "  ports: [{port: 53, targetPort: 53, protocol: TCP}, {port: 53, targetPort: 53, protocol: " +
+				"UDP}]\n  clusterIP: 10.0.0.1", ""},
+		"missing port": {service + "  ports: [{port: 80}]", service + "  ports: [{port: 81}]",
+			"spec.ports[80] differs"},
+		"additional rule": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " +
+			"a}\nrules: [{verbs: [get]}]",
+			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: [{verbs: " +
+				"[get]}, {verbs: ['*']}]", "rules differs"},
+		"aggregated rules": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " +
+			"a}\naggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}\nrules: []",
+			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\naggregationRule: " +
+				"{clusterRoleSelectors: [{matchLabels: {a: b}}]}\nrules: [{verbs: [get]}]", ""},
+		"differing status": {deployment + "  replicas: 1\nstatus: {replicas: 7}",
+			deployment + "  replicas: 1\nstatus: {replicas: 1}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			why, _ := match.Match(rendered(t, c.want, nil), self, object(t, c.live))
@@ -144,7 +180,8 @@ func TestKeptByHelm(t *testing.T) {
 	}{
 		"no annotation": {}, "in the stack": {want: keep, kept: true}, "in the cluster": {live: keep, kept: true},
 	} {
-		if got := match.KeptByHelm(rendered(t, configMap(c.want, ""), nil), object(t, configMap(c.live, ""))); got != c.kept {
+		if got := match.KeptByHelm(rendered(t, configMap(c.want, ""), nil), object(t, configMap(c.live, ""))); got !=
+			c.kept {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
@@ -161,7 +198,8 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		head := func(o map[string]any) *unstructured.Unstructured {
-			o["apiVersion"], o["kind"], o["metadata"] = "v1", "ConfigMap", map[string]any{"name": "a", "namespace": "ns"}
+			o["apiVersion"], o["kind"], o["metadata"] = "v1", "ConfigMap",
+				map[string]any{"name": "a", "namespace": "ns"}
 			raw, err := json.Marshal(o)
 			if err != nil {
 				t.Skip()
@@ -177,7 +215,8 @@ func FuzzMatch(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		wanted := &match.Rendered{Object: stacks.Object{Manifest: raw, Ref: stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: "a"}}}
+		wanted := &match.Rendered{Object: stacks.Object{Manifest: raw,
+			Ref: stacks.Ref{Kind: "ConfigMap", Namespace: "ns", Name: "a"}}}
 		if why, _ := match.Match(wanted, self, u); why != "" {
 			t.Errorf("an object does not match itself: %s", why)
 		}
@@ -203,14 +242,18 @@ func FuzzSecret(f *testing.F) {
 		if len(value) < 8 || strings.Contains(key, value) || value == other {
 			return
 		}
-		raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "a", "namespace": "ns"}, "stringData": map[string]any{key: value}})
+		raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Secret",
+			"metadata": map[string]any{"name": "a", "namespace": "ns"}, "stringData": map[string]any{key: value}})
 		if err != nil {
 			t.Skip()
 		}
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "a", "namespace": "ns"},
-			"data": map[string]any{key: other}}}
-		why, _ := match.Match(&match.Rendered{Object: stacks.Object{Manifest: raw, Ref: stacks.Ref{Kind: "Secret", Namespace: "ns", Name: "a"}}}, self, u)
-		if strings.Contains(why, value) || (len(other) > 8 && !strings.Contains(key, other) && strings.Contains(why, other)) {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
+			"metadata": map[string]any{"name": "a", "namespace": "ns"},
+			"data":     map[string]any{key: other}}}
+		why, _ := match.Match(&match.Rendered{Object: stacks.Object{Manifest: raw,
+			Ref: stacks.Ref{Kind: "Secret", Namespace: "ns", Name: "a"}}}, self, u)
+		if strings.Contains(why, value) ||
+			(len(other) > 8 && !strings.Contains(key, other) && strings.Contains(why, other)) {
 			t.Errorf("the message contains a value: %s", why)
 		}
 	})

@@ -64,7 +64,9 @@ func Dial(address string, secret map[string][]byte, cluster client.Client) (*Aut
 		return nil, errors.New("no ca.crt")
 	}
 	a := &Autoscaler{Cluster: cluster, ScaleDown: true, calls: map[string]int{}, backoff: map[string]time.Time{}}
-	a.conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots, MinVersion: tls.VersionTLS12})),
+	a.conn, err = grpc.NewClient(address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair},
+			RootCAs: roots, MinVersion: tls.VersionTLS12})),
 		grpc.WithUnaryInterceptor(a.count))
 	if err != nil {
 		return nil, err
@@ -95,7 +97,8 @@ func (a *Autoscaler) WriteErrors() []error {
 	return slices.Clone(a.writeErrors)
 }
 
-func (a *Autoscaler) count(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (a *Autoscaler) count(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	a.mu.Lock()
 	a.calls[path.Base(method)]++
 	a.mu.Unlock()
@@ -204,7 +207,8 @@ func (a *Autoscaler) observeGroup(ctx context.Context, g *group) error {
 			g.failed = append(g.failed, x)
 		}
 	}
-	options, err := a.api.NodeGroupGetOptions(ctx, &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: g.Id, Defaults: &externalgrpc.NodeGroupAutoscalingOptions{ScaleDownUtilizationThreshold: 0.5}})
+	options, err := a.api.NodeGroupGetOptions(ctx, &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: g.Id,
+		Defaults: &externalgrpc.NodeGroupAutoscalingOptions{ScaleDownUtilizationThreshold: 0.5}})
 	if err == nil && options.GetNodeGroupAutoscalingOptions() != nil {
 		return fmt.Errorf("group %s has options: with options, MaxNodeStartupTime would be 0", g.Id)
 	}
@@ -220,7 +224,8 @@ func (a *Autoscaler) observeGroup(ctx context.Context, g *group) error {
 }
 
 func grpcNode(n *corev1.Node) *externalgrpc.ExternalGrpcNode {
-	return &externalgrpc.ExternalGrpcNode{ProviderID: n.Spec.ProviderID, Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}
+	return &externalgrpc.ExternalGrpcNode{ProviderID: n.Spec.ProviderID, Name: n.Name, Labels: n.Labels,
+		Annotations: n.Annotations}
 }
 
 // recordError records the error of a write call, and returns it.
@@ -243,7 +248,8 @@ func (a *Autoscaler) deleteFailed(ctx context.Context, groups []*group) bool {
 		did = true
 		req := &externalgrpc.NodeGroupDeleteNodesRequest{Id: g.Id}
 		for _, x := range g.failed {
-			req.Nodes = append(req.Nodes, &externalgrpc.ExternalGrpcNode{ProviderID: x.Id, Name: x.Id, Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": "create-error"}})
+			req.Nodes = append(req.Nodes, &externalgrpc.ExternalGrpcNode{ProviderID: x.Id, Name: x.Id,
+				Annotations: map[string]string{"k8s.io/cluster-autoscaler/fake-node-reason": "create-error"}})
 		}
 		_, err := a.api.NodeGroupDeleteNodes(ctx, req)
 		_ = a.recordError(err) //nolint:errcheck // the error is recorded

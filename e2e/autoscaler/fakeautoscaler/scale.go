@@ -19,7 +19,8 @@ func pendingPods(pods []corev1.Pod) (out []*corev1.Pod) {
 	for i := range pods {
 		p := &pods[i]
 		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && p.Spec.NodeName == "" &&
+				p.DeletionTimestamp == nil {
 				out = append(out, p)
 			}
 		}
@@ -102,7 +103,9 @@ func (a *Autoscaler) scaleDown(ctx context.Context, groups []*group, pods []core
 			if err := a.MarkToBeDeleted(ctx, n); err != nil {
 				return err
 			}
-			_, err := a.api.NodeGroupDeleteNodes(ctx, &externalgrpc.NodeGroupDeleteNodesRequest{Id: g.Id, Nodes: []*externalgrpc.ExternalGrpcNode{grpcNode(n)}})
+			_, err := a.api.NodeGroupDeleteNodes(ctx,
+				&externalgrpc.NodeGroupDeleteNodesRequest{Id: g.Id,
+					Nodes: []*externalgrpc.ExternalGrpcNode{grpcNode(n)}})
 			if err != nil { // like Cluster Autoscaler, make the node schedulable again
 				err = errors.Join(err, a.unmark(ctx, n))
 			}
@@ -119,7 +122,9 @@ func tainted(n *corev1.Node) bool {
 // MarkToBeDeleted taints and cordons a node in one update.
 func (a *Autoscaler) MarkToBeDeleted(ctx context.Context, n *corev1.Node) error {
 	before := n.DeepCopy()
-	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: ToBeDeletedTaint, Value: strconv.FormatInt(time.Now().Unix(), 10), Effect: corev1.TaintEffectNoSchedule})
+	n.Spec.Taints = append(n.Spec.Taints,
+		corev1.Taint{Key: ToBeDeletedTaint, Value: strconv.FormatInt(time.Now().Unix(), 10),
+			Effect: corev1.TaintEffectNoSchedule})
 	n.Spec.Unschedulable = true
 	return a.Cluster.Patch(ctx, n, client.MergeFrom(before))
 }

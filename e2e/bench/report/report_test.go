@@ -53,17 +53,21 @@ func TestMedian(t *testing.T) {
 func TestMediansGroupByScenarioPeerAndInstalls(t *testing.T) {
 	no, yes := false, true
 	got := Medians([]Result{
-		{Scenario: "a", Peer: Ours, Installs: 10, Run: 1, WallSeconds: 3, StatusWrites: 20, Requests: map[string]int{"patch": 40, "get": 1}, Ordered: &yes},
+		{Scenario: "a", Peer: Ours, Installs: 10, Run: 1, WallSeconds: 3, StatusWrites: 20,
+			Requests: map[string]int{"patch": 40, "get": 1}, Ordered: &yes},
 		{Scenario: "a", Peer: Flux, Installs: 10, Run: 1, WallSeconds: 9},
-		{Scenario: "a", Peer: Ours, Installs: 10, Run: 2, WallSeconds: 1, StatusWrites: 20, Requests: map[string]int{"patch": 40}, Ordered: &no},
+		{Scenario: "a", Peer: Ours, Installs: 10, Run: 2, WallSeconds: 1, StatusWrites: 20,
+			Requests: map[string]int{"patch": 40}, Ordered: &no},
 		{Scenario: "a", Peer: Ours, Installs: 20, Run: 1, WallSeconds: 7},
-		{Scenario: "a", Peer: Ours, Installs: 10, Run: 3, WallSeconds: 2, StatusWrites: 20, Requests: map[string]int{"patch": 44}, Ordered: &yes},
+		{Scenario: "a", Peer: Ours, Installs: 10, Run: 3, WallSeconds: 2, StatusWrites: 20,
+			Requests: map[string]int{"patch": 44}, Ordered: &yes},
 	})
 	if len(got) != 3 {
 		t.Fatalf("got %d medians: %+v", len(got), got)
 	}
 	ours := got[0]
-	if ours.WallSeconds != 2 || ours.Run != 3 || ours.StatusWrites != 20 || ours.Requests["patch"] != 40 || ours.Requests["get"] != 0 {
+	if ours.WallSeconds != 2 || ours.Run != 3 || ours.StatusWrites != 20 || ours.Requests["patch"] != 40 ||
+		ours.Requests["get"] != 0 {
 		t.Errorf("ours: %+v", ours)
 	}
 	if ours.Ordered == nil || *ours.Ordered {
@@ -98,10 +102,13 @@ func TestEvaluate(t *testing.T) {
 		none  bool
 	}{
 		{"against a peer", Target{Scenario: "a", Metric: CPU, Limit: 0.3, Against: Flux}, 1.5, true, false},
-		{"the floor's limit is larger", Target{Scenario: "a", Metric: Wall, Limit: 0.2, Against: Flux, OrFloor: 1.5}, 2.25, true, false},
-		{"the peer's limit is larger", Target{Scenario: "a", Metric: Wall, Limit: 0.6, Against: Flux, OrFloor: 1.5}, 3, true, false},
+		{"the floor's limit is larger", Target{Scenario: "a", Metric: Wall, Limit: 0.2, Against: Flux, OrFloor: 1.5},
+			2.25, true, false},
+		{"the peer's limit is larger", Target{Scenario: "a", Metric: Wall, Limit: 0.6, Against: Flux, OrFloor: 1.5}, 3,
+			true, false},
 		{"missed", Target{Scenario: "a", Metric: Wall, Limit: 1, Against: Floor}, 1.5, false, false},
-		{"too few installs", Target{Scenario: "a", Metric: Wall, Limit: 1, Against: Floor, MinInstalls: 11}, 0, false, true},
+		{"too few installs", Target{Scenario: "a", Metric: Wall, Limit: 1, Against: Floor, MinInstalls: 11}, 0, false,
+			true},
 		{"absolute", Target{Scenario: "c", Metric: P95, Limit: 0.5}, 0.5, true, false},
 		{"without the peer", Target{Scenario: "c", Metric: P95, Limit: 0.2, Against: Flux}, 0, false, true},
 		{"writes per install", Target{Scenario: "d2", Metric: Status, Limit: 1}, 1, true, false},
@@ -135,10 +142,12 @@ func TestTargetsAreComplete(t *testing.T) {
 }
 
 func exampleReport() Report {
-	return Report{Began: time.Unix(0, 0), Commit: "abc", Machine: Machine{Processor: "Chip <1>", Processors: 2, MemoryMiB: 1024, System: "linux"},
+	return Report{Began: time.Unix(0, 0), Commit: "abc",
+		Machine:  Machine{Processor: "Chip <1>", Processors: 2, MemoryMiB: 1024, System: "linux"},
 		Versions: map[string]string{"Kubernetes": "v1", "Go": "go1"},
 		Results: []Result{
-			{Scenario: "b", Peer: Ours, Installs: 10, WallSeconds: 1, CPUSeconds: 0.5, WorkerCPUSeconds: 0.25, PeakRSSBytes: 50 << 20, StatusWrites: 10,
+			{Scenario: "b", Peer: Ours, Installs: 10, WallSeconds: 1, CPUSeconds: 0.5, WorkerCPUSeconds: 0.25,
+				PeakRSSBytes: 50 << 20, StatusWrites: 10,
 				Requests: map[string]int{"patch": 20, "get": 0}, Latency: Latency{P50: 0.1, P95: 0.2, P99: 0.3}},
 			{Scenario: "b", Peer: Flux, Installs: 10, WallSeconds: 4, CPUSeconds: 5, PeakRSSBytes: 100 << 20},
 			{Scenario: "b", Peer: Floor, Installs: 10, WallSeconds: 0.9},
@@ -150,7 +159,8 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"commit abc", "Chip <1>, 2 processors, 1024 MiB, linux", "- Go go1\n- Kubernetes v1\n",
 		"## b: one change, 10 installs",
-		"| ours | 1 | 1.0 s (0.25×) | 500 ms (0.1×) | 250 ms | 50 MiB (0.5×) | 100 ms | 200 ms | 300 ms | 10 | 20: patch 20 | 0 |",
+		"| ours | 1 | 1.0 s (0.25×) | 500 ms (0.1×) | 250 ms | 50 MiB (0.5×) | 100 ms | 200 ms | 300 ms | 10 | 20: " +
+			"patch 20 | 0 |",
 		"| floor | 1 | 900 ms (0.23×) | – | – | – |",
 		"| b | 10 | wall ≤ the larger of 0.2× kustomize-controller and 1.5× floor | 1.4 s | 1.0 s | met |",
 	} {
@@ -166,7 +176,8 @@ func TestTableWithArgoCD(t *testing.T) {
 		{Scenario: "d2", Peer: ArgoCD, Installs: 10, WallSeconds: 4, CPUSeconds: 2}}
 	page := r.Table(nil)
 	for _, want := range []string{
-		"| ours | 1 | 1.0 s (0.25×) | 500 ms (0.25×) |", "| argo-cd | 1 | 4.0 s | 2.0 s |", "| d2 | 10 | CPU ≤ 1× argo-cd | 2.0 s | 500 ms | met |",
+		"| ours | 1 | 1.0 s (0.25×) | 500 ms (0.25×) |", "| argo-cd | 1 | 4.0 s | 2.0 s |",
+		"| d2 | 10 | CPU ≤ 1× argo-cd | 2.0 s | 500 ms | met |",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
@@ -191,12 +202,14 @@ func TestChart(t *testing.T) {
 			t.Fatalf("not XML: %v\n%s", err, chart)
 		}
 	}
-	for _, want := range []string{"Wall &lt; time", "b × 10", "kustomize-controller", "4.0 s", "900 ms", `width="500.0"`, `width="125.0"`} {
+	for _, want := range []string{"Wall &lt; time", "b × 10", "kustomize-controller", "4.0 s", "900 ms",
+		`width="500.0"`, `width="125.0"`} {
 		if !strings.Contains(chart, want) {
 			t.Errorf("the chart lacks %q:\n%s", want, chart)
 		}
 	}
-	if none := Chart("RSS", RSS, []Result{{Scenario: "b", Peer: Floor}}); strings.Contains(none, "NaN") || strings.Contains(none, "b ×") {
+	if none := Chart("RSS", RSS, []Result{{Scenario: "b", Peer: Floor}}); strings.Contains(none, "NaN") ||
+		strings.Contains(none, "b ×") {
 		t.Errorf("chart without values: %s", none)
 	}
 }
@@ -207,7 +220,8 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back Report
-	if err := json.Unmarshal(data, &back); err != nil || back.Results[0].Requests["patch"] != 20 || back.Results[0].Latency.P95 != 0.2 {
+	if err := json.Unmarshal(data, &back); err != nil || back.Results[0].Requests["patch"] != 20 ||
+		back.Results[0].Latency.P95 != 0.2 {
 		t.Errorf("%v: %s", err, data)
 	}
 }

@@ -49,7 +49,8 @@ func Chart(title string, metric Metric, medians []Result) string {
 		y += groupGap
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", chartWidth, y, chartWidth, y)
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", chartWidth, y, chartWidth, y)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", chartWidth, y)
 	text(&b, 10, 22, "bold", title)
 	text(&b, 10, 40, "normal", "Lower is better. Each scenario has its own scale.")
@@ -62,7 +63,8 @@ func bar(b *strings.Builder, y int, peer string, share float64, label string) {
 	color := cmp.Or(colors[peer], "#a0aec0")
 	width := max(share*float64(chartWidth-leftWidth-rightWidth), 1)
 	text(b, 90, y+12, "normal", peer)
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", leftWidth, y, width, barHeight, color)
+	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", leftWidth, y, width, barHeight,
+		color)
 	text(b, leftWidth+int(width)+6, y+12, "normal", label)
 }
 

@@ -11,17 +11,20 @@ import (
 func (r Report) Table(titles map[string]string) string {
 	var b strings.Builder
 	medians := Medians(r.Results)
-	fmt.Fprintf(&b, "# Results\n\n%s, commit %s.\n%s, %d processors, %d MiB, %s.\n", r.Began.UTC().Format("2 January 2006 15:04 MST"), r.Commit,
+	fmt.Fprintf(&b, "# Results\n\n%s, commit %s.\n%s, %d processors, %d MiB, %s.\n",
+		r.Began.UTC().Format("2 January 2006 15:04 MST"), r.Commit,
 		r.Machine.Processor, r.Machine.Processors, r.Machine.MemoryMiB, r.Machine.System)
 	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
 		fmt.Fprintf(&b, "- %s %s\n", name, r.Versions[name])
 	}
-	b.WriteString("\nValues are medians if there was more than one run. Requests exclude watches, leases and events.\n" +
+	b.WriteString("\nValues are medians if there was more than one run. Requests exclude watches, leases and " +
+		"events.\n" +
 		"(0.5×) is half the value of " + Flux + ", or of " + ArgoCD + " if " + Flux + " did not run.\n")
 	for _, group := range grouped(medians) {
 		first := group[0]
 		fmt.Fprintf(&b, "\n## %s, %d installs\n\n", heading(first.Scenario, titles), first.Installs)
-		b.WriteString("| peer | runs | wall | CPU | CPU of workers | peak RSS | p50 | p95 | p99 | status writes | requests | events |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+		b.WriteString("| peer | runs | wall | CPU | CPU of workers | peak RSS | p50 | p95 | p99 | status writes | " +
+			"requests | events |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, m := range group {
 			b.WriteString(row(m, group))
 		}
@@ -43,7 +46,8 @@ func grouped(medians []Result) [][]Result {
 }
 
 func row(m Result, group []Result) string {
-	cells := []string{m.Peer, fmt.Sprint(m.Run), withRatio(Wall, m, group), withRatio(CPU, m, group), secondsIfAny(m.WorkerCPUSeconds),
+	cells := []string{m.Peer, fmt.Sprint(m.Run), withRatio(Wall, m, group), withRatio(CPU, m, group),
+		secondsIfAny(m.WorkerCPUSeconds),
 		withRatio(RSS, m, group), secondsIfAny(m.Latency.P50), secondsIfAny(m.Latency.P95), secondsIfAny(m.Latency.P99),
 		fmt.Sprint(m.StatusWrites), requests(m), fmt.Sprint(m.Events)}
 	return "| " + strings.Join(cells, " | ") + " |\n"
@@ -104,7 +108,8 @@ func targetTable(all []Evaluation) string {
 			result = "met"
 		}
 		format := v.Target.Metric.Format
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s |\n", v.Target.Scenario, v.Installs, v.Target, format(v.Limit), format(v.Value), result)
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s |\n", v.Target.Scenario, v.Installs, v.Target, format(v.Limit),
+			format(v.Value), result)
 	}
 	return b.String()
 }

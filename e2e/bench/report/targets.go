@@ -23,11 +23,15 @@ type Metric struct {
 var (
 	Wall = Metric{"wall", func(r Result) (float64, bool) { return r.WallSeconds, r.WallSeconds > 0 }, seconds}
 	CPU  = Metric{"CPU", func(r Result) (float64, bool) { return r.CPUSeconds, r.Peer != Floor }, seconds}
-	RSS  = Metric{"peak RSS", func(r Result) (float64, bool) { return float64(r.PeakRSSBytes), r.PeakRSSBytes > 0 }, mebibytes}
-	P95  = Metric{"p95", func(r Result) (float64, bool) { return r.Latency.P95, r.Latency.P95 > 0 }, seconds}
+	RSS  = Metric{"peak RSS", func(r Result) (float64, bool) {
+		return float64(r.PeakRSSBytes), r.PeakRSSBytes > 0
+	}, mebibytes}
+	P95 = Metric{"p95", func(r Result) (float64, bool) { return r.Latency.P95, r.Latency.P95 > 0 }, seconds}
 	// Status is the number of status writes per install; Other is the number of all other requests.
-	Status   = Metric{"status writes per install", statusWritesPerInstall, count}
-	Other    = Metric{"other requests", func(r Result) (float64, bool) { return float64(r.Total() - r.StatusWrites), true }, count}
+	Status = Metric{"status writes per install", statusWritesPerInstall, count}
+	Other  = Metric{"other requests", func(r Result) (float64, bool) {
+		return float64(r.Total() - r.StatusWrites), true
+	}, count}
 	Requests = Metric{"requests", func(r Result) (float64, bool) { return float64(r.Total()), true }, count}
 	// OutOfOrder is 1 if a removal did not respect the order of dependencies, else 0.
 	OutOfOrder = Metric{"out of order", outOfOrder, count}

@@ -26,7 +26,8 @@ type Object struct {
 
 func (o Object) String() string { return o.Kind + " " + o.Namespace + "/" + o.Name }
 
-// Foreign is an object that the controller must not touch. Content is the digest of its whole content.
+// Foreign is an object that the controller must not touch. Content is the digest of its whole
+// content.
 type Foreign struct {
 	Object
 	Content string
@@ -99,7 +100,8 @@ func Cluster(ctx context.Context, c client.Client, want Expected) ([]string, err
 }
 
 // objects lists the objects of a kind in the namespaces, and the cluster-scoped ones.
-func objects(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, namespaces []string) ([]unstructured.Unstructured, error) {
+func objects(ctx context.Context, c client.Client, gvk schema.GroupVersionKind,
+	namespaces []string) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err := c.List(ctx, list); err != nil {
@@ -110,10 +112,11 @@ func objects(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, 
 	}), nil
 }
 
-// Installs returns the installs that are not Ready with the expected revision, and the ones that are
-// not expected.
+// Installs returns the installs that are not Ready with the expected revision, and the ones that
+// are not expected.
 func Installs(ctx context.Context, c client.Client, want Expected) ([]string, error) {
-	list, err := objects(ctx, c, schema.GroupVersionKind{Group: "apps.ksctl.com", Version: "v1", Kind: "KsctlInstall"}, want.Namespaces)
+	list, err := objects(ctx, c, schema.GroupVersionKind{Group: "apps.ksctl.com", Version: "v1", Kind: "KsctlInstall"},
+		want.Namespaces)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,9 @@ func decode(t *testing.T, text string) *unstructured.Unstructured {
 
 func configMap(t *testing.T, name, value, mark string) *unstructured.Unstructured {
 	t.Helper()
-	return decode(t, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: team, name: %s, annotations: {ksctl.com/mark: %q}}\ndata: {value: %q}\n", name, mark, value))
+	return decode(t,
+		fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: team, name: %s, annotations: "+
+			"{ksctl.com/mark: %q}}\ndata: {value: %q}\n", name, mark, value))
 }
 
 const installYAML = `
@@ -40,9 +42,11 @@ func world(t *testing.T) (client.Client, Expected) {
 	t.Helper()
 	foreign := configMap(t, "foreign", "theirs", "x/local/KsctlInstall/team/i|team_a__ConfigMap") // with a copied mark
 	objects := []client.Object{
-		configMap(t, "a", "1", "x/local/KsctlInstall/team/i|team_a__ConfigMap"), configMap(t, "b", "2", "x/local/KsctlInstall/team/i|team_b__ConfigMap"),
+		configMap(t, "a", "1", "x/local/KsctlInstall/team/i|team_a__ConfigMap"),
+		configMap(t, "b", "2", "x/local/KsctlInstall/team/i|team_b__ConfigMap"),
 		foreign, configMap(t, "kube-root-ca.crt", "x", ""), decode(t, installYAML),
-		decode(t, "apiVersion: v1\nkind: Service\nmetadata: {namespace: team, name: s, annotations: {ksctl.com/mark: x}}\nspec: {selector: {value: \"3\"}}\n"),
+		decode(t, "apiVersion: v1\nkind: Service\nmetadata: {namespace: team, name: s, annotations: {ksctl.com/mark: "+
+			"x}}\nspec: {selector: {value: \"3\"}}\n"),
 	}
 	c := fake.NewClientBuilder().WithObjects(objects...).Build()
 	stored := configMap(t, "foreign", "", "")
@@ -50,20 +54,24 @@ func world(t *testing.T) (client.Client, Expected) {
 		t.Fatal(err)
 	}
 	return c, Expected{Namespaces: []string{"team"}, Installs: map[string]string{"team/i": "abc"},
-		Objects: []Object{{"ConfigMap", "team", "a", "1"}, {"ConfigMap", "team", "b", "2"}, {"Service", "team", "s", "3"}},
-		Foreign: []Foreign{{Object: Object{Kind: "ConfigMap", Namespace: "team", Name: "foreign"}, Content: Content(stored)}}}
+		Objects: []Object{{"ConfigMap", "team", "a", "1"}, {"ConfigMap", "team", "b", "2"},
+			{"Service", "team", "s", "3"}},
+		Foreign: []Foreign{{Object: Object{Kind: "ConfigMap", Namespace: "team", Name: "foreign"},
+			Content: Content(stored)}}}
 }
 
 // Each kind of difference is planted in a cluster without one, and found.
 func TestClusterFindsPlantedDifferences(t *testing.T) {
 	change := func(name, value string) func(*testing.T, client.Client) error {
 		return func(t *testing.T, c client.Client) error {
-			return c.Patch(t.Context(), configMap(t, name, "", ""), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"value":"`+value+`"}}`)))
+			return c.Patch(t.Context(), configMap(t, name, "", ""),
+				client.RawPatch("application/merge-patch+json", []byte(`{"data":{"value":"`+value+`"}}`)))
 		}
 	}
 	status := func(patch string) func(*testing.T, client.Client) error {
 		return func(t *testing.T, c client.Client) error {
-			return c.Patch(t.Context(), decode(t, installYAML), client.RawPatch("application/merge-patch+json", []byte(patch)))
+			return c.Patch(t.Context(), decode(t, installYAML),
+				client.RawPatch("application/merge-patch+json", []byte(patch)))
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -72,16 +80,22 @@ func TestClusterFindsPlantedDifferences(t *testing.T) {
 	}{
 		"nothing": {func(*testing.T, client.Client) error { return nil }, ""},
 		"an orphan": {func(t *testing.T, c client.Client) error {
-			return c.Create(t.Context(), configMap(t, "orphan", "1", "x/local/KsctlInstall/team/gone|team_orphan__ConfigMap"))
+			return c.Create(t.Context(),
+				configMap(t, "orphan", "1", "x/local/KsctlInstall/team/gone|team_orphan__ConfigMap"))
 		}, "orphan: ConfigMap team/orphan"},
-		"a lost object":            {func(t *testing.T, c client.Client) error { return c.Delete(t.Context(), configMap(t, "a", "", "")) }, "lost object: ConfigMap team/a"},
+		"a lost object": {func(t *testing.T, c client.Client) error {
+			return c.Delete(t.Context(), configMap(t, "a", "", ""))
+		}, "lost object: ConfigMap team/a"},
 		"a changed field":          {change("b", "9"), `changed object: ConfigMap team/b has "9" instead of "2"`},
 		"a touched foreign object": {change("foreign", "ours"), "touched foreign object: ConfigMap team/foreign"},
 		"a lost foreign object": {func(t *testing.T, c client.Client) error {
 			return c.Delete(t.Context(), configMap(t, "foreign", "", ""))
 		}, "lost foreign object: ConfigMap team/foreign"},
-		"an install that is not ready":    {status(`{"status":{"conditions":[{"type":"Ready","status":"False","observedGeneration":2,"reason":"X","message":"y"}]}}`), "install team/i is not ready: Ready is False/X: y"},
-		"an install with an old revision": {status(`{"status":{"lastAppliedRevision":"main@sha1:old"}}`), "install team/i is not ready: it has revision main@sha1:old instead of abc"},
+		"an install that is " +
+			"not ready": {status(
+			`{"status":{"conditions":[{"type":"Ready","status":"False","observedGeneration":2,"reason":"X","message":"y"}]}}`), "install team/i is not ready: Ready is False/X: y"},
+		"an install with an old revision": {status(`{"status":{"lastAppliedRevision":"main@sha1:old"}}`),
+			"install team/i is not ready: it has revision main@sha1:old instead of abc"},
 		"an install that is left": {func(t *testing.T, c client.Client) error {
 			return c.Create(t.Context(), decode(t, strings.Replace(installYAML, "name: i,", "name: j,", 1)))
 		}, "install team/j exists"},
@@ -95,7 +109,9 @@ func TestClusterFindsPlantedDifferences(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if expected := slices.DeleteFunc([]string{tc.want}, func(s string) bool { return s == "" }); !slices.Equal(got, expected) {
+			if expected := slices.DeleteFunc([]string{tc.want}, func(s string) bool {
+				return s == ""
+			}); !slices.Equal(got, expected) {
 				t.Errorf("found %q, want %q", got, expected)
 			}
 		})

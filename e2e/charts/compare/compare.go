@@ -91,7 +91,8 @@ func classify(got, want, again map[string]any) comparison {
 }
 
 func renderWithHelm(chart string, values []byte) (map[string]any, error) {
-	objects, err := helmtemplate.Render(chart, helmtemplate.Options{Release: releaseName, Namespace: namespace, KubeVersion: kubeVersion, APIVersions: stacks.BuiltinAPIVersions(), Values: values})
+	objects, err := helmtemplate.Render(chart, helmtemplate.Options{Release: releaseName, Namespace: namespace,
+		KubeVersion: kubeVersion, APIVersions: stacks.BuiltinAPIVersions(), Values: values})
 	return byName(objects), err
 }
 
@@ -111,12 +112,16 @@ func renderWithUs(ctx context.Context, chart string, values []byte) (_ map[strin
 	} else {
 		err = readErr
 	}
-	stack := fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: compare}\nspec:\n  version: 1.0.0\n  components:\n  - {name: %s, namespace: %s, helm: {chart: %s, valuesFiles: [values.yaml]}}\n", releaseName, namespace, name)
-	err = errors.Join(err, os.WriteFile(filepath.Join(root, stacks.FileName), []byte(stack), 0o600), os.WriteFile(filepath.Join(root, "values.yaml"), values, 0o600))
+	stack := fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: compare}\nspec:\n  version: "+
+		"1.0.0\n  components:\n  - {name: %s, namespace: %s, helm: {chart: %s, valuesFiles: [values.yaml]}}\n",
+		releaseName, namespace, name)
+	err = errors.Join(err, os.WriteFile(filepath.Join(root, stacks.FileName), []byte(stack), 0o600),
+		os.WriteFile(filepath.Join(root, "values.yaml"), values, 0o600))
 	if err != nil {
 		return nil, err
 	}
-	result, err := stacks.Render(ctx, stacks.Request{Root: root, Stack: "compare", Install: stacks.Identity{Namespace: namespace, Name: releaseName}, SecretKey: []byte("compare"),
+	result, err := stacks.Render(ctx, stacks.Request{Root: root, Stack: "compare",
+		Install: stacks.Identity{Namespace: namespace, Name: releaseName}, SecretKey: []byte("compare"),
 		Generate:     generated.Options{Policy: generated.Keep, Now: time.Now()},
 		Capabilities: stacks.Capabilities{KubeVersion: kubeVersion, APIVersions: stacks.BuiltinAPIVersions()}})
 	if err != nil {
@@ -135,8 +140,8 @@ func renderWithUs(ctx context.Context, chart string, values []byte) (_ map[strin
 	return byName(objects), nil
 }
 
-// runsAtRemoval matches the events of hooks that only run when a release is removed. We render their
-// Jobs, suspended; Helm keeps them apart.
+// runsAtRemoval matches the events of hooks that only run when a release is removed. We render
+// their Jobs, suspended; Helm keeps them apart.
 var runsAtRemoval = regexp.MustCompile(`^\s*(pre|post)-delete\s*(,\s*(pre|post)-delete\s*)*$`)
 
 // byName returns objects by kind, namespace and name, without what the API server ignores.
@@ -154,7 +159,8 @@ func byName(objects []map[string]any) map[string]any {
 			delete(object, "status")
 		}
 		for _, field := range []string{"labels", "annotations", "creationTimestamp"} {
-			if v, there, _ := unstructured.NestedFieldNoCopy(object, "metadata", field); there && (v == nil || reflect.ValueOf(v).Kind() == reflect.Map && reflect.ValueOf(v).Len() == 0) {
+			if v, there, _ := unstructured.NestedFieldNoCopy(object, "metadata", field); there &&
+				(v == nil || reflect.ValueOf(v).Kind() == reflect.Map && reflect.ValueOf(v).Len() == 0) {
 				unstructured.RemoveNestedField(object, "metadata", field)
 			}
 		}

@@ -1,5 +1,5 @@
-// Command compare renders the charts in a folder with Helm's library and with ours, and prints in which
-// way the objects differ. It takes any folder of charts, as folders or archives:
+// Command compare renders the charts in a folder with Helm's library and with ours, and prints in
+// which way the objects differ. It takes any folder of charts, as folders or archives:
 //
 //	go run ./e2e/charts/compare DIR
 package main

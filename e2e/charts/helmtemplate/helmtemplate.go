@@ -1,4 +1,5 @@
-// Package helmtemplate renders charts with Helm's own library, as helm template --include-crds does.
+// Package helmtemplate renders charts with Helm's own library, as helm template --include-crds
+// does.
 package helmtemplate
 
 import (
@@ -57,7 +58,8 @@ func Render(path string, o Options) ([]map[string]any, error) {
 	}
 	caps := &common.Capabilities{KubeVersion: *kube, APIVersions: common.VersionSet(o.APIVersions)}
 	caps.HelmVersion.Version = helmVersion
-	top, err := util.ToRenderValues(loaded, values, common.ReleaseOptions{Name: o.Release, Namespace: o.Namespace, Revision: 1, IsInstall: true}, caps)
+	top, err := util.ToRenderValues(loaded, values,
+		common.ReleaseOptions{Name: o.Release, Namespace: o.Namespace, Revision: 1, IsInstall: true}, caps)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +74,8 @@ func Render(path string, o Options) ([]map[string]any, error) {
 	return parse(text)
 }
 
-// manifest returns the documents of a release: CRDs, manifests, and hooks except those that an install
-// does not run.
+// manifest returns the documents of a release: CRDs, manifests, and hooks except those that an
+// install does not run.
 func manifest(loaded *chart.Chart, files map[string]string) (string, error) {
 	for name := range files {
 		if strings.HasSuffix(name, "NOTES.txt") {
@@ -100,7 +102,8 @@ func manifest(loaded *chart.Chart, files map[string]string) (string, error) {
 	return text.String(), nil
 }
 
-var installEvents = map[release.HookEvent]bool{release.HookPreInstall: true, release.HookPostInstall: true, release.HookPreUpgrade: true, release.HookPostUpgrade: true}
+var installEvents = map[release.HookEvent]bool{release.HookPreInstall: true, release.HookPostInstall: true,
+	release.HookPreUpgrade: true, release.HookPostUpgrade: true}
 
 // parse returns the objects of a manifest, as kubectl reads them.
 func parse(text string) ([]map[string]any, error) {

@@ -80,7 +80,8 @@ func (c *change) stream() io.Reader {
 		c.time = time.Now()
 	}
 	now := c.time.Unix()
-	fmt.Fprintf(&b, "commit refs/heads/%s\nmark :1\nauthor e2e <e2e@example.com> %d +0000\ncommitter e2e <e2e@example.com> %d +0000\n", c.branch, now, now)
+	fmt.Fprintf(&b, "commit refs/heads/%s\nmark :1\nauthor e2e <e2e@example.com> %d +0000\ncommitter e2e "+
+		"<e2e@example.com> %d +0000\n", c.branch, now, now)
 	writeData(&b, []byte(c.message))
 	// Without a "from" line the commit has no parent, even if the branch exists.
 	if c.parent != "" {

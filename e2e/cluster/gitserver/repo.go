@@ -32,7 +32,8 @@ func (s *Server) NewRepo(ctx context.Context, name string) (*Repo, error) {
 	if _, err := os.Stat(r.dir); err == nil {
 		return nil, fmt.Errorf("creating repository %s: it already exists", name)
 	}
-	if _, err := s.run(ctx, s.dir, nil, "init", "--quiet", "--bare", "--initial-branch="+DefaultBranch, r.dir); err != nil {
+	if _, err := s.run(ctx, s.dir, nil, "init", "--quiet", "--bare", "--initial-branch="+DefaultBranch,
+		r.dir); err != nil {
 		return nil, fmt.Errorf("creating repository %s: %w", name, err)
 	}
 	for key, value := range map[string]string{
@@ -60,7 +61,8 @@ func (r *Repo) Dir() string { return r.dir }
 
 // Commit adds a commit to a branch and returns the commit id. The map files has the new content by
 // path; other files are unchanged unless an option changes them. A missing branch is created.
-func (r *Repo) Commit(ctx context.Context, files map[string]string, message string, options ...CommitOption) (string, error) {
+func (r *Repo) Commit(ctx context.Context, files map[string]string, message string,
+	options ...CommitOption) (string, error) {
 	c := &change{branch: DefaultBranch, message: message}
 	for path, content := range files {
 		c.entries = append(c.entries, fileChange{path: path, mode: modeFile, content: []byte(content)})

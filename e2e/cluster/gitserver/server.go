@@ -117,7 +117,8 @@ func (s *Server) Handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
-		if s.authorization != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(s.authorization)) != 1 {
+		if s.authorization != "" &&
+			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(s.authorization)) != 1 {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			http.Error(w, "authentication required", http.StatusUnauthorized)
 			return

@@ -91,7 +91,8 @@ func (r *Repo) SignCommit(ctx context.Context, commit, message string, sign Sign
 // SignTag creates a signed annotated tag, or replaces an existing tag, and returns the id of the
 // tag object.
 func (r *Repo) SignTag(ctx context.Context, name, commit string, sign SignFunc) (string, error) {
-	text := fmt.Sprintf("object %s\ntype commit\ntag %s\ntagger e2e <e2e@example.com> 0 +0000\n\nrelease\n", commit, name)
+	text := fmt.Sprintf("object %s\ntype commit\ntag %s\ntagger e2e <e2e@example.com> 0 +0000\n\nrelease\n", commit,
+		name)
 	signature, err := sign([]byte(text))
 	if err != nil {
 		return "", err
@@ -106,5 +107,6 @@ func (r *Repo) SignTag(ctx context.Context, name, commit string, sign SignFunc) 
 // WriteObject writes a Git object of a type (kind) and returns its id. The content is not
 // validated.
 func (r *Repo) WriteObject(ctx context.Context, kind, content string) (string, error) {
-	return r.server.run(ctx, r.dir, io.Reader(strings.NewReader(content)), "hash-object", "-t", kind, "-w", "--stdin", "--literally")
+	return r.server.run(ctx, r.dir, io.Reader(strings.NewReader(content)), "hash-object", "-t", kind, "-w", "--stdin",
+		"--literally")
 }

@@ -57,7 +57,8 @@ func NewKey(password string) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Key{Public: string(ssh.MarshalAuthorizedKey(signer.PublicKey())), Private: pem.EncodeToMemory(block), signer: signer}, nil
+	return &Key{Public: string(ssh.MarshalAuthorizedKey(signer.PublicKey())), Private: pem.EncodeToMemory(block),
+		signer: signer}, nil
 }
 
 // ServeSSH serves the repositories on another free port to clients with the given key, until
@@ -72,7 +73,8 @@ func (s *Server) ServeSSH(client *Key) (*SSH, error) {
 		return nil, err
 	}
 	d := &SSH{server: s, listener: listener, host: host.signer.PublicKey()}
-	d.config = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+	d.config = &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata,
+		key ssh.PublicKey) (*ssh.Permissions, error) {
 		if bytes.Equal(key.Marshal(), client.signer.PublicKey().Marshal()) {
 			return nil, nil
 		}

@@ -25,7 +25,8 @@ func Serve(handler http.Handler) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Address: listener.Addr().String(), http: &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}}
+	s := &Server{Address: listener.Addr().String(),
+		http: &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}}
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
 	s.end = sync.OnceValue(func() error {

@@ -43,7 +43,8 @@ type Server struct{ http *loopback.Server }
 
 // New starts a registry on a free port. It serves plain HTTP until [Server.Close].
 func New() (*Server, error) {
-	server, err := loopback.Serve(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	server, err := loopback.Serve(registry.New(registry.Logger(log.New(io.Discard, "", 0)),
+		registry.WithReferrersSupport(true)))
 	if err != nil {
 		return nil, fmt.Errorf("listening for the registry: %w", err)
 	}
@@ -123,7 +124,8 @@ func (s *Server) Pull(ctx context.Context, reference string) ([]byte, error) {
 
 // reference parses a reference without its host.
 func (s *Server) reference(rest string) (name.Reference, error) {
-	reference, err := name.ParseReference(s.Host()+"/"+strings.TrimPrefix(rest, "/"), name.StrictValidation, name.Insecure)
+	reference, err := name.ParseReference(s.Host()+"/"+strings.TrimPrefix(rest, "/"), name.StrictValidation,
+		name.Insecure)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the reference %s: %w", rest, err)
 	}

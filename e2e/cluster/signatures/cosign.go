@@ -133,7 +133,8 @@ func pushSignatureTag(ctx context.Context, a Artifact, signed, sig []byte, annot
 	if err != nil {
 		image = mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	}
-	image, err = mutate.Append(image, mutate.Addendum{Layer: static.NewLayer(signed, simpleSigningType), Annotations: all})
+	image, err = mutate.Append(image,
+		mutate.Addendum{Layer: static.NewLayer(signed, simpleSigningType), Annotations: all})
 	if err != nil {
 		return err
 	}

@@ -36,10 +36,12 @@ func NewNotary(from time.Time, responders ...string) (*Notary, error) {
 	}
 	n := &Notary{rootKey: rootKey, signingTime: from.Add(30 * time.Minute)}
 	subject := func(cn string) pkix.Name {
-		return pkix.Name{CommonName: cn, Country: []string{"DE"}, Province: []string{"BE"}, Organization: []string{"example"}}
+		return pkix.Name{CommonName: cn, Country: []string{"DE"}, Province: []string{"BE"},
+			Organization: []string{"example"}}
 	}
 	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: subject("authority"), NotBefore: from.Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: subject("authority"), NotBefore: from.Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
 	}
 	if n.root, err = issue(authority, authority, &rootKey.PublicKey, rootKey); err != nil {
@@ -50,12 +52,14 @@ func NewNotary(from time.Time, responders ...string) (*Notary, error) {
 	}
 	n.leaf, err = issue(&x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: subject("signer"), NotBefore: from, NotAfter: from.Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}, OCSPServer: responders,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+		OCSPServer: responders,
 	}, n.root, &n.key.PublicKey, rootKey)
 	return n, err
 }
 
-func issue(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
+func issue(template, parent *x509.Certificate, public *ecdsa.PublicKey,
+	key *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	raw, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	if err != nil {
 		return nil, err
@@ -72,9 +76,11 @@ func (n *Notary) PEM() []byte {
 // or good.
 func (n *Notary) OCSPResponse(revoked bool) ([]byte, error) {
 	now := time.Now()
-	response := ocsp.Response{Status: ocsp.Good, SerialNumber: n.leaf.SerialNumber, ThisUpdate: now.Add(-time.Minute), NextUpdate: now.Add(time.Hour)}
+	response := ocsp.Response{Status: ocsp.Good, SerialNumber: n.leaf.SerialNumber, ThisUpdate: now.Add(-time.Minute),
+		NextUpdate: now.Add(time.Hour)}
 	if revoked {
-		response.Status, response.RevokedAt, response.RevocationReason = ocsp.Revoked, n.leaf.NotBefore, ocsp.KeyCompromise
+		response.Status, response.RevokedAt, response.RevocationReason = ocsp.Revoked, n.leaf.NotBefore,
+			ocsp.KeyCompromise
 	}
 	return ocsp.CreateResponse(n.root, n.root, response, n.rootKey)
 }

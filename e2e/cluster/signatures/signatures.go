@@ -62,7 +62,8 @@ func (a Artifact) pushReferrer(ctx context.Context, artifactType string, content
 	if err != nil {
 		return err
 	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.MediaType(artifactType))
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.MediaType(artifactType))
 	image, err = mutate.Append(image, mutate.Addendum{Layer: static.NewLayer(content, types.MediaType(contentType))})
 	if err != nil {
 		return err

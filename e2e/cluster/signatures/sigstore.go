@@ -103,7 +103,8 @@ func (s *Sigstore) SignWithTag(ctx context.Context, a Artifact, subject, issuer 
 }
 
 // SignWithReferrer signs as Cosign 3 does. The log's entry has the current time plus offset.
-func (s *Sigstore) SignWithReferrer(ctx context.Context, a Artifact, subject, issuer string, offset time.Duration) error {
+func (s *Sigstore) SignWithReferrer(ctx context.Context, a Artifact, subject, issuer string,
+	offset time.Duration) error {
 	signed, err := statement(a, SignPredicate)
 	if err != nil {
 		return err
@@ -138,7 +139,8 @@ func (s *Sigstore) material(e *ca.TestEntity) (*protobundle.VerificationMaterial
 		return nil, err
 	}
 	m := &protobundle.VerificationMaterial{
-		Content:                   &protobundle.VerificationMaterial_Certificate{Certificate: &protocommon.X509Certificate{RawBytes: content.Certificate().Raw}},
+		Content: &protobundle.VerificationMaterial_Certificate{
+			Certificate: &protocommon.X509Certificate{RawBytes: content.Certificate().Raw}},
 		TimestampVerificationData: &protobundle.TimestampVerificationData{},
 	}
 	for _, entry := range entries {
@@ -149,7 +151,8 @@ func (s *Sigstore) material(e *ca.TestEntity) (*protobundle.VerificationMaterial
 		m.TlogEntries = append(m.TlogEntries, whole)
 	}
 	for _, stamp := range stamps {
-		m.TimestampVerificationData.Rfc3161Timestamps = append(m.TimestampVerificationData.Rfc3161Timestamps, &protocommon.RFC3161SignedTimestamp{SignedTimestamp: stamp})
+		m.TimestampVerificationData.Rfc3161Timestamps = append(m.TimestampVerificationData.Rfc3161Timestamps,
+			&protocommon.RFC3161SignedTimestamp{SignedTimestamp: stamp})
 	}
 	return m, nil
 }
@@ -166,7 +169,8 @@ func (s *Sigstore) withInclusionPromise(e *protorekor.TransparencyLogEntry) (*pr
 	}
 	e.KindVersion = &protorekor.KindVersion{Kind: kind.Kind, Version: kind.Version}
 	signed, err := s.ca.RekorSignPayload(tlog.RekorPayload{
-		Body: base64.StdEncoding.EncodeToString(e.CanonicalizedBody), IntegratedTime: e.IntegratedTime, LogIndex: e.LogIndex, LogID: hex.EncodeToString(e.LogId.KeyId),
+		Body: base64.StdEncoding.EncodeToString(e.CanonicalizedBody), IntegratedTime: e.IntegratedTime,
+		LogIndex: e.LogIndex, LogID: hex.EncodeToString(e.LogId.KeyId),
 	})
 	if err != nil {
 		return nil, err
@@ -186,12 +190,14 @@ func cosignAnnotations(m *protobundle.VerificationMaterial) (map[string]string, 
 	if err != nil {
 		return nil, err
 	}
-	stamp, err := json.Marshal(map[string][]byte{"SignedRFC3161Timestamp": m.TimestampVerificationData.Rfc3161Timestamps[0].SignedTimestamp})
+	stamp, err := json.Marshal(
+		map[string][]byte{"SignedRFC3161Timestamp": m.TimestampVerificationData.Rfc3161Timestamps[0].SignedTimestamp})
 	if err != nil {
 		return nil, err
 	}
 	return map[string]string{
-		"dev.sigstore.cosign/certificate": string(certificate), "dev.sigstore.cosign/bundle": string(entry), "dev.sigstore.cosign/rfc3161timestamp": string(stamp),
+		"dev.sigstore.cosign/certificate": string(certificate), "dev.sigstore.cosign/bundle": string(entry),
+		"dev.sigstore.cosign/rfc3161timestamp": string(stamp),
 	}, nil
 }
 
@@ -199,7 +205,8 @@ func rekorBundle(e *protorekor.TransparencyLogEntry) map[string]any {
 	return map[string]any{
 		"SignedEntryTimestamp": e.InclusionPromise.SignedEntryTimestamp,
 		"Payload": map[string]any{
-			"body": e.CanonicalizedBody, "integratedTime": e.IntegratedTime, "logIndex": e.LogIndex, "logID": hex.EncodeToString(e.LogId.KeyId),
+			"body": e.CanonicalizedBody, "integratedTime": e.IntegratedTime, "logIndex": e.LogIndex,
+			"logID": hex.EncodeToString(e.LogId.KeyId),
 		},
 	}
 }

@@ -5,7 +5,9 @@
 //	...
 //	defer p.Close()
 //	client := p.Config(theClients)
-//	p.Set(proxy.Rule{When: []cluster.RequestFilter{cluster.Write}, Chance: 0.3, Do: proxy.TooManyRequests(time.Second)})
+//	p.Set(proxy.Rule{
+//		When: []cluster.RequestFilter{cluster.Write}, Chance: 0.3, Do: proxy.TooManyRequests(time.Second),
+//	})
 //
 // It terminates TLS with a certificate of its own and forwards requests unchanged, so that the
 // API server sees the client's token and impersonation headers. It can't forward client

@@ -17,13 +17,15 @@ import (
 func TooManyRequests(after time.Duration) Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(after.Seconds())))
-		respond(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
+		respond(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+			"too many requests, please try again later")
 	}
 }
 
 // Conflict responds as if another writer had updated the object.
 func Conflict(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-	respond(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified; please apply your changes to the latest version")
+	respond(w, http.StatusConflict, metav1.StatusReasonConflict,
+		"the object has been modified; please apply your changes to the latest version")
 }
 
 // InternalError responds like an API server whose storage fails.
@@ -77,7 +79,8 @@ func Delay(d time.Duration) Fault {
 	}
 }
 
-// Late forwards the request after a delay, also if the client is gone by then, as a load balancer may.
+// Late forwards the request after a delay, also if the client is gone by then, as a load balancer
+// may.
 func Late(d time.Duration) Fault {
 	return func(_ http.ResponseWriter, r *http.Request, next http.Handler) {
 		body, err := io.ReadAll(r.Body)

@@ -37,7 +37,8 @@ func parse(r *http.Request) cluster.Request {
 }
 
 // writeVerbs are the verbs of HTTP methods, for DELETE that of one object.
-var writeVerbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}
+var writeVerbs = map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch",
+	http.MethodDelete: "delete"}
 
 func verb(r *http.Request, one bool) string {
 	watch := r.URL.Query().Get("watch")

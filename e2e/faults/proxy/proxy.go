@@ -71,11 +71,13 @@ func New(target *rest.Config, seed uint64) (*Proxy, error) {
 		return nil, fmt.Errorf("parsing the address of the API server: %w", err)
 	}
 	// Requests have the client's credentials, so the target's are dropped.
-	transport, err := rest.TransportFor(&rest.Config{Host: target.Host, TLSClientConfig: rest.TLSClientConfig{CAData: target.CAData}})
+	transport, err := rest.TransportFor(&rest.Config{Host: target.Host,
+		TLSClientConfig: rest.TLSClientConfig{CAData: target.CAData}})
 	if err != nil {
 		return nil, fmt.Errorf("creating a transport to the API server: %w", err)
 	}
-	p := &Proxy{random: rand.New(rand.NewPCG(seed, 0)), inFlight: map[*inFlightRequest]bool{}, consecutive: map[requestKind]int{}}
+	p := &Proxy{random: rand.New(rand.NewPCG(seed, 0)), inFlight: map[*inFlightRequest]bool{},
+		consecutive: map[requestKind]int{}}
 	quiet := log.New(io.Discard, "", 0) // aborted requests are expected
 	p.upstream = &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to) },
@@ -175,7 +177,8 @@ func (p *Proxy) fault(q cluster.Request) Fault {
 	to := requestKind{verb: q.Verb, group: q.Group, resource: q.Resource}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if !q.Meets(r.When...) || r.Times > 0 && r.affected == r.Times || r.Chance > 0 && (p.consecutive[to] >= maxConsecutive || p.random.Float64() >= r.Chance) {
+		if !q.Meets(r.When...) || r.Times > 0 && r.affected == r.Times || r.Chance > 0 &&
+			(p.consecutive[to] >= maxConsecutive || p.random.Float64() >= r.Chance) {
 			continue
 		}
 		r.affected++

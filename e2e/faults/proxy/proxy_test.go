@@ -37,7 +37,8 @@ func newTestProxy(t *testing.T, handler http.HandlerFunc) (*Proxy, *kubernetes.C
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	c, err := kubernetes.NewForConfig(p.Config(&rest.Config{QPS: -1, BearerToken: "theirs", Impersonate: rest.ImpersonationConfig{UserName: "someone"}}))
+	c, err := kubernetes.NewForConfig(p.Config(&rest.Config{QPS: -1, BearerToken: "theirs",
+		Impersonate: rest.ImpersonationConfig{UserName: "someone"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func TestFaults(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 			}
 			defer cancel()
-			_, err := client.CoreV1().Namespaces().Patch(ctx, "n", "application/merge-patch+json", []byte("{}"), metav1.PatchOptions{})
+			_, err := client.CoreV1().Namespaces().Patch(ctx, "n", "application/merge-patch+json", []byte("{}"),
+				metav1.PatchOptions{})
 			if !c.want(err) || asked.Load() != c.asked {
 				t.Errorf("error %v, and %d requests reached the server, want %d", err, asked.Load(), c.asked)
 			}
@@ -175,18 +177,23 @@ func TestCutAndDisconnectEndWatches(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for in, want := range map[string]string{
-		"GET /api/v1/namespaces":                                                "list namespaces by ",
-		"GET /api/v1/namespaces?watch=true":                                     "watch namespaces by ",
-		"GET /api/v1/namespaces/a":                                              "get namespaces named a by ",
-		"PATCH /api/v1/namespaces/a/status":                                     "patch namespaces/status named a by ",
-		"POST /api/v1/namespaces/a/configmaps":                                  "create configmaps in a by ",
-		"DELETE /apis/apps/v1/namespaces/a/deployments/b":                       "delete deployments.apps in a named b by ",
-		"DELETE /apis/apps/v1/namespaces/a/deployments":                         "deletecollection deployments.apps in a by ",
-		"PATCH /apis/apps.ksctl.com/v1/namespaces/a/ksctlinstalls/b/status":     "patch ksctlinstalls/status.apps.ksctl.com in a named b by ",
-		"PUT /apis/rbac.authorization.k8s.io/v1/clusterroles/system:masters":    "update clusterroles.rbac.authorization.k8s.io named system:masters by ",
-		"GET /apis/apps/v1":                                                     "get /apis/apps/v1 by ",
-		"GET /readyz?verbose":                                                   "get /readyz?verbose by ",
-		"GET /apis/coordination.k8s.io/v1/namespaces/a/leases/b?fieldManager=x": "get leases.coordination.k8s.io in a named b by ",
+		"GET /api/v1/namespaces":               "list namespaces by ",
+		"GET /api/v1/namespaces?watch=true":    "watch namespaces by ",
+		"GET /api/v1/namespaces/a":             "get namespaces named a by ",
+		"PATCH /api/v1/namespaces/a/status":    "patch namespaces/status named a by ",
+		"POST /api/v1/namespaces/a/configmaps": "create configmaps in a by ",
+		"DELETE /apis/apps/v1/namespaces/a/deployments/b": "delete deployments.apps in a " +
+			"named b by ",
+		"DELETE /apis/apps/v1/namespaces/a/deployments": "deletecollection deployments.apps " +
+			"in a by ",
+		"PATCH /apis/apps.ksctl.com/v1/namespaces/a/ksctlinstalls/b/status": "patch " +
+			"ksctlinstalls/status.apps.ksctl.com in a named b by ",
+		"PUT /apis/rbac.authorization.k8s.io/v1/clusterroles/system:masters": "update " +
+			"clusterroles.rbac.authorization.k8s.io named system:masters by ",
+		"GET /apis/apps/v1":   "get /apis/apps/v1 by ",
+		"GET /readyz?verbose": "get /readyz?verbose by ",
+		"GET /apis/coordination.k8s.io/v1/namespaces/a/leases/b?fieldManager=x": "get leases.coordination.k8s.io in " +
+			"a named b by ",
 	} {
 		method, uri, _ := strings.Cut(in, " ")
 		got := parse(httptest.NewRequestWithContext(t.Context(), method, uri, nil)).String()

@@ -99,14 +99,16 @@ func environment(dir, module string) ([]string, error) {
 
 // StartRepoServer starts the repo server and returns its address for StartController. It does not
 // wait until the server is ready: see [harness.Process.WaitHealthy].
-func (p *Runner) StartRepoServer(ctx context.Context, namespace string, flags ...string) (*harness.Process, string, error) {
+func (p *Runner) StartRepoServer(ctx context.Context, namespace string,
+	flags ...string) (*harness.Process, string, error) {
 	port, err := cluster.FreePort()
 	if err != nil {
 		return nil, "", err
 	}
 	// An empty CA path disables client authentication; with the default path the server does not
 	// start.
-	process, err := p.run(ctx, "argocd-repo-server", namespace, slices.Concat([]string{"--address", loopback, "--port", strconv.Itoa(port),
+	process, err := p.run(ctx, "argocd-repo-server", namespace, slices.Concat([]string{"--address", loopback, "--port",
+		strconv.Itoa(port),
 		"--metrics-address", loopback, "--disable-tls", "--client-ca-path="}, flags)...)
 	return process, net.JoinHostPort(loopback, strconv.Itoa(port)), err
 }
@@ -114,7 +116,8 @@ func (p *Runner) StartRepoServer(ctx context.Context, namespace string, flags ..
 // StartController starts the application controller for the Applications of a namespace, with the
 // Argo CD settings in that namespace. Like StartRepoServer, it does not wait until the controller
 // is ready.
-func (p *Runner) StartController(ctx context.Context, namespace, repoServer string, flags ...string) (*harness.Process, error) {
+func (p *Runner) StartController(ctx context.Context, namespace, repoServer string,
+	flags ...string) (*harness.Process, error) {
 	return p.run(ctx, "argocd-application-controller", namespace, slices.Concat([]string{"--namespace", namespace,
 		"--repo-server", repoServer, "--repo-server-plaintext"}, flags)...)
 }
@@ -131,8 +134,10 @@ func (p *Runner) run(ctx context.Context, name, namespace string, flags ...strin
 	if err != nil {
 		return nil, err
 	}
-	shared := []string{"--redis", p.Redis.Addr(), "--redis-compress", "none", "--loglevel", "warn", "--metrics-port", strconv.Itoa(metrics)}
-	process, err := p.harness.RunProgram(p.binary, config, append(slices.Clone(p.Env), "ARGOCD_BINARY_NAME="+name), append(shared, flags...)...)
+	shared := []string{"--redis", p.Redis.Addr(), "--redis-compress", "none", "--loglevel", "warn", "--metrics-port",
+		strconv.Itoa(metrics)}
+	process, err := p.harness.RunProgram(p.binary, config, append(slices.Clone(p.Env), "ARGOCD_BINARY_NAME="+name),
+		append(shared, flags...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,8 @@ const Finalizer = "resources-finalizer.argocd.argoproj.io"
 const RefreshAnnotation = "argocd.argoproj.io/refresh"
 
 // RefreshPatch sets [RefreshAnnotation].
-var RefreshPatch = client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"normal"}}}`, RefreshAnnotation))
+var RefreshPatch = client.RawPatch(types.MergePatchType,
+	fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"normal"}}}`, RefreshAnnotation))
 
 // CRDPaths returns the files of Argo CD's CRDs.
 func CRDPaths(ctx context.Context) ([]string, error) {
@@ -69,7 +70,8 @@ func DefaultSettings(ctx context.Context) (map[string]string, error) {
 // PrepareNamespace creates the namespace, the ServiceAccount, the ConfigMaps, the Secret and the
 // default AppProject of an Argo CD installation, with the given data of argocd-cm. It waits until
 // the account has all permissions. The CRDs must exist.
-func PrepareNamespace(ctx context.Context, controlPlane *cluster.Cluster, namespace string, settings map[string]string) error {
+func PrepareNamespace(ctx context.Context, controlPlane *cluster.Cluster, namespace string,
+	settings map[string]string) error {
 	data := "" // an empty data field would be owned by this field manager and conflict with other writers
 	if len(settings) > 0 {
 		text, err := json.Marshal(settings)
@@ -78,10 +80,12 @@ func PrepareNamespace(ctx context.Context, controlPlane *cluster.Cluster, namesp
 		}
 		data = "data: " + string(text)
 	}
-	if err := controlPlane.ApplyYAML(ctx, []byte(strings.NewReplacer("NAMESPACE", namespace, "DATA", data).Replace(installationManifest))); err != nil {
+	if err := controlPlane.ApplyYAML(ctx,
+		[]byte(strings.NewReplacer("NAMESPACE", namespace, "DATA", data).Replace(installationManifest))); err != nil {
 		return err
 	}
-	return controlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(namespace, ServiceAccount), authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
+	return controlPlane.AwaitPermission(ctx, cluster.ServiceAccountUser(namespace, ServiceAccount),
+		authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"})
 }
 
 const installationManifest = `

@@ -128,7 +128,8 @@ func outputName(kind schema.GroupVersionKind) string {
 
 // watchKind records the objects of one kind. It restarts the watch, which times out during a suite
 // and ends with the API server.
-func (w *Scanner) watchKind(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList, events watch.Interface) {
+func (w *Scanner) watchKind(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList,
+	events watch.Interface) {
 	where := outputName(list.GroupVersionKind())
 	for {
 		select {
@@ -216,7 +217,8 @@ func (w *Scanner) missing(objects int) (errs []error) {
 	if len(w.secrets) == 0 {
 		errs = append(errs, errors.New("no secret value was added"))
 	}
-	for where, length := range map[string]int{Log: w.recorded(Log), Metrics: w.recorded(Metrics), "Events": w.recorded("Events"), "any object": objects} {
+	for where, length := range map[string]int{Log: w.recorded(Log), Metrics: w.recorded(Metrics),
+		"Events": w.recorded("Events"), "any object": objects} {
 		if length == 0 {
 			errs = append(errs, fmt.Errorf("nothing was recorded from %s", where))
 		}
@@ -262,7 +264,8 @@ func encodings(secret string) []string {
 	quoted := strings.Trim(strconv.Quote(secret), `"`)
 	encoded, _ := json.Marshal(secret)
 	twice, _ := json.Marshal(string(encoded))
-	return append(base64Encodings(secret), secret, quoted, strings.Trim(string(encoded), `"`), strings.Trim(string(twice), `\"`),
+	return append(base64Encodings(secret), secret, quoted, strings.Trim(string(encoded), `"`),
+		strings.Trim(string(twice), `\"`),
 		hex.EncodeToString([]byte(secret)), url.QueryEscape(secret), url.PathEscape(secret))
 }
 

@@ -22,14 +22,16 @@ const testSecret = `Hunter2!correct&"horse"`
 
 func TestLeaksFindsEncodedSecrets(t *testing.T) {
 	for name, text := range map[string]string{
-		"verbatim":                  "the password " + testSecret + " is wrong",
-		"quoted":                    fmt.Sprintf("the password %q is wrong", testSecret),
-		"JSON":                      `{"message":"Hunter2!correct\u0026\"horse\""}`,
-		"base64":                    "data: " + base64.StdEncoding.EncodeToString([]byte(testSecret)),
-		"a URL":                     "https://me:" + url.QueryEscape(testSecret) + "@example.com",
-		"a header":                  "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+testSecret)),
-		"a header for another user": "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("root:"+testSecret+"\n")),
-		"a registry's login":        base64.RawURLEncoding.EncodeToString([]byte("me:" + testSecret + " and more")),
+		"verbatim": "the password " + testSecret + " is wrong",
+		"quoted":   fmt.Sprintf("the password %q is wrong", testSecret),
+		"JSON":     `{"message":"Hunter2!correct\u0026\"horse\""}`,
+		"base64":   "data: " + base64.StdEncoding.EncodeToString([]byte(testSecret)),
+		"a URL":    "https://me:" + url.QueryEscape(testSecret) + "@example.com",
+		"a header": "Authorization: Basic " +
+			base64.StdEncoding.EncodeToString([]byte("user:"+testSecret)),
+		"a header for another user": "Authorization: Basic " +
+			base64.StdEncoding.EncodeToString([]byte("root:"+testSecret+"\n")),
+		"a registry's login": base64.RawURLEncoding.EncodeToString([]byte("me:" + testSecret + " and more")),
 	} {
 		w := &Scanner{}
 		w.AddSecret(testSecret)
@@ -62,7 +64,8 @@ func TestWatchRecordsObjectsWithoutSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Stop)
-	hidden := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "hidden"}, Spec: appsv1.KsctlInstallSpec{Path: testSecret}}
+	hidden := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "hidden"},
+		Spec: appsv1.KsctlInstallSpec{Path: testSecret}}
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "e"}, Message: testSecret}
 	status := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "told"},
 		Status: appsv1.KsctlInstallStatus{LastAppliedRevision: testSecret}}
@@ -114,14 +117,26 @@ func TestCheckRequiresSecretsAndOutput(t *testing.T) {
 		objects []client.Object
 		says    string // expected error; "" means none
 	}{
-		"complete":   {recordAll, []client.Object{quiet, rm}, ""},
-		"no secret":  {func(w *Scanner) { w.Record(Log, "x"); w.Record(Metrics, "x") }, []client.Object{quiet, rm}, "no secret value was added"},
-		"no log":     {func(w *Scanner) { w.AddSecret(testSecret); w.Record(Metrics, "x") }, []client.Object{quiet, rm}, "nothing was recorded from the log"},
-		"no metrics": {func(w *Scanner) { w.AddSecret(testSecret); w.Record(Log, "x") }, []client.Object{quiet, rm}, "nothing was recorded from the metrics"},
+		"complete": {recordAll, []client.Object{quiet, rm}, ""},
+		"no secret": {func(w *Scanner) {
+			w.Record(Log, "x")
+			w.Record(Metrics, "x")
+		}, []client.Object{quiet, rm}, "no secret value was added"},
+		"no log": {func(w *Scanner) {
+			w.AddSecret(testSecret)
+			w.Record(Metrics, "x")
+		}, []client.Object{quiet, rm}, "nothing was recorded from the log"},
+		"no metrics": {func(w *Scanner) {
+			w.AddSecret(testSecret)
+			w.Record(Log, "x")
+		}, []client.Object{quiet, rm}, "nothing was recorded from the metrics"},
 		"no events":  {recordAll, []client.Object{rm}, "nothing was recorded from Events"},
 		"no objects": {recordAll, []client.Object{quiet}, "nothing was recorded from any object"},
 		"in a plan":  {recordAll, []client.Object{quiet, planned}, "secret value leaked"},
-		"in the log": {func(w *Scanner) { recordAll(w); w.Record(Log, testSecret) }, []client.Object{quiet, rm}, "secret value leaked"},
+		"in the log": {func(w *Scanner) {
+			recordAll(w)
+			w.Record(Log, testSecret)
+		}, []client.Object{quiet, rm}, "secret value leaked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, api := &Scanner{}, fake.NewClientBuilder().WithScheme(scheme).Build()

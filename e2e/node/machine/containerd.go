@@ -62,7 +62,8 @@ func (n *Node) socket() string { return n.path("containerd.sock") }
 
 // ctr runs ctr and returns the whitespace-separated fields of its output.
 func (n *Node) ctr(ctx context.Context, args ...string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "ctr", append([]string{"--address=" + n.socket(), "--namespace=" + namespace}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "ctr",
+		append([]string{"--address=" + n.socket(), "--namespace=" + namespace}, args...)...).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("ctr %v: %w: %s", args, err, bytes.TrimSpace(out))
 	}

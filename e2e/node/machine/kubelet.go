@@ -41,17 +41,21 @@ authentication: {anonymous: {enabled: false}, webhook: {enabled: true}}
 authorization: {mode: Webhook}
 `, port, n.socket(), n.PodLogs(), n.path("resolv.conf"))
 	file := n.path("kubelet.yaml")
-	for path, content := range map[string]string{file: config, n.path("resolv.conf"): "nameserver " + Address.String() + "\n"} {
+	for path, content := range map[string]string{file: config, n.path("resolv.conf"): "nameserver " + Address.String() +
+		"\n"} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return err
 		}
 	}
-	n.kubelet, err = n.runAs("system:node:"+Name, []string{"system:nodes"}, binary, "--config="+file, "--root-dir="+n.path("kubelet"),
+	n.kubelet, err = n.runAs("system:node:"+Name, []string{"system:nodes"}, binary, "--config="+file,
+		"--root-dir="+n.path("kubelet"),
 		"--cert-dir="+n.path("pki"))
 	if err != nil {
 		return err
 	}
-	return cluster.Await(ctx, "the node to become Ready", startTimeout, func(ctx context.Context) error { return n.h.ControlPlane.NodeReady(ctx, Name) }, n.kubelet.Process)
+	return cluster.Await(ctx, "the node to become Ready", startTimeout, func(ctx context.Context) error {
+		return n.h.ControlPlane.NodeReady(ctx, Name)
+	}, n.kubelet.Process)
 }
 
 // Stop stops all programs and removes everything that they created: containers, mounts, packet

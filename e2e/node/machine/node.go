@@ -34,7 +34,8 @@ type Node struct {
 // ClusterOptions returns options for a control plane that a node can join.
 func ClusterOptions() cluster.Options {
 	return cluster.Options{Nodes: -1, Addresses: []net.IP{Address},
-		APIServerFlags: []string{"--bind-address=0.0.0.0", "--advertise-address=" + Address.String(), "--endpoint-reconciler-type=lease"}}
+		APIServerFlags: []string{"--bind-address=0.0.0.0", "--advertise-address=" + Address.String(),
+			"--endpoint-reconciler-type=lease"}}
 }
 
 // Start starts the node and waits until it accepts pods. pause is the reference of the sandbox
@@ -83,8 +84,10 @@ func (n *Node) startProxy(ctx context.Context) error {
 		return err
 	}
 	// Zero values keep the machine's connection tracking settings.
-	n.proxy, err = n.runAs("system:kube-proxy", nil, n.proxyBinary, "--proxy-mode=nftables", "--cluster-cidr="+subnet, "--healthz-bind-address="+health, "--metrics-bind-address="+metrics,
-		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s")
+	n.proxy, err = n.runAs("system:kube-proxy", nil, n.proxyBinary, "--proxy-mode=nftables", "--cluster-cidr="+subnet,
+		"--healthz-bind-address="+health, "--metrics-bind-address="+metrics,
+		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0s",
+		"--conntrack-tcp-timeout-close-wait=0s")
 	if err != nil {
 		return err
 	}
@@ -102,12 +105,14 @@ func (n *Node) runAs(user string, groups []string, binary string, args ...string
 	if err != nil {
 		return nil, err
 	}
-	return n.h.RunProgram(binary, config, nil, append([]string{"--kubeconfig=" + kubeconfig, "--hostname-override=" + Name}, args...)...)
+	return n.h.RunProgram(binary, config, nil,
+		append([]string{"--kubeconfig=" + kubeconfig, "--hostname-override=" + Name}, args...)...)
 }
 
 // LogTails returns the last log lines of the node's programs.
 func (n *Node) LogTails() string {
-	return fmt.Sprintf("kubelet:\n%s\nkube-proxy:\n%s\ncontainerd:\n%s", n.kubelet.Tail(), n.proxy.Tail(), n.containerd.Tail())
+	return fmt.Sprintf("kubelet:\n%s\nkube-proxy:\n%s\ncontainerd:\n%s", n.kubelet.Tail(), n.proxy.Tail(),
+		n.containerd.Tail())
 }
 
 // PodLogs returns the folder of the pods' logs.

@@ -36,7 +36,8 @@ func MissingRequirement(ctx context.Context) string {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Sprintf("a node needs %s: apt-get install containerd runc containernetworking-plugins nftables iproute2 util-linux", strings.Join(missing, ", "))
+		return fmt.Sprintf("a node needs %s: apt-get install containerd runc containernetworking-plugins nftables "+
+			"iproute2 util-linux", strings.Join(missing, ", "))
 	}
 	if lacking := checkCapabilities(); lacking != "" {
 		return lacking
@@ -65,7 +66,8 @@ func deniedOperation(ctx context.Context) string {
 			return run(ctx, "ip", "link", "delete", probe)
 		}},
 		{"create namespaces and mount in them", func() error {
-			return run(ctx, "unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", probe, os.TempDir())
+			return run(ctx, "unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs",
+				probe, os.TempDir())
 		}},
 		{"change the packet filter", func() error {
 			if err := run(ctx, "nft", "add", "table", "inet", probe); err != nil {
@@ -105,8 +107,10 @@ func deniedOperation(ctx context.Context) string {
 // capabilities are the capabilities that containerd grants to each container, and those that a node
 // needs for mounts and networks. The numbers are from capabilities(7).
 var capabilities = map[string]uint{
-	"CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_SETPCAP": 8,
-	"CAP_NET_BIND_SERVICE": 10, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_CHROOT": 18, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27,
+	"CAP_CHOWN": 0, "CAP_DAC_OVERRIDE": 1, "CAP_FOWNER": 3, "CAP_FSETID": 4, "CAP_KILL": 5, "CAP_SETGID": 6,
+	"CAP_SETUID": 7, "CAP_SETPCAP": 8,
+	"CAP_NET_BIND_SERVICE": 10, "CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_CHROOT": 18, "CAP_SYS_ADMIN": 21,
+	"CAP_MKNOD":       27,
 	"CAP_AUDIT_WRITE": 29, "CAP_SETFCAP": 31,
 }
 

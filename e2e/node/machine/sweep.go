@@ -21,7 +21,8 @@ func lockMachine() (func() error, error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("locking this machine: another run uses it as a node: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("locking this machine: another run uses it as a node: %w", err),
+			file.Close())
 	}
 	return file.Close, nil
 }

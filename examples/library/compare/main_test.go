@@ -13,7 +13,8 @@ func TestCompareInstalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		dev + ": shop 1.0.0\n  wave 0  base      7 objects\n  wave 1  cache     3 objects\n  wave 2  web       6 objects\n" + prod + ": shop 1.0.0\n",
+		dev + ": shop 1.0.0\n  wave 0  base      7 objects\n  wave 1  cache     3 objects\n  wave 2  web       6 " +
+			"objects\n" + prod + ": shop 1.0.0\n",
 		"Deployment shop/frontend\n  spec.replicas: 2 → 4\n",
 		"  spec.volumeClaimTemplates: nothing → ",
 		"ConfigMap shop/shop-settings\n  data.PODINFO_LEVEL: \"debug\" → \"warn\"\n",
@@ -37,7 +38,8 @@ func TestCompareWithItself(t *testing.T) {
 }
 
 func TestWrongArguments(t *testing.T) {
-	for _, args := range [][]string{nil, {"../../standalone", "missing.yaml", "missing.yaml"}, {"../standalone", "stacks/shop/stack.yaml", "README.md"}} {
+	for _, args := range [][]string{nil, {"../../standalone", "missing.yaml", "missing.yaml"},
+		{"../standalone", "stacks/shop/stack.yaml", "README.md"}} {
 		if err := run(t.Context(), &bytes.Buffer{}, args); err == nil {
 			t.Errorf("%q: got no error", args)
 		}

@@ -27,8 +27,10 @@ func main() {
 	o := options{}
 	flag.StringVar(&o.namespace, "namespace", "library", "The namespace in which this program runs.")
 	flag.StringVar(&o.storage, "storage", filepath.Join(os.TempDir(), "library"), "The folder for fetched artifacts.")
-	flag.StringVar(&o.source, "source", "fleet", "The name of the source of the stacks, which must exist in each namespace.")
-	flag.StringVar(&o.sourceKind, "source-kind", "GitRepository", "The kind of the source, such as GitRepository or KsctlSource.")
+	flag.StringVar(&o.source, "source", "fleet",
+		"The name of the source of the stacks, which must exist in each namespace.")
+	flag.StringVar(&o.sourceKind, "source-kind", "GitRepository",
+		"The kind of the source, such as GitRepository or KsctlSource.")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
 	cfg, err := ctrl.GetConfig() // --kubeconfig, $KUBECONFIG, or the in-cluster configuration

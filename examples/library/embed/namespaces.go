@@ -26,7 +26,8 @@ type namespaces struct {
 }
 
 func addNamespaces(mgr ctrl.Manager, o options) error {
-	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(&namespaces{client: mgr.GetClient(), options: o})
+	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).
+		Complete(&namespaces{client: mgr.GetClient(), options: o})
 }
 
 // Reconcile implements reconcile.Reconciler. It creates the install for the label of a namespace.

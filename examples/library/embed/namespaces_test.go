@@ -24,7 +24,8 @@ func TestALabelledNamespaceGetsItsStack(t *testing.T) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Labels: map[string]string{stackLabel: "shop"}}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}).Build()
 	n := &namespaces{client: c, options: options{source: "fleet", sourceKind: "GitRepository"}}
-	for _, name := range []string{"tenant", "tenant", "other", "gone"} { // the second reconcile of a namespace changes nothing
+	// the second reconcile of a namespace changes nothing
+	for _, name := range []string{"tenant", "tenant", "other", "gone"} {
 		if _, err := n.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -33,7 +34,8 @@ func TestALabelledNamespaceGetsItsStack(t *testing.T) {
 	if err := c.List(t.Context(), &all); err != nil {
 		t.Fatal(err)
 	}
-	if len(all.Items) != 1 || all.Items[0].Namespace != "tenant" || all.Items[0].Spec.Stack != "shop" || all.Items[0].Spec.SourceRef.Name != "fleet" {
+	if len(all.Items) != 1 || all.Items[0].Namespace != "tenant" || all.Items[0].Spec.Stack != "shop" ||
+		all.Items[0].Spec.SourceRef.Name != "fleet" {
 		t.Errorf("got %+v", all.Items)
 	}
 	for _, in := range all.Items {

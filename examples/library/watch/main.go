@@ -97,5 +97,6 @@ func describe(in *appsv1.KsctlInstall) string {
 // ready reports whether the current spec is installed. A condition of an older generation does not
 // count.
 func ready(in *appsv1.KsctlInstall) bool {
-	return in.Status.ObservedGeneration == in.Generation && meta.IsStatusConditionPresentAndEqual(in.Status.Conditions, appsv1.ReadyCondition, metav1.ConditionTrue)
+	return in.Status.ObservedGeneration == in.Generation &&
+		meta.IsStatusConditionPresentAndEqual(in.Status.Conditions, appsv1.ReadyCondition, metav1.ConditionTrue)
 }

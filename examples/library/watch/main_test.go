@@ -15,13 +15,15 @@ import (
 func install(name string, observed int64, ready metav1.ConditionStatus) *appsv1.KsctlInstall {
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Generation: 2}}
 	in.Status.ObservedGeneration = observed
-	in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: ready, Reason: "Reason", Message: "message"}}
+	in.Status.Conditions = []metav1.Condition{{Type: appsv1.ReadyCondition, Status: ready, Reason: "Reason",
+		Message: "message"}}
 	return in
 }
 
 func TestWatchEndsWhenTheInstallIsReady(t *testing.T) {
 	var out bytes.Buffer
-	if err := watch(t.Context(), &out, fake.NewSimpleClientset(install("web", 2, metav1.ConditionTrue)), "shop/web"); err != nil {
+	if err := watch(t.Context(), &out, fake.NewSimpleClientset(install("web", 2, metav1.ConditionTrue)),
+		"shop/web"); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); got != "shop/web Ready=True Reason: message\n" {

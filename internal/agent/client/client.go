@@ -63,7 +63,8 @@ func Dial(endpoint appsv1.AgentEndpoint, secret map[string][]byte) (*Client, err
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxResponse)),
 		grpc.WithMaxHeaderListSize(maxHeaderBytes),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout,
-			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnectDelay}}),
+			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: maxReconnectDelay}}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithUserAgent("ksctl-gitops"),
 	}
@@ -83,8 +84,8 @@ func Dial(endpoint appsv1.AgentEndpoint, secret map[string][]byte) (*Client, err
 func (c *Client) Close() { _ = c.conn.Close() }
 
 // Import imports an export into the state store of the agent's ksctl. It overwrites the states of
-// the same clusters and the credentials of the same clouds. Errors of the call are *AddressError and
-// *Error; the message of an *Error quotes no secret of the export.
+// the same clusters and the credentials of the same clouds. Errors of the call are *AddressError
+// and *Error; the message of an *Error quotes no secret of the export.
 func (c *Client) Import(ctx context.Context, export []byte) error {
 	req := &agentpb.ReqStore{Operation: agentpb.StorageOperation_IMPORT, Data: export}
 	if n := proto.Size(req); n > MaxRequest {
@@ -127,7 +128,8 @@ func call[Req, Res any](ctx context.Context, c *Client,
 		return res, &Error{Code: code, Message: "the call was canceled"}
 	case code == codes.DeadlineExceeded && hasDeadline && failure == nil:
 		return res, &Error{Code: code, Message: "it does not answer in time"}
-	case code == codes.DeadlineExceeded && hasDeadline, code == codes.Unavailable && (remote.Addr == nil || failure != nil):
+	case code == codes.DeadlineExceeded && hasDeadline, code == codes.Unavailable &&
+		(remote.Addr == nil || failure != nil):
 		return res, connectionError(failure)
 	}
 	return res, &Error{Code: s.Code(), Message: c.sanitize(s.Message()), Answered: true}

@@ -45,20 +45,31 @@ func TestImportOverTLS(t *testing.T) {
 		secret secret
 		says   string // substring of the error; "": no error
 	}{
-		"mutual TLS":             {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "", mutual, ""},
-		"serverName":             {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "agent.example", mutual, ""},
-		"token":                  {[]grpc.ServerOption{serverTLS(t, cert, key, nil), requireToken("s3cr3t-t0k3n")}, "", token, ""},
-		"wrong serverName":       {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "other.example", mutual, "its certificate is not valid for the host name"},
-		"expired certificate":    {[]grpc.ServerOption{serverTLS(t, expired, expiredKey, a)}, "", mutual, "its certificate has expired"},
-		"unknown CA":             {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "", secret{CAKey: stranger.ca(), CertKey: ours, KeyKey: oursKey}, "signed by an authority that ca.crt does not contain"},
-		"no client certificate":  {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "", token, "it rejects the TLS connection"},
-		"untrusted client cert":  {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "", secret{CAKey: a.ca(), CertKey: foreign, KeyKey: foreignKey}, "it rejects the TLS connection"},
-		"wrong token":            {[]grpc.ServerOption{serverTLS(t, cert, key, nil), requireToken("an0th3r")}, "", token, "the agent answers Unauthenticated: the token is not an0th3r"},
-		"server without TLS":     {nil, "", mutual, "the server does not speak TLS"},
-		"error quotes the token": {[]grpc.ServerOption{serverTLS(t, cert, key, nil), requireToken("s3cr3t-t0k3n and more")}, "", token, "the token is not … and more"},
-		"missing token":          {[]grpc.ServerOption{serverTLS(t, cert, key, a), requireToken("s3cr3t-t0k3n")}, "", mutual, "the agent answers Unauthenticated"},
+		"mutual TLS": {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "", mutual, ""},
+		"serverName": {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "agent.example", mutual, ""},
+		"token": {[]grpc.ServerOption{serverTLS(t, cert, key, nil), requireToken("s3cr3t-t0k3n")}, "",
+			token, ""},
+		"wrong serverName": {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "other.example", mutual,
+			"its certificate is not valid for the host name"},
+		"expired certificate": {[]grpc.ServerOption{serverTLS(t, expired, expiredKey, a)}, "", mutual,
+			"its certificate has expired"},
+		"unknown CA": {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "",
+			secret{CAKey: stranger.ca(), CertKey: ours, KeyKey: oursKey},
+			"signed by an authority that ca.crt does not contain"},
+		"no client certificate": {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "", token,
+			"it rejects the TLS connection"},
+		"untrusted client cert": {[]grpc.ServerOption{serverTLS(t, cert, key, a)}, "",
+			secret{CAKey: a.ca(), CertKey: foreign, KeyKey: foreignKey}, "it rejects the TLS connection"},
+		"wrong token": {[]grpc.ServerOption{serverTLS(t, cert, key, nil), requireToken("an0th3r")}, "",
+			token, "the agent answers Unauthenticated: the token is not an0th3r"},
+		"server without TLS": {nil, "", mutual, "the server does not speak TLS"},
+		"error quotes the token": {[]grpc.ServerOption{serverTLS(t, cert, key, nil),
+			requireToken("s3cr3t-t0k3n and more")}, "", token, "the token is not … and more"},
+		"missing token": {[]grpc.ServerOption{serverTLS(t, cert, key, a), requireToken("s3cr3t-t0k3n")}, "",
+			mutual, "the agent answers Unauthenticated"},
 	} {
-		client := dial(t, appsv1.AgentEndpoint{Address: serve(t, acceptAll(), c.server...), ServerName: c.name}, c.secret)
+		client := dial(t, appsv1.AgentEndpoint{Address: serve(t, acceptAll(), c.server...), ServerName: c.name},
+			c.secret)
 		for range 2 { // the result is the same each time
 			err := client.Import(withTimeout(t, time.Minute), []byte(`{"Clusters":[],"Credentials":null}`))
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
@@ -77,7 +88,8 @@ func TestImportPlaintext(t *testing.T) {
 		return nil
 	}})
 	const export = `{"Clusters":[{"cluster_name":"demo"}],"Credentials":[null]}`
-	if err := c.Import(withTimeout(t, time.Minute), []byte(export)); err != nil || string(got.GetData()) != export || got.GetOperation() != agentpb.StorageOperation_IMPORT {
+	if err := c.Import(withTimeout(t, time.Minute), []byte(export)); err != nil || string(got.GetData()) != export ||
+		got.GetOperation() != agentpb.StorageOperation_IMPORT {
 		t.Errorf("got %v, %v", got, err)
 	}
 	large := c.Import(t.Context(), make([]byte, MaxRequest))
@@ -99,7 +111,8 @@ func TestImportIPv6(t *testing.T) {
 	cert, key := a.issue("agent.example", inOneHour())
 	at := serveAt(t, "[::1]:0", acceptAll(), serverTLS(t, cert, key, nil))
 	secret := map[string][]byte{CAKey: a.ca(), TokenKey: []byte("t")}
-	if err := dial(t, appsv1.AgentEndpoint{Address: at}, secret).Import(withTimeout(t, time.Minute), []byte("{}")); err != nil {
+	if err := dial(t, appsv1.AgentEndpoint{Address: at}, secret).
+		Import(withTimeout(t, time.Minute), []byte("{}")); err != nil {
 		t.Error(err)
 	}
 }
@@ -119,12 +132,15 @@ func TestImportAgentUnreachable(t *testing.T) {
 		wait    time.Duration
 	}{
 		"nothing listens": {"127.0.0.1:1", "connection refused", codes.Unavailable, time.Minute},
-		"no response":     {silent.Addr().String(), "it does not answer in time", codes.DeadlineExceeded, 2 * time.Second},
-		"requires TLS":    {serve(t, acceptAll(), serverTLS(t, cert, key, nil)), "", codes.Unavailable, time.Minute},
+		"no response": {silent.Addr().String(), "it does not answer in time", codes.DeadlineExceeded,
+			2 * time.Second},
+		"requires TLS": {serve(t, acceptAll(), serverTLS(t, cert, key, nil)), "", codes.Unavailable, time.Minute},
 	} {
-		err := dial(t, appsv1.AgentEndpoint{Address: c.address, Plaintext: true}, nil).Import(withTimeout(t, c.wait), []byte("{}"))
+		err := dial(t, appsv1.AgentEndpoint{Address: c.address, Plaintext: true}, nil).
+			Import(withTimeout(t, c.wait), []byte("{}"))
 		failure, ok := errors.AsType[*Error](err)
-		if !ok || failure.Answered || failure.Code != c.code || !strings.Contains(err.Error(), "the agent can't be reached: "+c.says) {
+		if !ok || failure.Answered || failure.Code != c.code ||
+			!strings.Contains(err.Error(), "the agent can't be reached: "+c.says) {
 			t.Errorf("%s: got %v", what, err)
 		}
 		if err != nil && strings.Contains(err.Error(), c.address) {
@@ -139,7 +155,8 @@ func TestImportDeadlineAndCancel(t *testing.T) {
 		return status.FromContextError(ctx.Err()).Err()
 	}})
 	err := hangs.Import(withTimeout(t, 200*time.Millisecond), []byte("{}"))
-	if failure, ok := errors.AsType[*Error](err); !ok || failure.Code != codes.DeadlineExceeded || err.Error() != "the agent can't be reached: it does not answer in time" {
+	if failure, ok := errors.AsType[*Error](err); !ok || failure.Code != codes.DeadlineExceeded ||
+		err.Error() != "the agent can't be reached: it does not answer in time" {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,17 +175,21 @@ func TestAgentMessagesAreSanitized(t *testing.T) {
 		"token s3cr3t-of-civo refused":           "the message is omitted",
 		strings.Repeat("ä", 1000):                strings.Repeat("ä", 148) + "…",
 	} {
-		c := dialPlaintext(t, &fakeAgent{storage: func(context.Context, *agentpb.ReqStore) error { return status.Error(codes.Internal, says) }})
+		c := dialPlaintext(t, &fakeAgent{storage: func(context.Context, *agentpb.ReqStore) error {
+			return status.Error(codes.Internal, says)
+		}})
 		err := c.Import(withTimeout(t, time.Minute), []byte(export))
 		failure, ok := errors.AsType[*Error](err)
-		if !ok || !failure.Answered || failure.Code != codes.Internal || !strings.HasPrefix(failure.Message, want) || len(failure.Message) > maxMessageBytes || strings.Contains(err.Error(), "s3cr3t") {
+		if !ok || !failure.Answered || failure.Code != codes.Internal || !strings.HasPrefix(failure.Message, want) ||
+			len(failure.Message) > maxMessageBytes || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%.60q: got %v", says, err)
 		}
 	}
 	endless := dialPlaintext(t, &fakeAgent{storage: func(context.Context, *agentpb.ReqStore) error {
 		return status.Error(codes.Internal, strings.Repeat("x", 10*maxHeaderBytes))
 	}})
-	if failure, ok := errors.AsType[*Error](endless.Import(withTimeout(t, time.Minute), []byte("{}"))); !ok || len(failure.Message) > maxMessageBytes {
+	if failure, ok := errors.AsType[*Error](endless.Import(withTimeout(t, time.Minute), []byte("{}"))); !ok ||
+		len(failure.Message) > maxMessageBytes {
 		t.Errorf("endless message: got %v", failure)
 	}
 }
@@ -180,7 +201,8 @@ func TestScale(t *testing.T) {
 		requested = fmt.Sprintf("%s %d %s", r.GetOperation(), r.GetDesiredNoOfWP(), r.GetNodeSizeOfWP())
 		return updated, failure
 	}})
-	if err := c.Scale(withTimeout(t, time.Minute), true, 4, "g4s.kube.small"); err != nil || requested != "SCALE_UP 4 g4s.kube.small" {
+	if err := c.Scale(withTimeout(t, time.Minute), true, 4, "g4s.kube.small"); err != nil ||
+		requested != "SCALE_UP 4 g4s.kube.small" {
 		t.Errorf("requested %s: %v", requested, err)
 	}
 	if err := c.Scale(withTimeout(t, time.Minute), false, 3, ""); err != nil || requested != "SCALE_DOWN 3 " {
@@ -189,7 +211,8 @@ func TestScale(t *testing.T) {
 	for _, failure = range []error{nil, status.Error(codes.Unimplemented, "no worker was added")} {
 		updated = failure != nil
 		err := c.Scale(withTimeout(t, time.Minute), true, 5, "")
-		if got, ok := errors.AsType[*Error](err); !ok || !got.Answered || failure != nil && got.Code != codes.Unimplemented {
+		if got, ok := errors.AsType[*Error](err); !ok || !got.Answered || failure != nil &&
+			got.Code != codes.Unimplemented {
 			t.Errorf("%v: got %v", failure, err)
 		}
 	}

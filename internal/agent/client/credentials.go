@@ -44,10 +44,13 @@ func credentialsFor(e *appsv1.AgentEndpoint, secret map[string][]byte) (
 	if e.Plaintext {
 		return insecure.NewCredentials(), "", nil
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(e.ServerName, host), RootCAs: x509.NewCertPool()}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(e.ServerName, host),
+		RootCAs: x509.NewCertPool()}
 	switch ca := secret[CAKey]; {
 	case len(ca) == 0:
-		return nil, "", &SecretError{"key " + CAKey + " is missing: add the CA certificates that the agent's certificate is verified against"}
+		return nil, "",
+			&SecretError{"key " + CAKey +
+				" is missing: add the CA certificates that the agent's certificate is verified against"}
 	case !cfg.RootCAs.AppendCertsFromPEM(ca):
 		return nil, "", &SecretError{"key " + CAKey + " holds no PEM certificate"}
 	}
@@ -62,7 +65,9 @@ func credentialsFor(e *appsv1.AgentEndpoint, secret map[string][]byte) (
 		return nil, "", err
 	}
 	if token == "" && len(cfg.Certificates) == 0 {
-		return nil, "", &SecretError{fmt.Sprintf("client credentials are missing: add keys %s and %s, or key %s", CertKey, KeyKey, TokenKey)}
+		return nil, "",
+			&SecretError{fmt.Sprintf("client credentials are missing: add keys %s and %s, or key %s", CertKey, KeyKey,
+				TokenKey)}
 	}
 	return credentials.NewTLS(cfg), token, nil
 }
@@ -88,7 +93,8 @@ func validateAddress(address string) (string, error) {
 func clientCertificate(secret map[string][]byte) (pair tls.Certificate, err error) {
 	for _, key := range []string{CertKey, KeyKey} {
 		if len(secret[key]) == 0 {
-			return pair, &SecretError{fmt.Sprintf("key %s is missing: %s and %s must be set together", key, CertKey, KeyKey)}
+			return pair, &SecretError{fmt.Sprintf("key %s is missing: %s and %s must be set together", key, CertKey,
+				KeyKey)}
 		}
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(secret[CertKey]) {
@@ -98,7 +104,8 @@ func clientCertificate(secret map[string][]byte) (pair tls.Certificate, err erro
 		return pair, &SecretError{"key " + KeyKey + " holds no unencrypted PEM private key"}
 	}
 	if pair, err = tls.X509KeyPair(secret[CertKey], secret[KeyKey]); err != nil {
-		return pair, &SecretError{"key " + KeyKey + " can't be parsed, or does not match the certificate of key " + CertKey}
+		return pair, &SecretError{"key " + KeyKey + " can't be parsed, or does not match the certificate of key " +
+			CertKey}
 	}
 	return pair, nil
 }
@@ -110,7 +117,8 @@ func hasPrivateKey(data []byte) bool {
 		if block == nil {
 			return false
 		}
-		if strings.HasSuffix(block.Type, "PRIVATE KEY") && block.Type != "ENCRYPTED PRIVATE KEY" && block.Headers["DEK-Info"] == "" {
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") && block.Type != "ENCRYPTED PRIVATE KEY" &&
+			block.Headers["DEK-Info"] == "" {
 			return true
 		}
 		data = rest
@@ -126,7 +134,8 @@ func bearerToken(secret map[string][]byte) (string, error) {
 	}
 	invalid := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(token) > maxTokenBytes || strings.ContainsFunc(token, invalid) {
-		return "", &SecretError{fmt.Sprintf("key %s is invalid: want one line of at most %d printable ASCII characters without spaces", TokenKey, maxTokenBytes)}
+		return "", &SecretError{fmt.Sprintf("key %s is invalid: want one line of at most %d printable ASCII "+
+			"characters without spaces", TokenKey, maxTokenBytes)}
 	}
 	return token, nil
 }

@@ -45,7 +45,8 @@ func (l *trackedTransport) dial(ctx context.Context, address string) (net.Conn, 
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (l *trackedTransport) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (l *trackedTransport) ClientHandshake(ctx context.Context, authority string,
+	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, info, err := l.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if l.recordFailure(err); err != nil {
 		return nil, nil, err

@@ -21,13 +21,15 @@ func TestList(t *testing.T) {
 		asked = cluster
 		return &agentpb.ListResponse{
 			Workers: []*agentpb.Worker{{Index: 1, Size: "small", Node: "node\n1"}, {Index: 0, Size: "small"}},
-			Operation: &agentpb.Operation{Id: "a.1", State: agentpb.Operation_FAILED, Desired: 2, Size: "small", Failure: agentpb.Operation_OUT_OF_RESOURCES,
+			Operation: &agentpb.Operation{Id: "a.1", State: agentpb.Operation_FAILED, Desired: 2, Size: "small",
+				Failure: agentpb.Operation_OUT_OF_RESOURCES,
 				Message: "no more\nof them"},
 		}, nil
 	}})
 	got, err := c.List(withTimeout(t, 20*time.Second), "demo")
 	want := State{Workers: []Worker{{0, "small", ""}, {1, "small", "node 1"}},
-		Operation: &Operation{ID: "a.1", State: agentpb.Operation_FAILED, Failure: agentpb.Operation_OUT_OF_RESOURCES, Message: "no more of them"}}
+		Operation: &Operation{ID: "a.1", State: agentpb.Operation_FAILED, Failure: agentpb.Operation_OUT_OF_RESOURCES,
+			Message: "no more of them"}}
 	if err != nil || asked != "demo" || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -50,15 +52,18 @@ func TestListRejectsInvalidResponses(t *testing.T) {
 		code    codes.Code
 		says    string
 	}{
-		"duplicate index":  {[]*agentpb.Worker{{Index: 3}, {Index: 1}, {Index: 3}}, codes.DataLoss, "two workers with index 3"},
+		"duplicate index": {[]*agentpb.Worker{{Index: 3}, {Index: 1}, {Index: 3}}, codes.DataLoss,
+			"two workers with index 3"},
 		"too many workers": {many, codes.DataLoss, "the list has 10001 workers"},
-		"too many bytes":   {[]*agentpb.Worker{{Name: strings.Repeat("x", MaxResponse)}}, codes.ResourceExhausted, "larger than max"},
+		"too many bytes": {[]*agentpb.Worker{{Name: strings.Repeat("x", MaxResponse)}}, codes.ResourceExhausted,
+			"larger than max"},
 	} {
 		client := dialPlaintext(t, &fakeAgent{list: func(context.Context, string) (*agentpb.ListResponse, error) {
 			return &agentpb.ListResponse{Workers: c.workers}, nil
 		}})
 		_, err := client.List(withTimeout(t, 20*time.Second), "")
-		if failure, ok := errors.AsType[*Error](err); !ok || failure.Code != c.code || !strings.Contains(err.Error(), c.says) {
+		if failure, ok := errors.AsType[*Error](err); !ok || failure.Code != c.code ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
@@ -67,22 +72,27 @@ func TestListRejectsInvalidResponses(t *testing.T) {
 func TestBegin(t *testing.T) {
 	var requested string
 	answer, failure := &agentpb.Operation{Id: "a.1", State: agentpb.Operation_RUNNING, Desired: 3}, error(nil)
-	c := dialPlaintext(t, &fakeAgent{begin: func(_ context.Context, r *agentpb.BeginRequest) (*agentpb.BeginResponse, error) {
-		requested = fmt.Sprintf("%s %s %d of %d %s", r.GetCluster(), r.GetId(), r.GetDesired(), r.GetCurrent(), r.GetSize())
+	c := dialPlaintext(t, &fakeAgent{begin: func(_ context.Context,
+		r *agentpb.BeginRequest) (*agentpb.BeginResponse, error) {
+		requested = fmt.Sprintf("%s %s %d of %d %s", r.GetCluster(), r.GetId(), r.GetDesired(), r.GetCurrent(),
+			r.GetSize())
 		return &agentpb.BeginResponse{Operation: answer}, failure
 	}})
 	req := &agentpb.BeginRequest{Cluster: "demo", Id: "a.1", Desired: 3, Current: 2, Size: "small"}
 	got, err := c.Begin(withTimeout(t, 20*time.Second), req)
-	if err != nil || requested != "demo a.1 3 of 2 small" || got != (Operation{ID: "a.1", State: agentpb.Operation_RUNNING}) {
+	if err != nil || requested != "demo a.1 3 of 2 small" ||
+		got != (Operation{ID: "a.1", State: agentpb.Operation_RUNNING}) {
 		t.Errorf("requested %s: got %+v, %v", requested, got, err)
 	}
 	answer = &agentpb.Operation{Id: "a.2", State: agentpb.Operation_RUNNING}
-	if _, err := c.Begin(withTimeout(t, 20*time.Second), req); err == nil || !strings.Contains(err.Error(), "another operation") {
+	if _, err := c.Begin(withTimeout(t, 20*time.Second), req); err == nil ||
+		!strings.Contains(err.Error(), "another operation") {
 		t.Errorf("another operation: got %v", err)
 	}
 	failure = status.Error(codes.Aborted, "there are 4")
 	_, err = c.Begin(withTimeout(t, 20*time.Second), req)
-	if callErr, ok := errors.AsType[*Error](err); !ok || callErr.Code != codes.Aborted || err.Error() != "the agent answers Aborted: there are 4" {
+	if callErr, ok := errors.AsType[*Error](err); !ok || callErr.Code != codes.Aborted ||
+		err.Error() != "the agent answers Aborted: there are 4" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -25,8 +25,9 @@ type Program struct {
 	Log logr.Logger
 }
 
-// Run implements Runner. An *Error is the error of the program's response. After any other error the
-// effect of the request is unknown. When ctx ends, the program and its child processes are killed.
+// Run implements Runner. An *Error is the error of the program's response. After any other error
+// the effect of the request is unknown. When ctx ends, the program and its child processes are
+// killed.
 func (p *Program) Run(ctx context.Context, r Request) ([]Worker, error) {
 	r.APIVersion = APIVersion
 	if deadline, ok := ctx.Deadline(); ok {

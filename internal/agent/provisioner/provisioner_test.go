@@ -44,9 +44,13 @@ func playRole(role string) {
 		}
 		respond(Worker{Index: r.From, Name: r.Cluster.WorkerName(r.Desired), Size: r.Size})
 	case "fails":
-		_ = json.NewEncoder(os.Stdout).Encode(Response{APIVersion: APIVersion, Error: &Error{Code: "Quota", Class: OutOfResources, Message: "no more"}})
+		_ = json.NewEncoder(os.Stdout).
+			Encode(Response{APIVersion: APIVersion,
+				Error: &Error{Code: "Quota", Class: OutOfResources, Message: "no more"}})
 	case "fails and exits":
-		_ = json.NewEncoder(os.Stdout).Encode(Response{APIVersion: APIVersion, Error: &Error{Code: "Quota", Class: OutOfResources, Message: "no more"}})
+		_ = json.NewEncoder(os.Stdout).
+			Encode(Response{APIVersion: APIVersion,
+				Error: &Error{Code: "Quota", Class: OutOfResources, Message: "no more"}})
 		os.Exit(1)
 	case "crashes":
 		fmt.Fprintln(os.Stderr, "a secret that must only be logged")
@@ -89,7 +93,8 @@ func spawn() {
 		os.Exit(8)
 	}
 	path := os.Getenv("TEST_PID")
-	if err := os.WriteFile(path+".new", []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil || os.Rename(path+".new", path) != nil {
+	if err := os.WriteFile(path+".new", []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil ||
+		os.Rename(path+".new", path) != nil {
 		os.Exit(8)
 	}
 }
@@ -116,7 +121,8 @@ func TestProgramRunResult(t *testing.T) {
 		code    string
 		fault   string
 	}{
-		"succeeds":           {workers: []Worker{{Index: 0, Name: "demo-vm-wp-0", Size: "medium"}, {Index: 1, Name: "demo-vm-wp-1"}}},
+		"succeeds": {workers: []Worker{{Index: 0, Name: "demo-vm-wp-0", Size: "medium"},
+			{Index: 1, Name: "demo-vm-wp-1"}}},
 		"fails":              {code: "Quota"},
 		"fails and exits":    {code: "Quota"},
 		"crashes":            {fault: "failed without a response"},
@@ -127,7 +133,8 @@ func TestProgramRunResult(t *testing.T) {
 		"endless output":     {fault: "returned more than"},
 	} {
 		t.Run(role, func(t *testing.T) {
-			got, err := newProgram(t, role, logr.Discard()).Run(t.Context(), Request{Operation: List, Cluster: Cluster{Name: "demo"}})
+			got, err := newProgram(t, role, logr.Discard()).
+				Run(t.Context(), Request{Operation: List, Cluster: Cluster{Name: "demo"}})
 			if !reflect.DeepEqual(got, want.workers) {
 				t.Errorf("workers %v, want %v", got, want.workers)
 			}
@@ -138,7 +145,8 @@ func TestProgramRunResult(t *testing.T) {
 					t.Errorf("error %v, want %s", err, want.code)
 				}
 			case want.fault != "":
-				if answered != nil || err == nil || !strings.Contains(err.Error(), want.fault) || strings.Contains(err.Error(), "secret") {
+				if answered != nil || err == nil || !strings.Contains(err.Error(), want.fault) ||
+					strings.Contains(err.Error(), "secret") {
 					t.Errorf("error %v, want %s", err, want.fault)
 				}
 			case err != nil:
@@ -151,8 +159,11 @@ func TestProgramRunResult(t *testing.T) {
 func TestProgramReceivesRequest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	got, err := newProgram(t, "echo", logr.Discard()).Run(ctx, Request{Operation: Create, ID: "x", Cluster: Cluster{Name: "demo"}, From: 2, Desired: 5, Size: "t3.medium"})
-	if want := []Worker{{Index: 2, Name: "demo-vm-wp-5", Size: "t3.medium"}}; err != nil || !reflect.DeepEqual(got, want) {
+	got, err := newProgram(t, "echo", logr.Discard()).
+		Run(ctx, Request{Operation: Create, ID: "x", Cluster: Cluster{Name: "demo"}, From: 2, Desired: 5,
+			Size: "t3.medium"})
+	if want := []Worker{{Index: 2, Name: "demo-vm-wp-5", Size: "t3.medium"}}; err != nil ||
+		!reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 }
@@ -172,7 +183,8 @@ func TestProgramLogIsLimited(t *testing.T) {
 	if _, err := newProgram(t, "verbose", log).Run(t.Context(), Request{Operation: Create, ID: "op-1"}); err != nil {
 		t.Fatal(err)
 	}
-	if len(logged) != maxLines || !strings.Contains(logged[0], "line 0 ") || !strings.Contains(logged[0], "op-1") || !strings.Contains(logged[maxLines-1], "omitted") {
+	if len(logged) != maxLines || !strings.Contains(logged[0], "line 0 ") || !strings.Contains(logged[0], "op-1") ||
+		!strings.Contains(logged[maxLines-1], "omitted") {
 		t.Errorf("%d lines, from %.80q to %q", len(logged), logged[0], logged[len(logged)-1])
 	}
 	for _, s := range logged {
@@ -205,7 +217,8 @@ func awaitExit(t *testing.T, pid int) {
 		if syscall.Kill(pid, 0) != nil {
 			return
 		}
-		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(stat), ") Z ") {
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil &&
+			strings.Contains(string(stat), ") Z ") {
 			return
 		}
 	}
@@ -266,19 +279,26 @@ func TestParseResponse(t *testing.T) {
 		"unknown version": {data: `{"apiVersion":"agent.ksctl.com/v2"}`, fault: "returned apiVersion"},
 		"no version":      {data: `{"workers":[]}`, fault: "returned apiVersion"},
 		"JSON list":       {data: `[]`, fault: "not a single JSON document"},
-		"duplicate index": {data: responseJSON(`,"workers":[{"index":1,"name":"a"},{"index":1,"name":"b"}]`), fault: "two workers with index 1"},
-		"duplicate name":  {data: responseJSON(`,"workers":[{"index":1,"name":"a"},{"index":2,"name":"a"}]`), fault: "two workers named a"},
-		"no name":         {data: responseJSON(`,"workers":[{"index":1}]`), fault: "invalid name"},
-		"invalid name":    {data: responseJSON(`,"workers":[{"index":1,"name":"A b"}]`), fault: "invalid name"},
-		"invalid node":    {data: responseJSON(`,"workers":[{"index":1,"name":"a","node":"../b"}]`), fault: "invalid node name"},
-		"negative index":  {data: responseJSON(`,"workers":[{"index":-1,"name":"a"}]`), fault: "not a single JSON document"},
-		"index too high":  {data: responseJSON(`,"workers":[{"index":4294967295,"name":"a"}]`), fault: "the maximum is"},
-		"too large":       {data: responseJSON(`,"x":"` + strings.Repeat(" ", maxResponseBytes) + `"`), fault: "returned more than"},
-		"error":           {data: responseJSON(`,"error":{"code":"C","class":"Other","message":"m"}`), want: "C: m"},
-		"unknown class":   {data: responseJSON(`,"error":{"code":"C","class":"Strange","message":"m"}`), want: "C: m"},
-		"empty error":     {data: responseJSON(`,"error":{}`), want: "the provisioner reported an error without a message"},
-		"error of lines":  {data: responseJSON(`,"error":{"message":"a\nb\u0007c"}`), want: "a b c"},
-		"long error":      {data: responseJSON(`,"error":{"message":"` + long + `"}`), want: long[:2*maxMessage]},
+		"duplicate index": {data: responseJSON(`,"workers":[{"index":1,"name":"a"},{"index":1,"name":"b"}]`),
+			fault: "two workers with index 1"},
+		"duplicate name": {data: responseJSON(`,"workers":[{"index":1,"name":"a"},{"index":2,"name":"a"}]`),
+			fault: "two workers named a"},
+		"no name":      {data: responseJSON(`,"workers":[{"index":1}]`), fault: "invalid name"},
+		"invalid name": {data: responseJSON(`,"workers":[{"index":1,"name":"A b"}]`), fault: "invalid name"},
+		"invalid node": {data: responseJSON(`,"workers":[{"index":1,"name":"a","node":"../b"}]`),
+			fault: "invalid node name"},
+		"negative index": {data: responseJSON(`,"workers":[{"index":-1,"name":"a"}]`),
+			fault: "not a single JSON document"},
+		"index too high": {data: responseJSON(`,"workers":[{"index":4294967295,"name":"a"}]`),
+			fault: "the maximum is"},
+		"too large": {data: responseJSON(`,"x":"` + strings.Repeat(" ", maxResponseBytes) + `"`),
+			fault: "returned more than"},
+		"error":         {data: responseJSON(`,"error":{"code":"C","class":"Other","message":"m"}`), want: "C: m"},
+		"unknown class": {data: responseJSON(`,"error":{"code":"C","class":"Strange","message":"m"}`), want: "C: m"},
+		"empty error": {data: responseJSON(`,"error":{}`),
+			want: "the provisioner reported an error without a message"},
+		"error of lines": {data: responseJSON(`,"error":{"message":"a\nb\u0007c"}`), want: "a b c"},
+		"long error":     {data: responseJSON(`,"error":{"message":"` + long + `"}`), want: long[:2*maxMessage]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseResponse([]byte(c.data))
@@ -314,10 +334,13 @@ func TestServe(t *testing.T) {
 		return nil, errors.New("it broke")
 	})
 	for name, c := range map[string]struct{ in, want string }{
-		"no workers":   {request(`,"operation":"List"`), `"workers":[]`},
-		"no capacity":  {request(`,"operation":"Create","desired":1,"size":"full"`), `"error":{"code":"Quota","class":"OutOfResources","message":"no more"}`},
-		"other error":  {request(`,"operation":"Create","desired":1,"size":"s"`), `"error":{"code":"Failed","class":"Other","message":"it broke"}`},
-		"deadline":     {request(`,"operation":"Create","desired":1,"size":"s","deadline":"2020-01-01T00:00:00Z"`), `deadline exceeded`},
+		"no workers": {request(`,"operation":"List"`), `"workers":[]`},
+		"no capacity": {request(`,"operation":"Create","desired":1,"size":"full"`),
+			`"error":{"code":"Quota","class":"OutOfResources","message":"no more"}`},
+		"other error": {request(`,"operation":"Create","desired":1,"size":"s"`),
+			`"error":{"code":"Failed","class":"Other","message":"it broke"}`},
+		"deadline": {request(`,"operation":"Create","desired":1,"size":"s","deadline":"2020-01-01T00:00:00Z"`),
+			`deadline exceeded`},
 		"unknown verb": {request(`,"operation":"Reboot"`), `"code":"UnknownOperation"`},
 		"no cluster":   {responseJSON(`,"operation":"List"`), `"code":"BadRequest"`},
 		"wrong range":  {request(`,"operation":"Create","from":3,"desired":1,"size":"s"`), `"code":"BadRequest"`},
@@ -326,7 +349,8 @@ func TestServe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := Serve(t.Context(), strings.NewReader(c.in), &out, runner); err != nil || !strings.Contains(out.String(), c.want) {
+			if err := Serve(t.Context(), strings.NewReader(c.in), &out, runner); err != nil ||
+				!strings.Contains(out.String(), c.want) {
 				t.Errorf("%v, %s; want %s", err, out.String(), c.want)
 			}
 			if _, err := ParseResponse(out.Bytes()); err != nil {
@@ -343,8 +367,10 @@ func TestServe(t *testing.T) {
 
 // For any response, ParseResponse returns valid workers or an error on one line.
 func FuzzParseResponse(f *testing.F) {
-	for _, seed := range []string{"", "null", responseJSON(""), responseJSON(`,"workers":[{"index":1,"name":"demo-vm-wp-1","size":"s","node":"n"},{"index":0,"name":"demo-vm-wp-0"}]`),
-		responseJSON(`,"error":{"code":"Quota","class":"OutOfResources","message":"no more"}`), responseJSON(`,"workers":null,"error":null`)} {
+	for _, seed := range []string{"", "null", responseJSON(""),
+		responseJSON(`,"workers":[{"index":1,"name":"demo-vm-wp-1","size":"s","node":"n"},{"index":0,"name":"demo-vm-wp-0"}]`),
+		responseJSON(`,"error":{"code":"Quota","class":"OutOfResources","message":"no more"}`),
+		responseJSON(`,"workers":null,"error":null`)} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -115,7 +115,8 @@ func (g *authenticator) authenticate(ctx context.Context, method string) error {
 		g.clientCAs != nil && g.hasValidCertificate(ctx) || g.tokens != nil && g.hasValidToken(ctx) {
 		return nil
 	}
-	return status.Error(codes.Unauthenticated, "the caller is not authenticated: send a valid client certificate or bearer token")
+	return status.Error(codes.Unauthenticated,
+		"the caller is not authenticated: send a valid client certificate or bearer token")
 }
 
 // hasValidCertificate reports whether the caller has a client certificate that a known CA signed.

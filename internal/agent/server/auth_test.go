@@ -40,7 +40,8 @@ type authority struct {
 func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
 	a := &authority{}
-	a.cert, a.key = sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	a.cert, a.key = sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
 	return a
 }
 
@@ -83,7 +84,8 @@ func sign(t *testing.T, c *x509.Certificate, by *authority) (*x509.Certificate, 
 // issue returns a certificate for a use and its key, as PEM.
 func (a *authority) issue(t *testing.T, use x509.ExtKeyUsage, change ...func(*x509.Certificate)) (cert, key []byte) {
 	t.Helper()
-	c := &x509.Certificate{Subject: pkix.Name{CommonName: "somebody"}, ExtKeyUsage: []x509.ExtKeyUsage{use}, DNSNames: []string{"agent"}}
+	c := &x509.Certificate{Subject: pkix.Name{CommonName: "somebody"}, ExtKeyUsage: []x509.ExtKeyUsage{use},
+		DNSNames: []string{"agent"}}
 	for _, f := range change {
 		f(c)
 	}
@@ -96,7 +98,8 @@ func (a *authority) issue(t *testing.T, use x509.ExtKeyUsage, change ...func(*x5
 }
 
 // callerCertificate issues a certificate for a caller.
-func (a *authority) callerCertificate(t *testing.T, use x509.ExtKeyUsage, change ...func(*x509.Certificate)) []tls.Certificate {
+func (a *authority) callerCertificate(t *testing.T, use x509.ExtKeyUsage,
+	change ...func(*x509.Certificate)) []tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.issue(t, use, change...))
 	if err != nil {
@@ -207,21 +210,26 @@ func TestAuthentication(t *testing.T) {
 		header string
 		want   codes.Code
 	}{
-		"no credentials":               {server: both, want: codes.Unauthenticated},
-		"certificate":                  {server: both, certs: both.ca.callerCertificate(t, client), want: codes.OK},
-		"certificate of another CA":    {server: both, certs: theirs.callerCertificate(t, client), want: codes.Unauthenticated},
-		"server certificate":           {server: both, certs: both.ca.callerCertificate(t, x509.ExtKeyUsageServerAuth), want: codes.Unauthenticated},
-		"expired certificate":          {server: both, certs: both.ca.callerCertificate(t, client, late), want: codes.Unauthenticated},
-		"token":                        {server: both, header: "Bearer " + token, want: codes.OK},
-		"other token":                  {server: both, header: "bearer another-token-of-some-length", want: codes.OK},
-		"wrong token":                  {server: both, header: "Bearer " + token + "x", want: codes.Unauthenticated},
-		"prefix of a token":            {server: both, header: "Bearer " + token[:16], want: codes.Unauthenticated},
-		"empty token":                  {server: both, header: "Bearer ", want: codes.Unauthenticated},
-		"token with another scheme":    {server: both, header: "Basic " + token, want: codes.Unauthenticated},
-		"wrong token and certificate":  {server: both, certs: both.ca.callerCertificate(t, client), header: "Bearer x", want: codes.OK},
-		"token without a token file":   {server: certs, header: "Bearer " + token, want: codes.Unauthenticated},
-		"certificate with only a CA":   {server: certs, certs: certs.ca.callerCertificate(t, client), want: codes.OK},
-		"certificate without a CA":     {server: tokens, certs: tokens.ca.callerCertificate(t, client), want: codes.Unauthenticated},
+		"no credentials": {server: both, want: codes.Unauthenticated},
+		"certificate":    {server: both, certs: both.ca.callerCertificate(t, client), want: codes.OK},
+		"certificate of another CA": {server: both, certs: theirs.callerCertificate(t, client),
+			want: codes.Unauthenticated},
+		"server certificate": {server: both, certs: both.ca.callerCertificate(t, x509.ExtKeyUsageServerAuth),
+			want: codes.Unauthenticated},
+		"expired certificate": {server: both, certs: both.ca.callerCertificate(t, client, late),
+			want: codes.Unauthenticated},
+		"token":                     {server: both, header: "Bearer " + token, want: codes.OK},
+		"other token":               {server: both, header: "bearer another-token-of-some-length", want: codes.OK},
+		"wrong token":               {server: both, header: "Bearer " + token + "x", want: codes.Unauthenticated},
+		"prefix of a token":         {server: both, header: "Bearer " + token[:16], want: codes.Unauthenticated},
+		"empty token":               {server: both, header: "Bearer ", want: codes.Unauthenticated},
+		"token with another scheme": {server: both, header: "Basic " + token, want: codes.Unauthenticated},
+		"wrong token and certificate": {server: both, certs: both.ca.callerCertificate(t, client), header: "Bearer x",
+			want: codes.OK},
+		"token without a token file": {server: certs, header: "Bearer " + token, want: codes.Unauthenticated},
+		"certificate with only a CA": {server: certs, certs: certs.ca.callerCertificate(t, client), want: codes.OK},
+		"certificate without a CA": {server: tokens, certs: tokens.ca.callerCertificate(t, client),
+			want: codes.Unauthenticated},
 		"token with only a token file": {server: tokens, header: "Bearer " + token, want: codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +253,9 @@ func TestAuthentication(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+			_ = stream.Send(
+				&reflectionpb.ServerReflectionRequest{
+					MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 			if _, err = stream.Recv(); status.Code(err) != c.want {
 				t.Errorf("reflection: %v, want %s", err, c.want)
 			}
@@ -287,7 +297,8 @@ func TestCredentialFilesAreReloaded(t *testing.T) {
 	if got := listCode(withToken(t, "Bearer the-next-token-there-is"), conn); got != codes.OK {
 		t.Errorf("with the new token: %s", got)
 	}
-	if got := listCode(t.Context(), s.dial(t, theirs.callerCertificate(t, x509.ExtKeyUsageClientAuth))); got != codes.OK {
+	if got := listCode(t.Context(), s.dial(t, theirs.callerCertificate(t, x509.ExtKeyUsageClientAuth))); got !=
+		codes.OK {
 		t.Errorf("with a certificate of the new CA: %s", got)
 	}
 	// Invalid files are ignored.
@@ -335,7 +346,8 @@ func TestNewAuthenticatorRejectsInvalidIdentity(t *testing.T) {
 
 func TestHandlerPanicReturnsInternal(t *testing.T) {
 	s := &Server{opts: Options{Log: logr.Discard(), Metrics: NewMetrics()}}
-	if err := s.recordCall("/x/Y", "at the disco", nil); status.Code(err) != codes.Internal || strings.Contains(err.Error(), "disco") {
+	if err := s.recordCall("/x/Y", "at the disco", nil); status.Code(err) != codes.Internal ||
+		strings.Contains(err.Error(), "disco") {
 		t.Errorf("%v", err)
 	}
 }

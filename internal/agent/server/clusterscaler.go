@@ -72,7 +72,8 @@ func (c *clusterScaler) loadOperations(ctx context.Context) error {
 			c.update(func() { c.stored, c.operations, c.loaded = raw, b, true })
 			return nil
 		}
-		c.log.Error(err, "loading the recorded operations failed; retrying, and starting no operation until it succeeds")
+		c.log.Error(err,
+			"loading the recorded operations failed; retrying, and starting no operation until it succeeds")
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -122,7 +123,8 @@ func (c *clusterScaler) loadedOperations() (operationLog, error) {
 	case c.stopping:
 		return operationLog{}, status.Error(codes.Unavailable, "the agent is shutting down: try again later")
 	case !c.loaded:
-		return operationLog{}, status.Error(codes.Unavailable, "the agent has not loaded its recorded operations yet: try again later")
+		return operationLog{},
+			status.Error(codes.Unavailable, "the agent has not loaded its recorded operations yet: try again later")
 	}
 	return c.operations, nil
 }
@@ -215,10 +217,12 @@ func (c *clusterScaler) begin(ctx context.Context, a *agentpb.BeginRequest) (rec
 		return record{}, status.Errorf(codes.Unavailable, "listing workers: %v", err)
 	}
 	if current := uint32(len(workers)); current != a.Current {
-		return record{}, status.Errorf(codes.Aborted, "the cluster has %d workers, not %d: list them again", current, a.Current)
+		return record{}, status.Errorf(codes.Aborted, "the cluster has %d workers, not %d: list them again", current,
+			a.Current)
 	}
 	now := time.Now()
-	r := record{ID: a.Id, From: a.Current, Desired: a.Desired, Size: a.Size, State: agentpb.Operation_RUNNING.String(), Started: now.UTC()}
+	r := record{ID: a.Id, From: a.Current, Desired: a.Desired, Size: a.Size, State: agentpb.Operation_RUNNING.String(),
+		Started: now.UTC()}
 	if a.Current == a.Desired {
 		r = r.finish(agentpb.Operation_FAILURE_UNSPECIFIED, "nothing to do", now)
 	}
@@ -259,7 +263,8 @@ func (c *clusterScaler) await(ctx context.Context, id string) (record, error) {
 	case !ok:
 		return record{}, status.Errorf(codes.Aborted, "operation %s is no longer recorded", id)
 	case r.running():
-		return record{}, status.Errorf(codes.Unavailable, "the agent is shutting down; operation %s continues when it restarts", id)
+		return record{},
+			status.Errorf(codes.Unavailable, "the agent is shutting down; operation %s continues when it restarts", id)
 	}
 	return r, nil
 }

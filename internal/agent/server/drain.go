@@ -26,7 +26,8 @@ func newDrainError(node string, timeout time.Duration, remaining []string, reaso
 	if more := len(remaining) - maxPods; more > 0 {
 		pods += fmt.Sprintf(" and %d more", more)
 	}
-	return &drainError{fmt.Errorf("node %s could not be drained within %s, and no machine was deleted: %s (remaining pods: %s)",
+	return &drainError{fmt.Errorf("node %s could not be drained within %s, and no machine was deleted: %s (remaining "+
+		"pods: %s)",
 		node, timeout, cmp.Or(reason, "pods were evicted but have not terminated"), pods)}
 }
 
@@ -39,7 +40,8 @@ func (j *job) drainAll(nodes []workerNode) error {
 	for _, n := range nodes {
 		err := j.drain(n.node.Name)
 		if drainErr, ok := errors.AsType[*drainError](err); ok && j.opts.ForceAfterDrain {
-			j.log.Info("deleting a machine although its node is not drained", "id", j.ID, "node", n.node.Name, "why", drainErr.Error())
+			j.log.Info("deleting a machine although its node is not drained", "id", j.ID, "node", n.node.Name, "why",
+				drainErr.Error())
 			continue
 		}
 		if err != nil {
@@ -99,7 +101,8 @@ func isForbidden(err error) bool {
 // evict evicts the pods of a node. It returns the pods that still exist, and why the last of them
 // could not be evicted. err is an error of the API server.
 func (j *job) evict(ctx context.Context, node string) (remaining []string, reason string, err error) {
-	pods, err := j.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	pods, err := j.Client.CoreV1().Pods(metav1.NamespaceAll).
+		List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return nil, "", fmt.Errorf("listing the pods of node %s: %w", node, err)
 	}

@@ -20,7 +20,8 @@ const lastNode = "demo-vm-wp-1-00002"
 func owned(kind string) func(*corev1.Pod) {
 	yes := true
 	return func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "x", UID: "x", Controller: &yes}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "x", UID: "x",
+			Controller: &yes}}
 	}
 }
 
@@ -32,8 +33,10 @@ func mirror(p *corev1.Pod) {
 
 func TestDrainEvictsMovablePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newFakeCloud(2, pod("web", lastNode, owned("ReplicaSet")), pod("bare", lastNode), pod("log", lastNode, owned("DaemonSet")),
-			pod("static", lastNode, mirror), pod("ended", lastNode, phase(corev1.PodSucceeded)), pod("broken", lastNode, phase(corev1.PodFailed)),
+		c := newFakeCloud(2, pod("web", lastNode, owned("ReplicaSet")), pod("bare", lastNode),
+			pod("log", lastNode, owned("DaemonSet")),
+			pod("static", lastNode, mirror), pod("ended", lastNode, phase(corev1.PodSucceeded)),
+			pod("broken", lastNode, phase(corev1.PodFailed)),
 			pod("elsewhere", "demo-vm-wp-0-00001"))
 		evicted := fakeEvictions(c, nil)
 		r := start(t, c, &memoryStore{})
@@ -57,17 +60,23 @@ func TestDrainBlockedByDisruptionBudget(t *testing.T) {
 		state, failure, message string
 		nodes, did              string
 	}{
-		"temporarily": {blocked: 3 * time.Minute, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
+		"temporarily": {blocked: 3 * time.Minute, state: succeeded, nodes: "demo-vm-wp-0-00001",
+			did: "Delete 2 1 medium"},
 		"forever": {blocked: time.Hour, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002",
-			message: "node demo-vm-wp-1-00002 could not be drained within 5m0s, and no machine was deleted: apps/web: Cannot evict pod as it would violate the pod's disruption budget. (remaining pods: apps/web)"},
-		"forever, cordoned by somebody else": {blocked: time.Hour, cordoned: true, state: failed, failure: "DRAIN", nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002!"},
-		"forever, with force":                {blocked: time.Hour, force: true, state: succeeded, nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
+			message: "node demo-vm-wp-1-00002 could not be drained within 5m0s, and no machine was deleted: " +
+				"apps/web: Cannot evict pod as it would violate the pod's disruption budget. (remaining pods: " +
+				"apps/web)"},
+		"forever, cordoned by somebody else": {blocked: time.Hour, cordoned: true, state: failed, failure: "DRAIN",
+			nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002!"},
+		"forever, with force": {blocked: time.Hour, force: true, state: succeeded,
+			nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cl := newFakeCloud(2, pod("web", lastNode), pod("other", lastNode))
 				if c.cordoned {
-					if _, err := cl.client.CoreV1().Nodes().Patch(t.Context(), lastNode, "application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
+					if _, err := cl.client.CoreV1().Nodes().Patch(t.Context(), lastNode, "application/merge-patch+json",
+						[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -78,7 +87,8 @@ func TestDrainBlockedByDisruptionBudget(t *testing.T) {
 				if got.State != c.state || got.Failure != c.failure || !strings.Contains(got.Message, c.message) {
 					t.Errorf("%+v", got)
 				}
-				if took, least := time.Since(began), min(c.blocked, 5*time.Minute); took < least || took > least+2*maxBackoff {
+				if took, least := time.Since(began), min(c.blocked, 5*time.Minute); took < least ||
+					took > least+2*maxBackoff {
 					t.Errorf("it took %s, want %s", took, least)
 				}
 				if got := r.nodes(t); got != c.nodes {
@@ -151,7 +161,8 @@ func TestForbiddenEvictionFailsOperation(t *testing.T) {
 		})
 		r := start(t, c, &memoryStore{})
 		began := time.Now()
-		if got := r.execute(t, "a", 2, 1); got.Failure != "OTHER" || !strings.Contains(got.Message, "no rights") || time.Since(began) > time.Second {
+		if got := r.execute(t, "a", 2, 1); got.Failure != "OTHER" || !strings.Contains(got.Message, "no rights") ||
+			time.Since(began) > time.Second {
 			t.Errorf("%+v after %s", got, time.Since(began))
 		}
 		if got := r.nodes(t); got != "demo-vm-wp-0-00001 demo-vm-wp-1-00002" {
@@ -179,7 +190,9 @@ func TestTerminatingPodBlocksDrainUnlessNodeNotReady(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				// The pod is terminating and has a grace period of 30 seconds.
 				ends := metav1.NewTime(time.Now().Add(30 * time.Second))
-				c := newFakeCloud(2, pod("web", lastNode, func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &ends, []string{"kubelet"} }))
+				c := newFakeCloud(2, pod("web", lastNode, func(p *corev1.Pod) {
+					p.DeletionTimestamp, p.Finalizers = &ends, []string{"kubelet"}
+				}))
 				if dead {
 					setNotReady(t, c, lastNode)
 				}
@@ -190,7 +203,8 @@ func TestTerminatingPodBlocksDrainUnlessNodeNotReady(t *testing.T) {
 				if dead && (got.State != succeeded || took < 30*time.Second || took > time.Minute) {
 					t.Errorf("%+v after %s", got, took)
 				}
-				if !dead && (got.Failure != "DRAIN" || !strings.Contains(got.Message, "pods were evicted but have not terminated")) {
+				if !dead && (got.Failure != "DRAIN" ||
+					!strings.Contains(got.Message, "pods were evicted but have not terminated")) {
 					t.Errorf("%+v after %s", got, took)
 				}
 			})

@@ -144,7 +144,8 @@ func start(t *testing.T, c *fakeCloud, store *memoryStore, change ...func(*Optio
 
 // begin starts an operation.
 func (r *agentTest) begin(id string, current, desired uint32) (*agentpb.Operation, error) {
-	res, err := (&workersServer{server: r.Server}).Begin(context.Background(), &agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
+	res, err := (&workersServer{server: r.Server}).Begin(context.Background(),
+		&agentpb.BeginRequest{Id: id, Current: current, Desired: desired, Size: "medium"})
 	return res.GetOperation(), err
 }
 
@@ -211,7 +212,8 @@ func (m *memoryStore) setError(err error) {
 
 // pod returns a pod on a node.
 func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, UID: types.UID("uid-" + name)}, Spec: corev1.PodSpec{NodeName: node}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, UID: types.UID("uid-" + name)},
+		Spec: corev1.PodSpec{NodeName: node}}
 	for _, f := range change {
 		f(p)
 	}
@@ -232,7 +234,8 @@ func fakeEvictions(c *fakeCloud, blocked map[string]time.Time) func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		if until, ok := blocked[e.Name]; ok && time.Now().Before(until) {
-			return true, nil, apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+			return true, nil,
+				apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		}
 		out = append(out, e.Name)
 		pods := corev1.SchemeGroupVersion.WithResource("pods")

@@ -81,7 +81,8 @@ func stopGracefully(g *grpc.Server) {
 func (s *Server) newGRPCServer(l ServeOptions) (*grpc.Server, error) {
 	authenticate := func(context.Context, string) error { return nil }
 	options := []grpc.ServerOption{
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second,
+			PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Minute}),
 		grpc.ConnectionTimeout(20 * time.Second), grpc.MaxConcurrentStreams(100),
 	}
@@ -93,7 +94,8 @@ func (s *Server) newGRPCServer(l ServeOptions) (*grpc.Server, error) {
 		authenticate = g.authenticate
 		options = append(options, grpc.Creds(credentials.NewTLS(g.tlsConfig())))
 	}
-	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
+	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		handler grpc.UnaryHandler) (res any, err error) {
 		defer func() { err = s.recordCall(info.FullMethod, recover(), err) }()
 		if err := authenticate(ctx, info.FullMethod); err != nil {
 			return nil, err
@@ -113,7 +115,8 @@ func (s *Server) newGRPCServer(l ServeOptions) (*grpc.Server, error) {
 // recordCall counts a call and returns its error. A panic becomes an error with code Internal.
 func (s *Server) recordCall(method string, panicked any, err error) error {
 	if panicked != nil {
-		s.opts.Log.Error(fmt.Errorf("%v", panicked), "a call panicked", "method", method, "stack", string(debug.Stack()))
+		s.opts.Log.Error(fmt.Errorf("%v", panicked), "a call panicked", "method", method, "stack",
+			string(debug.Stack()))
 		err = status.Error(codes.Internal, "internal error of the agent: see its log")
 	}
 	s.opts.Metrics.calls.WithLabelValues(method, status.Code(err).String()).Inc()

@@ -25,7 +25,8 @@ func (s *Server) importStates(ctx context.Context, data []byte) error {
 		return storeError(err)
 	}
 	if store.External {
-		return status.Error(codes.FailedPrecondition, "ksctl's state store is an external MongoDB: import the export there")
+		return status.Error(codes.FailedPrecondition,
+			"ksctl's state store is an external MongoDB: import the export there")
 	}
 	const tries = 5
 	for try := 1; ; try++ {
@@ -37,7 +38,8 @@ func (s *Server) importStates(ctx context.Context, data []byte) error {
 		}
 		err := store.Write(ctx, changedValues(states, store.States), changedValues(credentials, store.Credentials))
 		if err == nil {
-			s.opts.Log.Info("imported an export", "namespace", s.opts.StatesNamespace, "states", len(states), "credentials", len(credentials))
+			s.opts.Log.Info("imported an export", "namespace", s.opts.StatesNamespace, "states", len(states),
+				"credentials", len(credentials))
 			return nil
 		}
 		if try == tries {
@@ -56,7 +58,8 @@ func parseExport(data []byte) (states, credentials map[string][]byte, err error)
 		return nil, nil, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if f.Form != state.ExportForm {
-		return nil, nil, status.Error(codes.InvalidArgument, "data is not a ksctl export: Clusters and Credentials are missing")
+		return nil, nil,
+			status.Error(codes.InvalidArgument, "data is not a ksctl export: Clusters and Credentials are missing")
 	}
 	states, credentials = map[string][]byte{}, map[string][]byte{}
 	for _, c := range f.Clusters {
@@ -64,7 +67,9 @@ func parseExport(data []byte) (states, credentials map[string][]byte, err error)
 			return nil, nil, status.Errorf(codes.InvalidArgument, "invalid cluster in the export: %v", wrong[0])
 		}
 		if c.External {
-			return nil, nil, status.Errorf(codes.FailedPrecondition, "cluster %s was exported from an external MongoDB, which still holds its state", c.ID)
+			return nil, nil,
+				status.Errorf(codes.FailedPrecondition,
+					"cluster %s was exported from an external MongoDB, which still holds its state", c.ID)
 		}
 		states[c.ID.Key()] = c.JSON()
 	}

@@ -32,7 +32,8 @@ type job struct {
 // operation stays recorded as running.
 func (c *clusterScaler) execute(stopCtx, killCtx context.Context, r record) {
 	j := &job{clusterScaler: c, record: r, stopCtx: stopCtx, killCtx: killCtx}
-	log := c.log.WithValues("id", r.ID, "direction", r.direction(), "from", r.From, "desired", r.Desired, "size", r.Size)
+	log := c.log.WithValues("id", r.ID, "direction", r.direction(), "from", r.From, "desired", r.Desired, "size",
+		r.Size)
 	log.Info("executing an operation", "begun", r.Started)
 	running := c.opts.Metrics.running.WithLabelValues(c.Name)
 	running.Set(1)
@@ -163,7 +164,8 @@ func (j *job) verifyCount(did string) error {
 		return err
 	}
 	if have := uint32(len(j.workers)); have != j.Desired {
-		return fmt.Errorf("the provisioner reported the machines as %s, but the cluster has %d workers instead of %d", did, have, j.Desired)
+		return fmt.Errorf("the provisioner reported the machines as %s, but the cluster has %d workers instead of %d",
+			did, have, j.Desired)
 	}
 	return nil
 }

@@ -68,7 +68,8 @@ func (c *clusterScaler) matchingOperation(r *agentpb.ReqScale) (string, error) {
 	switch {
 	case !last.running():
 		return "", nil
-	case last.Desired == r.GetDesiredNoOfWP() && last.direction() == direction(r.GetOperation()) && (last.Size == r.GetNodeSizeOfWP() || last.direction() == "down"):
+	case last.Desired == r.GetDesiredNoOfWP() && last.direction() == direction(r.GetOperation()) &&
+		(last.Size == r.GetNodeSizeOfWP() || last.direction() == "down"):
 		return last.ID, nil
 	}
 	return "", last.busyError()
@@ -85,12 +86,14 @@ func (c *clusterScaler) beginScale(ctx context.Context, r *agentpb.ReqScale) (st
 	current, desired := uint32(len(machines)), r.GetDesiredNoOfWP()
 	wanted := direction(r.GetOperation())
 	if wanted == "up" && desired < current || wanted == "down" && desired > current {
-		return "", status.Errorf(codes.FailedPrecondition, "the cluster has %d workers: can't scale %s to %d", current, wanted, desired)
+		return "", status.Errorf(codes.FailedPrecondition, "the cluster has %d workers: can't scale %s to %d", current,
+			wanted, desired)
 	}
 	// The ID contains the time, so that a call after a failed operation with the same parameters
 	// starts a new operation.
 	now := strconv.FormatInt(time.Now().UnixNano(), 36)
-	a := &agentpb.BeginRequest{Id: fmt.Sprintf("scale-%s-%d-%d-%s", wanted, current, desired, now), Current: current, Desired: desired}
+	a := &agentpb.BeginRequest{Id: fmt.Sprintf("scale-%s-%d-%d-%s", wanted, current, desired, now), Current: current,
+		Desired: desired}
 	if desired > current {
 		a.Size = r.GetNodeSizeOfWP()
 	}

@@ -21,12 +21,18 @@ func NewMetrics() *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	return &Metrics{
-		operations: counter("ksctl_agent_operations_total", "Operations that ended, by direction (up or down) and result: SUCCEEDED, or the failure.", "cluster", "direction", "result"),
+		operations: counter("ksctl_agent_operations_total",
+			"Operations that ended, by direction (up or down) and result: SUCCEEDED, or the failure.", "cluster",
+			"direction", "result"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ksctl_agent_operation_duration_seconds",
-			Help: "Duration of operations from their start to their end.", Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 2400}}, []string{"cluster", "direction"}),
-		running:          prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ksctl_agent_operation_running", Help: "1 while an operation is running."}, []string{"cluster"}),
-		refusedEvictions: counter("ksctl_agent_evictions_refused_total", "Evictions that were refused, mostly by a PodDisruptionBudget, and retried.", "cluster"),
-		calls:            counter("ksctl_agent_calls_total", "gRPC calls that were handled, by method and code.", "method", "code"),
+			Help:    "Duration of operations from their start to their end.",
+			Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 2400}}, []string{"cluster", "direction"}),
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ksctl_agent_operation_running",
+			Help: "1 while an operation is running."}, []string{"cluster"}),
+		refusedEvictions: counter("ksctl_agent_evictions_refused_total",
+			"Evictions that were refused, mostly by a PodDisruptionBudget, and retried.", "cluster"),
+		calls: counter("ksctl_agent_calls_total", "gRPC calls that were handled, by method and code.",
+			"method", "code"),
 	}
 }
 
@@ -41,5 +47,6 @@ func (m *Metrics) operationEnded(cluster string, r record) {
 		result = r.Failure
 	}
 	m.operations.WithLabelValues(cluster, r.direction(), result).Inc()
-	m.durations.WithLabelValues(cluster, r.direction()).Observe(r.Ended.Sub(r.Started).Round(time.Millisecond).Seconds())
+	m.durations.WithLabelValues(cluster, r.direction()).
+		Observe(r.Ended.Sub(r.Started).Round(time.Millisecond).Seconds())
 }

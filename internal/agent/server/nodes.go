@@ -151,7 +151,8 @@ func (j *job) deleteNodes(refs []nodeRef) error {
 	var errs []error
 	for _, ref := range refs {
 		err := j.withRetries("deleting node "+ref.Name, func() error {
-			err := j.Client.CoreV1().Nodes().Delete(j.killCtx, ref.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ref.UID}})
+			err := j.Client.CoreV1().Nodes().
+				Delete(j.killCtx, ref.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &ref.UID}})
 			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 				return nil // deleted already, or replaced by another node of the same name
 			}
@@ -165,7 +166,8 @@ func (j *job) deleteNodes(refs []nodeRef) error {
 		}
 	}
 	if len(remaining) > 0 {
-		return fmt.Errorf("the machines are deleted, but their nodes can't be deleted: %s: %w", strings.Join(remaining, ", "), errors.Join(errs...))
+		return fmt.Errorf("the machines are deleted, but their nodes can't be deleted: %s: %w",
+			strings.Join(remaining, ", "), errors.Join(errs...))
 	}
 	return nil
 }
@@ -177,9 +179,12 @@ func (j *job) cordon(nodes []workerNode) error {
 		if n.node.Spec.Unschedulable {
 			continue
 		}
-		patch := map[string]any{"metadata": map[string]any{"uid": n.node.UID, "annotations": map[string]any{cordonedByAnnotation: j.ID}},
+		patch := map[string]any{"metadata": map[string]any{"uid": n.node.UID,
+			"annotations": map[string]any{cordonedByAnnotation: j.ID}},
 			"spec": map[string]any{"unschedulable": true}}
-		if err := j.withRetries("cordoning node "+n.node.Name, func() error { return j.patchNode(j.stopCtx, n.node.Name, patch) }, nil); err != nil {
+		if err := j.withRetries("cordoning node "+n.node.Name, func() error {
+			return j.patchNode(j.stopCtx, n.node.Name, patch)
+		}, nil); err != nil {
 			return err
 		}
 	}
@@ -196,8 +201,9 @@ func (j *job) uncordon(nodes []nodeRef) {
 				return ignoreNotFound(err)
 			}
 			return j.patchNode(j.killCtx, n.Name, map[string]any{
-				"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "annotations": map[string]any{cordonedByAnnotation: nil}},
-				"spec":     map[string]any{"unschedulable": nil}})
+				"metadata": map[string]any{"resourceVersion": have.ResourceVersion,
+					"annotations": map[string]any{cordonedByAnnotation: nil}},
+				"spec": map[string]any{"unschedulable": nil}})
 		}, nil)
 		if err != nil {
 			j.log.Error(err, "uncordoning a node failed; the node stays cordoned", "node", n.Name)
@@ -218,6 +224,7 @@ func (j *job) patchNode(ctx context.Context, name string, patch map[string]any) 
 	if err != nil {
 		return err
 	}
-	_, err = j.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "ksctl-agent"})
+	_, err = j.Client.CoreV1().Nodes().
+		Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "ksctl-agent"})
 	return ignoreNotFound(err)
 }

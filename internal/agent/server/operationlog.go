@@ -70,7 +70,8 @@ func (r record) running() bool { return r.State == agentpb.Operation_RUNNING.Str
 
 // busyError returns the gRPC status error of a call that has to wait for the operation.
 func (r record) busyError() error {
-	return status.Errorf(codes.FailedPrecondition, "operation %s is running, from %d to %d workers: wait until it has ended", r.ID, r.From, r.Desired)
+	return status.Errorf(codes.FailedPrecondition,
+		"operation %s is running, from %d to %d workers: wait until it has ended", r.ID, r.From, r.Desired)
 }
 
 // direction returns "up" or "down", for logs and metrics.
@@ -148,7 +149,8 @@ func (b operationLog) checkBegin(a *agentpb.BeginRequest) (record, bool, error) 
 	if r, ok := b.find(a.Id); ok {
 		if r.From != a.Current || r.Desired != a.Desired || r.Size != a.Size {
 			return record{}, false, status.Errorf(codes.InvalidArgument,
-				"operation %s already exists with other parameters, from %d to %d workers of size %q: use a new id", a.Id, r.From, r.Desired, r.Size)
+				"operation %s already exists with other parameters, from %d to %d workers of size %q: use a new id",
+				a.Id, r.From, r.Desired, r.Size)
 		}
 		return r, true, nil
 	}

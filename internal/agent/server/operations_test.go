@@ -42,7 +42,8 @@ func TestScaleUpAndDown(t *testing.T) {
 			t.Errorf("nodes %s", got)
 		}
 		res := r.list(t)
-		if len(res.Workers) != 1 || res.Workers[0].Name != "demo-vm-wp-0" || res.Workers[0].Node != "demo-vm-wp-0-00001" || res.Workers[0].Size != "medium" {
+		if len(res.Workers) != 1 || res.Workers[0].Name != "demo-vm-wp-0" ||
+			res.Workers[0].Node != "demo-vm-wp-0-00001" || res.Workers[0].Size != "medium" {
 			t.Errorf("workers %v", res.Workers)
 		}
 		if res.Operation.Id != "same" || res.Operation.Ended == nil {
@@ -56,13 +57,18 @@ func TestBeginRejectsInvalidRequests(t *testing.T) {
 		request *agentpb.BeginRequest
 		code    codes.Code
 	}{
-		"no id":             {&agentpb.BeginRequest{Current: 2, Desired: 3, Size: "m"}, codes.InvalidArgument},
-		"id with a space":   {&agentpb.BeginRequest{Id: "a b", Current: 2, Desired: 3, Size: "m"}, codes.InvalidArgument},
-		"long id":           {&agentpb.BeginRequest{Id: strings.Repeat("a", 65), Current: 2, Desired: 3, Size: "m"}, codes.InvalidArgument},
-		"no size":           {&agentpb.BeginRequest{Id: "a", Current: 2, Desired: 3}, codes.InvalidArgument},
-		"size like a flag":  {&agentpb.BeginRequest{Id: "a", Current: 2, Desired: 3, Size: "--noWP"}, codes.InvalidArgument},
-		"too many workers":  {&agentpb.BeginRequest{Id: "a", Current: 2, Desired: 1001, Size: "m"}, codes.InvalidArgument},
-		"unknown cluster":   {&agentpb.BeginRequest{Id: "a", Cluster: "other", Current: 2, Desired: 3, Size: "m"}, codes.NotFound},
+		"no id": {&agentpb.BeginRequest{Current: 2, Desired: 3, Size: "m"}, codes.InvalidArgument},
+		"id with a space": {&agentpb.BeginRequest{Id: "a b", Current: 2, Desired: 3, Size: "m"},
+			codes.InvalidArgument},
+		"long id": {&agentpb.BeginRequest{Id: strings.Repeat("a", 65), Current: 2, Desired: 3, Size: "m"},
+			codes.InvalidArgument},
+		"no size": {&agentpb.BeginRequest{Id: "a", Current: 2, Desired: 3}, codes.InvalidArgument},
+		"size like a flag": {&agentpb.BeginRequest{Id: "a", Current: 2, Desired: 3, Size: "--noWP"},
+			codes.InvalidArgument},
+		"too many workers": {&agentpb.BeginRequest{Id: "a", Current: 2, Desired: 1001, Size: "m"},
+			codes.InvalidArgument},
+		"unknown cluster": {&agentpb.BeginRequest{Id: "a", Cluster: "other", Current: 2, Desired: 3, Size: "m"},
+			codes.NotFound},
 		"current too high":  {&agentpb.BeginRequest{Id: "a", Current: 3, Desired: 4, Size: "m"}, codes.Aborted},
 		"current too low":   {&agentpb.BeginRequest{Id: "a", Current: 1, Desired: 2, Size: "m"}, codes.Aborted},
 		"hidden scale-down": {&agentpb.BeginRequest{Id: "a", Current: 0, Desired: 1, Size: "m"}, codes.Aborted},
@@ -106,7 +112,8 @@ func TestOneOperationAtATime(t *testing.T) {
 			t.Fatalf("%v, %v", op, err)
 		}
 		synctest.Wait()
-		if op, err := r.begin("a", 2, 3); err != nil || op.State != agentpb.Operation_RUNNING || op.Message != "creating 1 machines of size medium" {
+		if op, err := r.begin("a", 2, 3); err != nil || op.State != agentpb.Operation_RUNNING ||
+			op.Message != "creating 1 machines of size medium" {
 			t.Errorf("same request again: %v, %v", op, err)
 		}
 		if _, err := r.begin("a", 2, 4); status.Code(err) != codes.InvalidArgument {
@@ -182,12 +189,18 @@ func TestOperationFailures(t *testing.T) {
 		failure string
 		message string
 	}{
-		"no capacity":      {verb: provisioner.Create, err: quota, desired: 4, failure: "OUT_OF_RESOURCES", message: "the cluster has 2 workers instead of 4: Quota: no more machines"},
-		"create fails":     {verb: provisioner.Create, err: errors.New("broken"), desired: 4, failure: "OTHER", message: "broken"},
-		"pretended create": {verb: provisioner.Create, err: errPretend, desired: 4, failure: "OTHER", message: "the provisioner reported the machines as created, but the cluster has 2 workers instead of 4"},
-		"pretended delete": {verb: provisioner.Delete, err: errPretend, desired: 1, failure: "OTHER", message: "the provisioner reported the machines as deleted, but the cluster has 2 workers instead of 1"},
-		"delete fails":     {verb: provisioner.Delete, err: errors.New("broken"), desired: 1, failure: "OTHER", message: "broken"},
-		"panic":            {verb: provisioner.Create, panics: true, desired: 4, failure: "OTHER", message: "internal error of the agent"},
+		"no capacity": {verb: provisioner.Create, err: quota, desired: 4, failure: "OUT_OF_RESOURCES",
+			message: "the cluster has 2 workers instead of 4: Quota: no more machines"},
+		"create fails": {verb: provisioner.Create, err: errors.New("broken"), desired: 4, failure: "OTHER",
+			message: "broken"},
+		"pretended create": {verb: provisioner.Create, err: errPretend, desired: 4, failure: "OTHER",
+			message: "the provisioner reported the machines as created, but the cluster has 2 workers instead of 4"},
+		"pretended delete": {verb: provisioner.Delete, err: errPretend, desired: 1, failure: "OTHER",
+			message: "the provisioner reported the machines as deleted, but the cluster has 2 workers instead of 1"},
+		"delete fails": {verb: provisioner.Delete, err: errors.New("broken"), desired: 1, failure: "OTHER",
+			message: "broken"},
+		"panic": {verb: provisioner.Create, panics: true, desired: 4, failure: "OTHER",
+			message: "internal error of the agent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -231,7 +244,8 @@ func TestPartialCreateReportsWorkers(t *testing.T) {
 			return nil
 		}
 		r := start(t, c, &memoryStore{})
-		if got := r.execute(t, "a", 2, 5); got.Failure != "OUT_OF_RESOURCES" || !strings.HasPrefix(got.Message, "the cluster has 3 workers instead of 5") {
+		if got := r.execute(t, "a", 2, 5); got.Failure != "OUT_OF_RESOURCES" ||
+			!strings.HasPrefix(got.Message, "the cluster has 3 workers instead of 5") {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -265,7 +279,8 @@ func TestStoreUnavailable(t *testing.T) {
 func TestStoreConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, newFakeCloud(2), &memoryStore{})
-		other, err := json.Marshal(operationLog{Operations: []record{{ID: "x", From: 1, Desired: 2, Size: "medium", State: succeeded}}})
+		other, err := json.Marshal(
+			operationLog{Operations: []record{{ID: "x", From: 1, Desired: 2, Size: "medium", State: succeeded}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +349,8 @@ func TestResumeDeletesLeftoverNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCloud(4)
 		delete(c.machines, 3) // the agent stopped before it deleted the node
-		leaving := []nodeRef{{"demo-vm-wp-3-00004", "uid-demo-vm-wp-3-00004"}, {"demo-vm-wp-2-00003", "uid-demo-vm-wp-2-00003"}}
+		leaving := []nodeRef{{"demo-vm-wp-3-00004", "uid-demo-vm-wp-3-00004"},
+			{"demo-vm-wp-2-00003", "uid-demo-vm-wp-2-00003"}}
 		r := start(t, c, storeWithRunning(t, record{From: 4, Desired: 3, Leaving: leaving}))
 		if got, err := r.clusters["demo"].await(t.Context(), "a"); err != nil || got.State != succeeded {
 			t.Errorf("%+v, %v", got, err)
@@ -346,7 +362,8 @@ func TestResumeDeletesLeftoverNodes(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	for name, within := range map[string]time.Duration{"kills slow provisioner": 10 * time.Second, "waits for provisioner": 2 * time.Minute} {
+	for name, within := range map[string]time.Duration{"kills slow provisioner": 10 * time.Second,
+		"waits for provisioner": 2 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, store := newFakeCloud(2), &memoryStore{}
@@ -390,7 +407,8 @@ func TestNotReadyUntilOperationsAreLoaded(t *testing.T) {
 		c, store := newFakeCloud(2), &memoryStore{}
 		store.setError(errors.New("the API server is away"))
 		time.AfterFunc(time.Minute, func() { store.setError(nil) })
-		s, err := New(Options{Store: store, Clusters: []Cluster{{Cluster: provisioner.Cluster{Name: "demo"}, Client: c.client, Runner: c}}})
+		s, err := New(Options{Store: store,
+			Clusters: []Cluster{{Cluster: provisioner.Cluster{Name: "demo"}, Client: c.client, Runner: c}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -401,7 +419,8 @@ func TestNotReadyUntilOperationsAreLoaded(t *testing.T) {
 			close(done)
 		}()
 		synctest.Wait()
-		if _, err := (&workersServer{server: s}).List(ctx, &agentpb.ListRequest{}); status.Code(err) != codes.Unavailable || s.Ready() {
+		if _, err := (&workersServer{server: s}).List(ctx, &agentpb.ListRequest{}); status.Code(err) !=
+			codes.Unavailable || s.Ready() {
 			t.Errorf("%v, ready %v", err, s.Ready())
 		}
 		if err := s.AwaitReady(ctx); err != nil || !s.Ready() {
@@ -418,8 +437,9 @@ func TestOptions(t *testing.T) {
 	noName := fine
 	noName.Name = "Demo"
 	for name, o := range map[string]Options{
-		"no cluster": {Store: &memoryStore{}}, "duplicate name": {Store: &memoryStore{}, Clusters: []Cluster{fine, fine}},
-		"invalid name": {Store: &memoryStore{}, Clusters: []Cluster{noName}},
+		"no cluster":     {Store: &memoryStore{}},
+		"duplicate name": {Store: &memoryStore{}, Clusters: []Cluster{fine, fine}},
+		"invalid name":   {Store: &memoryStore{}, Clusters: []Cluster{noName}},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)

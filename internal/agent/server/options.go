@@ -76,7 +76,8 @@ func (o *Options) complete() error {
 	for _, c := range o.Clusters {
 		switch {
 		case !clusterNamePattern.MatchString(c.Name):
-			return fmt.Errorf("invalid cluster name %.60q: want 2 to 50 characters of a-z, 0-9 and -, beginning with a letter and not ending with -", c.Name)
+			return fmt.Errorf("invalid cluster name %.60q: want 2 to 50 characters of a-z, 0-9 and -, beginning with "+
+				"a letter and not ending with -", c.Name)
 		case names[c.Name]:
 			return fmt.Errorf("cluster %s is configured twice", c.Name)
 		}

@@ -36,7 +36,8 @@ func (r record) nextStep(workers []provisioner.Worker) (step, error) {
 		}
 		return s, nil
 	}
-	return step{}, fmt.Errorf("another client changed the number of workers: found %d while scaling from %d to %d", found, r.From, r.Desired)
+	return step{}, fmt.Errorf("another client changed the number of workers: found %d while scaling from %d to %d",
+		found, r.From, r.Desired)
 }
 
 // freeRange returns the smallest range [from, bound) that contains the n lowest unused indexes.

@@ -60,7 +60,8 @@ func TestNextStep(t *testing.T) {
 
 func TestMatchNodes(t *testing.T) {
 	var nodes []corev1.Node
-	for _, name := range []string{"demo-vm-wp-1", "demo-vm-wp-1-a1b2c", "demo-vm-wp-10", "demo-vm-wp-10-a1b2c", "demo-vm-wp-1-a1b2cd", "demo-vm-wp-1-A1b2c",
+	for _, name := range []string{"demo-vm-wp-1", "demo-vm-wp-1-a1b2c", "demo-vm-wp-10", "demo-vm-wp-10-a1b2c",
+		"demo-vm-wp-1-a1b2cd", "demo-vm-wp-1-A1b2c",
 		"x-demo-vm-wp-1-a1b2c", "demo-vm-wp-1-a1b2c-d", "demo-vm-wp-11-a1b2c", "demo-vm-wp-1.a1b2c", "elsewhere"} {
 		nodes = append(nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
@@ -70,13 +71,16 @@ func TestMatchNodes(t *testing.T) {
 		}
 		return out
 	}
-	if got := names(provisioner.Worker{Name: "demo-vm-wp-1"}); !slices.Equal(got, []string{"demo-vm-wp-1", "demo-vm-wp-1-a1b2c"}) {
+	if got := names(provisioner.Worker{Name: "demo-vm-wp-1"}); !slices.Equal(got,
+		[]string{"demo-vm-wp-1", "demo-vm-wp-1-a1b2c"}) {
 		t.Errorf("nodes of worker 1: %v", got)
 	}
-	if got := names(provisioner.Worker{Name: "demo-vm-wp-10"}); !slices.Equal(got, []string{"demo-vm-wp-10", "demo-vm-wp-10-a1b2c"}) {
+	if got := names(provisioner.Worker{Name: "demo-vm-wp-10"}); !slices.Equal(got,
+		[]string{"demo-vm-wp-10", "demo-vm-wp-10-a1b2c"}) {
 		t.Errorf("nodes of worker 10: %v", got)
 	}
-	if got := names(provisioner.Worker{Name: "demo-vm-wp-7", Node: "elsewhere"}); !slices.Equal(got, []string{"elsewhere"}) {
+	if got := names(provisioner.Worker{Name: "demo-vm-wp-7", Node: "elsewhere"}); !slices.Equal(got,
+		[]string{"elsewhere"}) {
 		t.Errorf("nodes of a worker with a node name: %v", got)
 	}
 	workers := []provisioner.Worker{{Name: "demo-vm-wp-1"}, {Name: "demo-vm-wp-11"}, {Name: "demo-vm-wp-2"}}

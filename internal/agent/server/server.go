@@ -79,7 +79,8 @@ func (s *Server) AwaitReady(ctx context.Context) error {
 func (s *Server) findCluster(name string) (*clusterScaler, error) {
 	if name == "" {
 		if len(s.clusters) != 1 {
-			return nil, status.Errorf(codes.FailedPrecondition, "this agent has %d clusters: name one of them", len(s.clusters))
+			return nil, status.Errorf(codes.FailedPrecondition, "this agent has %d clusters: name one of them",
+				len(s.clusters))
 		}
 		for _, c := range s.clusters {
 			return c, nil

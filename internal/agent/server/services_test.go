@@ -32,8 +32,10 @@ const (
 	down = agentpb.ScaleOperation_SCALE_DOWN
 )
 
-func (r *agentTest) scale(ctx context.Context, o agentpb.ScaleOperation, desired uint32, size string) (*agentpb.ResScale, error) {
-	return (&ksctlAgentServer{server: r.Server}).Scale(ctx, &agentpb.ReqScale{Operation: o, DesiredNoOfWP: desired, NodeSizeOfWP: size})
+func (r *agentTest) scale(ctx context.Context, o agentpb.ScaleOperation, desired uint32,
+	size string) (*agentpb.ResScale, error) {
+	return (&ksctlAgentServer{server: r.Server}).Scale(ctx,
+		&agentpb.ReqScale{Operation: o, DesiredNoOfWP: desired, NodeSizeOfWP: size})
 }
 
 func TestScale(t *testing.T) {
@@ -47,16 +49,18 @@ func TestScale(t *testing.T) {
 		code      codes.Code
 		did       string
 	}{
-		"up":               {operation: up, desired: 4, size: "medium", did: "Create 2 4 medium"},
-		"down":             {operation: down, desired: 1, size: "medium", did: "Delete 2 1 "},
-		"up by zero":       {operation: up, desired: 2, size: "medium"},
-		"down by zero":     {operation: down, desired: 2},
-		"up to fewer":      {operation: up, desired: 1, size: "medium", code: codes.FailedPrecondition},
-		"down to more":     {operation: down, desired: 3, size: "medium", code: codes.FailedPrecondition},
-		"up without size":  {operation: up, desired: 3, code: codes.InvalidArgument},
-		"no capacity":      {operation: up, desired: 3, size: "medium", err: quota, code: codes.ResourceExhausted, did: "Create 2 3 medium"},
-		"pretended create": {operation: up, desired: 3, size: "medium", err: errPretend, code: codes.Internal, did: "Create 2 3 medium"},
-		"blocked drain":    {operation: down, desired: 1, blocked: true, code: codes.FailedPrecondition},
+		"up":              {operation: up, desired: 4, size: "medium", did: "Create 2 4 medium"},
+		"down":            {operation: down, desired: 1, size: "medium", did: "Delete 2 1 "},
+		"up by zero":      {operation: up, desired: 2, size: "medium"},
+		"down by zero":    {operation: down, desired: 2},
+		"up to fewer":     {operation: up, desired: 1, size: "medium", code: codes.FailedPrecondition},
+		"down to more":    {operation: down, desired: 3, size: "medium", code: codes.FailedPrecondition},
+		"up without size": {operation: up, desired: 3, code: codes.InvalidArgument},
+		"no capacity": {operation: up, desired: 3, size: "medium", err: quota, code: codes.ResourceExhausted,
+			did: "Create 2 3 medium"},
+		"pretended create": {operation: up, desired: 3, size: "medium", err: errPretend, code: codes.Internal,
+			did: "Create 2 3 medium"},
+		"blocked drain": {operation: down, desired: 1, blocked: true, code: codes.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,13 +174,15 @@ func newStateStore(t *testing.T, objects ...runtime.Object) *dynamicfake.FakeDyn
 
 func configMap(values map[string][]byte) *corev1.ConfigMap {
 	return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: state.StoreConfigMap, ResourceVersion: "1"}, BinaryData: values}
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: state.StoreConfigMap, ResourceVersion: "1"},
+		BinaryData: values}
 }
 
 // storeKeys returns the keys of the state store.
 func storeKeys(t *testing.T, c *dynamicfake.FakeDynamicClient) []string {
 	t.Helper()
-	u, err := c.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("ksctl").Get(t.Context(), state.StoreConfigMap, metav1.GetOptions{})
+	u, err := c.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("ksctl").
+		Get(t.Context(), state.StoreConfigMap, metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}
@@ -189,7 +195,8 @@ func storeKeys(t *testing.T, c *dynamicfake.FakeDynamicClient) []string {
 
 func TestImport(t *testing.T) {
 	export := fixture(t, "v1_aws_ha_kubeadm.json")
-	external := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: state.ExternalStoreSecret}}
+	external := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: state.ExternalStoreSecret}}
 	big := map[string][]byte{"aws.ha.big.LON1": bytes.Repeat([]byte("x"), state.MaxStoreBytes)}
 	for name, c := range map[string]struct {
 		data    []byte
@@ -197,15 +204,20 @@ func TestImport(t *testing.T) {
 		code    codes.Code
 		keys    []string
 	}{
-		"empty store":      {data: export, keys: []string{"aws.ha.demo.us-east-1"}},
-		"other keys":       {data: export, objects: []runtime.Object{configMap(map[string][]byte{"civo.ha.x.LON1": []byte("{}")})}, keys: []string{"aws.ha.demo.us-east-1", "civo.ha.x.LON1"}},
-		"overwrite":        {data: export, objects: []runtime.Object{configMap(map[string][]byte{"aws.ha.demo.us-east-1": []byte("{}")})}, keys: []string{"aws.ha.demo.us-east-1"}},
-		"invalid JSON":     {data: []byte("{"), code: codes.InvalidArgument},
-		"no data":          {code: codes.InvalidArgument},
-		"not an export":    {data: []byte(`{"cluster_name":"demo"}`), code: codes.InvalidArgument},
-		"invalid name":     {data: []byte(`{"Clusters":[{"cluster_name":"Demo"}]}`), code: codes.InvalidArgument},
-		"external store":   {data: export, objects: []runtime.Object{external}, code: codes.FailedPrecondition},
-		"store is full":    {data: export, objects: []runtime.Object{configMap(big)}, code: codes.ResourceExhausted, keys: []string{"aws.ha.big.LON1"}},
+		"empty store": {data: export, keys: []string{"aws.ha.demo.us-east-1"}},
+		"other keys": {data: export,
+			objects: []runtime.Object{configMap(map[string][]byte{"civo.ha.x.LON1": []byte("{}")})},
+			keys:    []string{"aws.ha.demo.us-east-1", "civo.ha.x.LON1"}},
+		"overwrite": {data: export,
+			objects: []runtime.Object{configMap(map[string][]byte{"aws.ha.demo.us-east-1": []byte("{}")})},
+			keys:    []string{"aws.ha.demo.us-east-1"}},
+		"invalid JSON":   {data: []byte("{"), code: codes.InvalidArgument},
+		"no data":        {code: codes.InvalidArgument},
+		"not an export":  {data: []byte(`{"cluster_name":"demo"}`), code: codes.InvalidArgument},
+		"invalid name":   {data: []byte(`{"Clusters":[{"cluster_name":"Demo"}]}`), code: codes.InvalidArgument},
+		"external store": {data: export, objects: []runtime.Object{external}, code: codes.FailedPrecondition},
+		"store is full": {data: export, objects: []runtime.Object{configMap(big)}, code: codes.ResourceExhausted,
+			keys: []string{"aws.ha.big.LON1"}},
 		"null credentials": {data: fixture(t, "v1_local_managed.json"), keys: []string{"local.managed.demo.LOCAL"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,8 @@ func TestStoreLoadAndSave(t *testing.T) {
 }
 
 func TestConfigMapStoreRetriesConflicts(t *testing.T) {
-	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: "operations"}, Data: map[string]string{"other": "x"}})
+	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ksctl", Name: "operations"},
+		Data: map[string]string{"other": "x"}})
 	n := 0
 	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if n++; n < 3 {

@@ -68,7 +68,8 @@ func New(cfg *rest.Config) (*Watcher, error) {
 }
 
 func newWatcher(c metadata.Interface) *Watcher {
-	return &Watcher{client: c, notify: func(types.NamespacedName) {}, watches: map[Object]*watch{}, objects: map[types.NamespacedName]sets.Set[Object]{}}
+	return &Watcher{client: c, notify: func(types.NamespacedName) {}, watches: map[Object]*watch{},
+		objects: map[types.NamespacedName]sets.Set[Object]{}}
 }
 
 // Subscribe sets the function that is called for each dependent of a changed object.

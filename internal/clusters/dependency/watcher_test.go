@@ -84,11 +84,13 @@ func TestSetDependencies(t *testing.T) {
 
 func TestObjectOf(t *testing.T) {
 	name := types.NamespacedName{Namespace: "ns", Name: "x"}
-	if got := ObjectOf(&meta.RESTMapping{Resource: configMaps, Scope: meta.RESTScopeNamespace}, name); got != configMap("x") {
+	if got := ObjectOf(&meta.RESTMapping{Resource: configMaps, Scope: meta.RESTScopeNamespace},
+		name); got != configMap("x") {
 		t.Errorf("got %v", got)
 	}
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	if got := ObjectOf(&meta.RESTMapping{Resource: namespaces, Scope: meta.RESTScopeRoot}, name); got != (Object{Resource: namespaces, NamespacedName: types.NamespacedName{Name: "x"}}) {
+	if got := ObjectOf(&meta.RESTMapping{Resource: namespaces, Scope: meta.RESTScopeRoot},
+		name); got != (Object{Resource: namespaces, NamespacedName: types.NamespacedName{Name: "x"}}) {
 		t.Errorf("got %v", got)
 	}
 }

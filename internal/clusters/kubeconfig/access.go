@@ -106,14 +106,18 @@ func checkCluster(name string, c *clientcmdapi.Cluster, insecure bool) error {
 	switch {
 	case c.Server == "":
 		return newError("the cluster %q has no server", name)
-	case err != nil || len(c.Server) > maxServerBytes || server.Host == "" || server.User != nil || server.RawQuery != "" || server.ForceQuery || server.Fragment != "":
-		return newError("the server of the cluster %q is not the address of an API server, like https://api.example.com:6443", name)
+	case err != nil || len(c.Server) > maxServerBytes || server.Host == "" || server.User != nil ||
+		server.RawQuery != "" || server.ForceQuery || server.Fragment != "":
+		return newError("the server of the cluster %q is not the address of an API server, like "+
+			"https://api.example.com:6443", name)
 	case server.Scheme != "https" && (server.Scheme != "http" || !insecure):
 		return newError("the server of the cluster %q does not use https", name)
 	case c.InsecureSkipTLSVerify && !insecure:
-		return newError("the cluster %q has insecure-skip-tls-verify: put its certificate authority into certificate-authority-data instead", name)
+		return newError("the cluster %q has insecure-skip-tls-verify: put its certificate authority into "+
+			"certificate-authority-data instead", name)
 	case c.CertificateAuthority != "":
-		return newError("the cluster %q names a file in certificate-authority: put its content into certificate-authority-data", name)
+		return newError("the cluster %q names a file in certificate-authority: put its content into "+
+			"certificate-authority-data", name)
 	case len(c.CertificateAuthorityData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(c.CertificateAuthorityData):
 		return newError("the cluster %q has no certificate in certificate-authority-data", name)
 	}
@@ -131,13 +135,18 @@ func checkCluster(name string, c *clientcmdapi.Cluster, insecure bool) error {
 func checkUser(name string, u *clientcmdapi.AuthInfo) (expires time.Time, err error) {
 	switch {
 	case u.Exec != nil:
-		return expires, newError("the user %q runs a program (exec), which is refused: use a token or a client certificate", name)
+		return expires,
+			newError("the user %q runs a program (exec), which is refused: use a token or a client certificate", name)
 	case u.AuthProvider != nil:
-		return expires, newError("the user %q has an auth-provider, which is refused: use a token or a client certificate", name)
+		return expires,
+			newError("the user %q has an auth-provider, which is refused: use a token or a client certificate", name)
 	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups)+len(u.ImpersonateUserExtra) > 0:
-		return expires, newError("the user %q impersonates another user (as), which is refused: use the credentials of that user", name)
+		return expires,
+			newError("the user %q impersonates another user (as), which is refused: use the credentials of that user",
+				name)
 	}
-	for field, path := range map[string]string{"client-certificate": u.ClientCertificate, "client-key": u.ClientKey, "tokenFile": u.TokenFile} {
+	for field, path := range map[string]string{"client-certificate": u.ClientCertificate, "client-key": u.ClientKey,
+		"tokenFile": u.TokenFile} {
 		if path != "" {
 			return expires, newError("the user %q names a file in %s: put its content into the kubeconfig", name, field)
 		}
@@ -147,11 +156,13 @@ func checkUser(name string, u *clientcmdapi.AuthInfo) (expires time.Time, err er
 	}
 	switch hasCert := len(u.ClientCertificateData) > 0; {
 	case hasCert != (len(u.ClientKeyData) > 0):
-		return expires, newError("the user %q has one of client-certificate-data and client-key-data without the other", name)
+		return expires, newError("the user %q has one of client-certificate-data and client-key-data without the other",
+			name)
 	case hasCert:
 		pair, err := tls.X509KeyPair(u.ClientCertificateData, u.ClientKeyData)
 		if err != nil || pair.Leaf == nil {
-			return expires, newError("the client certificate of the user %q can't be parsed, or does not match its key", name)
+			return expires, newError("the client certificate of the user %q can't be parsed, or does not match its key",
+				name)
 		}
 		return pair.Leaf.NotAfter, nil
 	case u.Token == "" && u.Username == "":
@@ -165,8 +176,10 @@ func minimalConfig(name string, cluster *clientcmdapi.Cluster, user *clientcmdap
 	out := *clientcmdapi.NewConfig()
 	out.CurrentContext = name
 	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	out.Clusters[name] = &clientcmdapi.Cluster{Server: cluster.Server, TLSServerName: cluster.TLSServerName, ProxyURL: cluster.ProxyURL,
-		InsecureSkipTLSVerify: cluster.InsecureSkipTLSVerify, CertificateAuthorityData: cluster.CertificateAuthorityData}
+	out.Clusters[name] = &clientcmdapi.Cluster{Server: cluster.Server, TLSServerName: cluster.TLSServerName,
+		ProxyURL:                 cluster.ProxyURL,
+		InsecureSkipTLSVerify:    cluster.InsecureSkipTLSVerify,
+		CertificateAuthorityData: cluster.CertificateAuthorityData}
 	out.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: user.Token, Username: user.Username, Password: user.Password,
 		ClientCertificateData: user.ClientCertificateData, ClientKeyData: user.ClientKeyData}
 	return out

@@ -68,7 +68,8 @@ const (
 func TestRead(t *testing.T) {
 	ends := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	cert, key := newKeyPair(t, ends)
-	a, err := kubeconfig.Read([]byte(kubeconfigWith(server+", certificate-authority-data: "+cert, "client-certificate-data: "+cert+", client-key-data: "+key)), kubeconfig.Options{})
+	a, err := kubeconfig.Read([]byte(kubeconfigWith(server+", certificate-authority-data: "+cert,
+		"client-certificate-data: "+cert+", client-key-data: "+key)), kubeconfig.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,8 @@ func TestRead(t *testing.T) {
 		t.Errorf("got %s of %q until %s", a.Server, a.Context, a.Expires)
 	}
 	cfg, err := a.Config()
-	if err != nil || cfg.Host != a.Server || len(cfg.CAData) == 0 || len(cfg.CertData) == 0 || len(cfg.KeyData) == 0 || cfg.ExecProvider != nil {
+	if err != nil || cfg.Host != a.Server || len(cfg.CAData) == 0 || len(cfg.CertData) == 0 || len(cfg.KeyData) == 0 ||
+		cfg.ExecProvider != nil {
 		t.Errorf("%v: %v", err, cfg)
 	}
 	small, err := a.YAML()
@@ -102,10 +104,12 @@ func TestContextSelection(t *testing.T) {
 	if a, err := kubeconfig.Read([]byte(one), kubeconfig.Options{}); err != nil || a.Context != "a" {
 		t.Errorf("the only context is not selected: %v", err)
 	}
-	if _, err := kubeconfig.Read([]byte(kubeconfigWith(server, token)), kubeconfig.Options{Context: "other"}); err == nil || !strings.Contains(err.Error(), `"gone"`) {
+	if _, err := kubeconfig.Read([]byte(kubeconfigWith(server, token)), kubeconfig.Options{Context: "other"}); err ==
+		nil || !strings.Contains(err.Error(), `"gone"`) {
 		t.Errorf("the requested context is not selected: %v", err)
 	}
-	if _, err := kubeconfig.Read([]byte(kubeconfigWith(server, token)), kubeconfig.Options{Context: "none"}); err == nil || !strings.Contains(err.Error(), `the context "none" does not exist`) {
+	if _, err := kubeconfig.Read([]byte(kubeconfigWith(server, token)), kubeconfig.Options{Context: "none"}); err ==
+		nil || !strings.Contains(err.Error(), `the context "none" does not exist`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -115,29 +119,40 @@ func TestReadRefusesHostileKubeconfigs(t *testing.T) {
 	cert, key := newKeyPair(t, time.Now().Add(time.Hour))
 	_, another := newKeyPair(t, time.Now().Add(time.Hour))
 	for what, c := range map[string]struct{ cluster, user, want string }{
-		"exec":           {server, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/" + secret + ", interactiveMode: Never}", "runs a program (exec)"},
-		"exec and token": {server, token + ", exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}", "runs a program (exec)"},
-		"auth provider":  {server, "auth-provider: {name: gcp, config: {cmd-path: /bin/sh}}", "auth-provider"},
-		"token file":     {server, "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token", "names a file in tokenFile"},
+		"exec": {server, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/" + secret +
+			", interactiveMode: Never}", "runs a program (exec)"},
+		"exec and token": {server,
+			token + ", exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}",
+			"runs a program (exec)"},
+		"auth provider": {server, "auth-provider: {name: gcp, config: {cmd-path: /bin/sh}}", "auth-provider"},
+		"token file": {server, "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
+			"names a file in tokenFile"},
 		"certificate file": {server, "client-certificate: /etc/" + secret + ", client-key-data: " + key,
 			"names a file in client-certificate"},
-		"key file":                  {server, "client-certificate-data: " + cert + ", client-key: /etc/passwd", "names a file in client-key"},
-		"CA file":                   {server + ", certificate-authority: /etc/ssl/ca.crt", token, "names a file in certificate-authority"},
-		"no verification":           {server + ", insecure-skip-tls-verify: true", token, "insecure-skip-tls-verify"},
-		"no encryption":             {"server: 'http://api.example.com'", token, "does not use https"},
-		"another scheme":            {"server: 'unix:///run/docker.sock'", token, "not the address of an API server"},
-		"address with user info":    {"server: 'https://" + secret + "@api.example.com'", token, "not the address of an API server"},
-		"address with a query":      {"server: 'https://api.example.com?token=" + secret + "'", token, "not the address of an API server"},
-		"too long address":          {"server: 'https://" + strings.Repeat("a", 3000) + "'", token, "not the address of an API server"},
-		"two kinds of credentials":  {server, token + ", username: admin, password: " + secret, "set only one of them"},
-		"no address":                {"namespace: x", token, "has no server"},
-		"invalid CA":                {server + ", certificate-authority-data: " + base64.StdEncoding.EncodeToString([]byte(secret)), token, "no certificate in certificate-authority-data"},
+		"key file": {server, "client-certificate-data: " + cert + ", client-key: /etc/passwd",
+			"names a file in client-key"},
+		"CA file": {server + ", certificate-authority: /etc/ssl/ca.crt", token,
+			"names a file in certificate-authority"},
+		"no verification": {server + ", insecure-skip-tls-verify: true", token, "insecure-skip-tls-verify"},
+		"no encryption":   {"server: 'http://api.example.com'", token, "does not use https"},
+		"another scheme":  {"server: 'unix:///run/docker.sock'", token, "not the address of an API server"},
+		"address with user info": {"server: 'https://" + secret + "@api.example.com'", token,
+			"not the address of an API server"},
+		"address with a query": {"server: 'https://api.example.com?token=" + secret + "'", token,
+			"not the address of an API server"},
+		"too long address": {"server: 'https://" + strings.Repeat("a", 3000) + "'", token,
+			"not the address of an API server"},
+		"two kinds of credentials": {server, token + ", username: admin, password: " + secret, "set only one of them"},
+		"no address":               {"namespace: x", token, "has no server"},
+		"invalid CA": {server + ", certificate-authority-data: " +
+			base64.StdEncoding.EncodeToString([]byte(secret)), token, "no certificate in certificate-authority-data"},
 		"proxy with another scheme": {server + ", proxy-url: 'file:///etc/" + secret + "'", token, "proxy-url"},
 		"impersonated user":         {server, token + ", as: 'system:admin'", "impersonates"},
 		"impersonated group":        {server, token + ", as-groups: ['system:masters']", "impersonates"},
 		"no credentials":            {server, "password: " + secret, "no credentials"},
 		"certificate without key":   {server, "client-certificate-data: " + cert, "without the other"},
-		"key of another cert":       {server, "client-certificate-data: " + cert + ", client-key-data: " + another, "does not match its key"},
+		"key of another cert": {server, "client-certificate-data: " + cert + ", client-key-data: " + another,
+			"does not match its key"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := kubeconfig.Read([]byte(kubeconfigWith(c.cluster, c.user)), kubeconfig.Options{})
@@ -151,11 +166,13 @@ func TestReadRefusesHostileKubeconfigs(t *testing.T) {
 		})
 	}
 	for what, data := range map[string]string{
-		"empty": "", "no YAML": "{" + secret, "another kind": "apiVersion: v1\nkind: Secret\ndata: {token: " + secret + "}",
+		"empty": "", "no YAML": "{" + secret, "another kind": "apiVersion: v1\nkind: Secret\ndata: {token: " + secret +
+			"}",
 		"too long": strings.Repeat("#", kubeconfig.MaxBytes+1),
 		"no user":  strings.Replace(kubeconfigWith(server, token), "name: admin,", "name: another,", 1),
 	} {
-		if _, err := kubeconfig.Read([]byte(data), kubeconfig.Options{}); err == nil || strings.Contains(err.Error(), secret) {
+		if _, err := kubeconfig.Read([]byte(data), kubeconfig.Options{}); err == nil ||
+			strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -163,7 +180,8 @@ func TestReadRefusesHostileKubeconfigs(t *testing.T) {
 
 func TestAllowInsecure(t *testing.T) {
 	for _, cluster := range []string{server + ", insecure-skip-tls-verify: true", "server: 'http://127.0.0.1:8080'"} {
-		if _, err := kubeconfig.Read([]byte(kubeconfigWith(cluster, token)), kubeconfig.Options{AllowInsecure: true}); err != nil {
+		if _, err := kubeconfig.Read([]byte(kubeconfigWith(cluster, token)),
+			kubeconfig.Options{AllowInsecure: true}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -171,7 +189,8 @@ func TestAllowInsecure(t *testing.T) {
 
 func TestArgoCDSecretData(t *testing.T) {
 	cert, key := newKeyPair(t, time.Now().Add(time.Hour))
-	a, err := kubeconfig.Read([]byte(kubeconfigWith(server+", tls-server-name: kubernetes", "client-certificate-data: "+cert+", client-key-data: "+key)), kubeconfig.Options{})
+	a, err := kubeconfig.Read([]byte(kubeconfigWith(server+", tls-server-name: kubernetes", "client-certificate-data: "+
+		cert+", client-key-data: "+key)), kubeconfig.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +204,8 @@ func TestArgoCDSecretData(t *testing.T) {
 	if err := json.Unmarshal(data["config"], &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.TLS["certData"] != cert || got.TLS["keyData"] != key || got.TLS["serverName"] != "kubernetes" || got.TLS["insecure"] != false {
+	if got.TLS["certData"] != cert || got.TLS["keyData"] != key || got.TLS["serverName"] != "kubernetes" ||
+		got.TLS["insecure"] != false {
 		t.Errorf("got %v", got.TLS)
 	}
 }

@@ -33,8 +33,10 @@ type argoTLS struct {
 // name.
 func (a *Access) ArgoCDSecretData(name string) (map[string][]byte, error) {
 	cluster, user := a.config.Clusters[a.Context], a.config.AuthInfos[a.Context]
-	config, err := json.Marshal(argoConfig{Username: user.Username, Password: user.Password, BearerToken: user.Token, ProxyURL: cluster.ProxyURL,
-		TLS: argoTLS{Insecure: cluster.InsecureSkipTLSVerify, ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData,
+	config, err := json.Marshal(argoConfig{Username: user.Username, Password: user.Password, BearerToken: user.Token,
+		ProxyURL: cluster.ProxyURL,
+		TLS: argoTLS{Insecure: cluster.InsecureSkipTLSVerify, ServerName: cluster.TLSServerName,
+			CAData:   cluster.CertificateAuthorityData,
 			CertData: user.ClientCertificateData, KeyData: user.ClientKeyData}})
 	if err != nil {
 		return nil, err

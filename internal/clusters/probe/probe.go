@@ -71,7 +71,8 @@ func Run(ctx context.Context, cfg *rest.Config) (Result, error) {
 	if err := getJSON(ctx, c, base+"/version", &v); err != nil {
 		return Result{}, SanitizeError(ctx, err)
 	}
-	if len(v.GitVersion) > maxVersionBytes || !versionPattern.MatchString(v.GitVersion) || containsCredentials(v.GitVersion, cfg) {
+	if len(v.GitVersion) > maxVersionBytes || !versionPattern.MatchString(v.GitVersion) ||
+		containsCredentials(v.GitVersion, cfg) {
 		return Result{}, errNotAPIServer
 	}
 	out := Result{Version: v.GitVersion}
@@ -129,7 +130,8 @@ func countNodes(ctx context.Context, c *http.Client, base string) (*int32, error
 
 // containsCredentials reports whether a response contains credentials of cfg.
 func containsCredentials(answer string, cfg *rest.Config) bool {
-	return cfg.BearerToken != "" && strings.Contains(answer, cfg.BearerToken) || cfg.Password != "" && strings.Contains(answer, cfg.Password)
+	return cfg.BearerToken != "" && strings.Contains(answer, cfg.BearerToken) || cfg.Password != "" &&
+		strings.Contains(answer, cfg.Password)
 }
 
 // newClient returns a client with its own connections, and a function that closes them.
@@ -138,7 +140,8 @@ func newClient(cfg *rest.Config) (c *http.Client, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &http.Transport{Proxy: cfg.Proxy, TLSClientConfig: tlsConfig, DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes}
+	t := &http.Transport{Proxy: cfg.Proxy, TLSClientConfig: tlsConfig, DisableCompression: true,
+		MaxResponseHeaderBytes: maxHeaderBytes}
 	rt, err := rest.HTTPWrappersForConfig(cfg, t)
 	if err != nil {
 		return nil, nil, err

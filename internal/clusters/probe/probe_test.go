@@ -24,7 +24,8 @@ func startServer(t *testing.T, answers http.HandlerFunc) *rest.Config {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return &rest.Config{Host: server.URL, BearerToken: "s3cr3t-t0k3n", TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	return &rest.Config{Host: server.URL, BearerToken: "s3cr3t-t0k3n",
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
 // respond returns a handler that answers each path with a text, and every other path with 403.
@@ -41,7 +42,9 @@ func respond(texts map[string]string) http.HandlerFunc {
 const healthyVersion = `{"gitVersion":"v1.36.3+k3s1"}`
 
 func TestRun(t *testing.T) {
-	got, err := Run(t.Context(), startServer(t, respond(map[string]string{"/version": healthyVersion, "/api/v1/nodes": `{"metadata":{"remainingItemCount":4},"items":[{}]}`})))
+	got, err := Run(t.Context(),
+		startServer(t, respond(map[string]string{"/version": healthyVersion,
+			"/api/v1/nodes": `{"metadata":{"remainingItemCount":4},"items":[{}]}`})))
 	if err != nil || got.Version != "v1.36.3+k3s1" || got.Nodes == nil || *got.Nodes != 5 {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -51,7 +54,9 @@ func TestRun(t *testing.T) {
 	}
 	const uid = "8d5ffd70-3d0b-4b0e-9f4e-2f4f6b1f7a10"
 	for uidInResponse, want := range map[string]string{uid: uid, "s3cr3t-t0k3n": ""} {
-		got, err = Run(t.Context(), startServer(t, respond(map[string]string{"/version": healthyVersion, "/api/v1/namespaces/kube-system": `{"metadata":{"uid":"` + uidInResponse + `"}}`})))
+		got, err = Run(t.Context(),
+			startServer(t, respond(map[string]string{"/version": healthyVersion,
+				"/api/v1/namespaces/kube-system": `{"metadata":{"uid":"` + uidInResponse + `"}}`})))
 		if err != nil || got.UID != want {
 			t.Errorf("uid %q: %+v, %v", uidInResponse, got, err)
 		}
@@ -59,18 +64,28 @@ func TestRun(t *testing.T) {
 }
 
 func TestUntrustedResponsesAreRejected(t *testing.T) {
-	elsewhere := startServer(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the redirect to %s was followed", r.URL) })
+	elsewhere := startServer(t, func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the redirect to %s was followed", r.URL)
+	})
 	for what, c := range map[string]struct {
 		answers http.HandlerFunc
 		want    string
 	}{
-		"no JSON":          {respond(map[string]string{"/version": "<html>s3cr3t-t0k3n</html>"}), "not a Kubernetes API server"},
-		"invalid version":  {respond(map[string]string{"/version": `{"gitVersion":"Ready"}`}), "not a Kubernetes API server"},
-		"long version":     {respond(map[string]string{"/version": `{"gitVersion":"v1.2.3` + strings.Repeat("a", 100) + `"}`}), "not a Kubernetes API server"},
-		"token in version": {respond(map[string]string{"/version": `{"gitVersion":"v1.2.3-s3cr3t-t0k3n"}`}), "not a Kubernetes API server"},
-		"unauthorized":     {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "s3cr3t-t0k3n", http.StatusUnauthorized) }, "credentials of the kubeconfig are not accepted"},
-		"forbidden":        {respond(nil), "may not get /version"},
-		"other status":     {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "s3cr3t-t0k3n", http.StatusTeapot) }, "GET /version returns 418"},
+		"no JSON": {respond(map[string]string{"/version": "<html>s3cr3t-t0k3n</html>"}),
+			"not a Kubernetes API server"},
+		"invalid version": {respond(map[string]string{"/version": `{"gitVersion":"Ready"}`}),
+			"not a Kubernetes API server"},
+		"long version": {respond(map[string]string{"/version": `{"gitVersion":"v1.2.3` + strings.Repeat("a", 100) +
+			`"}`}), "not a Kubernetes API server"},
+		"token in version": {respond(map[string]string{"/version": `{"gitVersion":"v1.2.3-s3cr3t-t0k3n"}`}),
+			"not a Kubernetes API server"},
+		"unauthorized": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "s3cr3t-t0k3n", http.StatusUnauthorized)
+		}, "credentials of the kubeconfig are not accepted"},
+		"forbidden": {respond(nil), "may not get /version"},
+		"other status": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "s3cr3t-t0k3n", http.StatusTeapot)
+		}, "GET /version returns 418"},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.Host+"/version", http.StatusFound)
 		}, "GET /version returns 302"},
@@ -80,7 +95,8 @@ func TestUntrustedResponsesAreRejected(t *testing.T) {
 		"endless headers": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X", strings.Repeat("s3cr3t-t0k3n", 10000))
 		}, ""},
-		"invalid node count": {respond(map[string]string{"/version": healthyVersion, "/api/v1/nodes": `{"metadata":{"remainingItemCount":"s3cr3t-t0k3n"}}`}), "not a Kubernetes API server"},
+		"invalid node count": {respond(map[string]string{"/version": healthyVersion,
+			"/api/v1/nodes": `{"metadata":{"remainingItemCount":"s3cr3t-t0k3n"}}`}), "not a Kubernetes API server"},
 	} {
 		_, err := Run(t.Context(), startServer(t, c.answers))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -98,7 +114,8 @@ func TestErrorsAreStable(t *testing.T) {
 	named.ServerName = "another.example"
 	gone := startServer(t, respond(nil))
 	gone.Host = "https://127.0.0.1:1"
-	for want, cfg := range map[string]*rest.Config{"the request timed out": hangs, "connection refused": gone, "for another address": named} {
+	for want, cfg := range map[string]*rest.Config{"the request timed out": hangs, "connection refused": gone,
+		"for another address": named} {
 		within := time.Minute
 		if cfg == hangs {
 			within = 500 * time.Millisecond

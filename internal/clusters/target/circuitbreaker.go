@@ -86,7 +86,8 @@ func (g *circuitBreaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	case res.StatusCode >= 300 && res.StatusCode < 400 && res.Header.Get("Location") != "":
 		_ = res.Body.Close()
 		// Following the redirect would send the credentials along.
-		return nil, fmt.Errorf("%s redirects %s (%d): redirects are not followed", DisplayName(g.id), req.URL.Path, res.StatusCode)
+		return nil, fmt.Errorf("%s redirects %s (%d): redirects are not followed", DisplayName(g.id), req.URL.Path,
+			res.StatusCode)
 	}
 	if res.StatusCode >= 400 {
 		if err := maskCredentials(res, g.cfg); err != nil {

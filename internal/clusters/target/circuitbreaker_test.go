@@ -37,8 +37,10 @@ func newTestBreaker(t *testing.T, handler http.HandlerFunc) *testBreaker {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	g := &testBreaker{clock: clocktesting.NewFakeClock(time.Unix(0, 0)), notifications: make(chan bool, 10), url: server.URL}
-	g.circuitBreaker = &circuitBreaker{id: "team.prod", cfg: &rest.Config{Host: server.URL}, clock: g.clock, pendingProbes: make(chan struct{}, 1), immediateProbes: make(chan struct{}, 1),
+	g := &testBreaker{clock: clocktesting.NewFakeClock(time.Unix(0, 0)), notifications: make(chan bool, 10),
+		url: server.URL}
+	g.circuitBreaker = &circuitBreaker{id: "team.prod", cfg: &rest.Config{Host: server.URL}, clock: g.clock,
+		pendingProbes: make(chan struct{}, 1), immediateProbes: make(chan struct{}, 1),
 		availabilityChanged: func(open bool) { g.notifications <- open }, connect: g.connectFailing,
 		probeCluster: func(context.Context, *rest.Config) (probe.Result, error) {
 			g.mu.Lock()
@@ -147,7 +149,9 @@ func TestCircuitBreaker(t *testing.T) {
 	}
 	g.awaitNotification(t)
 	g.awaitAvailable(t, false)
-	if err := g.unavailable(); err == nil || !strings.Contains(err.Error(), "KsctlCluster team/prod does not answer: the line is dead; nothing is changed there") {
+	if err := g.unavailable(); err == nil ||
+		!strings.Contains(err.Error(),
+			"KsctlCluster team/prod does not answer: the line is dead; nothing is changed there") {
 		t.Errorf("unavailable: %v", err)
 	}
 
@@ -181,7 +185,8 @@ func TestCanceledRequestDoesNotTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.RoundTrip(req); !errors.Is(err, context.Canceled) { //nolint:bodyclose // a failed request has no body
+	// nolint:bodyclose // a failed request has no body
+	if _, err := g.RoundTrip(req); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if err := g.unavailable(); err != nil {

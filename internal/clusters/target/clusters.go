@@ -45,7 +45,8 @@ type Clusters struct {
 
 // NewClusters returns Clusters without entries.
 func NewClusters(o Options) *Clusters {
-	return &Clusters{Options: o, byKey: map[clusterKey]*clusterEntry{}, byUser: map[string]*clusterEntry{}, byTarget: map[*engine.Target]*clusterEntry{}}
+	return &Clusters{Options: o, byKey: map[clusterKey]*clusterEntry{}, byUser: map[string]*clusterEntry{},
+		byTarget: map[*engine.Target]*clusterEntry{}}
 }
 
 // Subscribe registers a function that is called with the key of each owner to reconcile, because

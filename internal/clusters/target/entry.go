@@ -49,7 +49,8 @@ func (c *Clusters) newEntry(k clusterKey, access *kubeconfig.Access) (*clusterEn
 	}
 	cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	x := &clusterEntry{key: k, users: map[string]struct{}{}}
-	x.breaker = &circuitBreaker{id: k.id, cfg: cfg, clock: clock.RealClock{}, probeCluster: probe.Run, connect: newConnections, pendingProbes: make(chan struct{}, 1), immediateProbes: make(chan struct{}, 1),
+	x.breaker = &circuitBreaker{id: k.id, cfg: cfg, clock: clock.RealClock{}, probeCluster: probe.Run,
+		connect: newConnections, pendingProbes: make(chan struct{}, 1), immediateProbes: make(chan struct{}, 1),
 		availabilityChanged: func(open bool) { c.availabilityChanged(x, open) }}
 	// Only the circuit breaker has the credentials: it adds them to the requests of all clients.
 	config := &rest.Config{Host: cfg.Host, APIPath: cfg.APIPath, Transport: x.breaker, QPS: -1, Timeout: requestTimeout}
@@ -71,8 +72,9 @@ func (c *Clusters) newEntry(k clusterKey, access *kubeconfig.Access) (*clusterEn
 	if x.watchClient, err = engine.NewClient(noTimeout); err != nil {
 		return nil, err
 	}
-	x.target = &engine.Target{ClusterID: k.id, Discovery: serverDiscovery, Index: x.index, Capabilities: serverDiscovery.Capabilities,
-		ClientFor: func(*types.NamespacedName) (*engine.Client, error) { return client, nil }}
+	x.target = &engine.Target{ClusterID: k.id, Discovery: serverDiscovery, Index: x.index,
+		Capabilities: serverDiscovery.Capabilities,
+		ClientFor:    func(*types.NamespacedName) (*engine.Client, error) { return client, nil }}
 	x.kinds, err = newKindWatcher(config, serverDiscovery, x.index, func() { c.notifyUsers(x) })
 	return x, err
 }

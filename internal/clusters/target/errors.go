@@ -34,7 +34,8 @@ func notFoundError(format string, args ...any) error {
 
 // notReadyError returns an error that an event will end.
 func notReadyError(cluster types.NamespacedName, format string, args ...any) error {
-	on := appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: clusterv1.KsctlClusterKind, Namespace: cluster.Namespace, Name: cluster.Name}
+	on := appsv1.WaitReference{Type: appsv1.WaitDependsOn, Kind: clusterv1.KsctlClusterKind,
+		Namespace: cluster.Namespace, Name: cluster.Name}
 	return &Error{Err: reconcile.NewWaitingError(appsv1.ClusterNotReadyReason, on, format, args...)}
 }
 
@@ -47,7 +48,8 @@ type ClusterMismatchError struct {
 
 // Error implements error.
 func (e *ClusterMismatchError) Error() string {
-	return DisplayName(e.Cluster) + " now refers to another cluster than the one with the installed objects: nothing is changed on it; restore the kubeconfig of the original cluster"
+	return DisplayName(e.Cluster) + " now refers to another cluster than the one with the installed objects: nothing " +
+		"is changed on it; restore the kubeconfig of the original cluster"
 }
 
 // UnreachableError reports that a cluster does not answer. Its users are notified when it does.

@@ -77,7 +77,8 @@ func InstallCluster(in *appsv1.KsctlInstall) string {
 
 // InstalledCluster returns the ID of the cluster with the objects of an inventory. cluster is the
 // ID in the status beside the inventory. Without an inventory it is the cluster of the spec.
-func InstalledCluster(namespace string, spec *appsv1.TargetCluster, inventory *appsv1.Inventory, cluster string) string {
+func InstalledCluster(namespace string, spec *appsv1.TargetCluster, inventory *appsv1.Inventory,
+	cluster string) string {
 	if inventory == nil {
 		return ID(namespace, spec)
 	}

@@ -13,11 +13,15 @@ func TestID(t *testing.T) {
 		people string
 	}{
 		plan.LocalCluster: {people: "this cluster"},
-		"team.prod.eu":    {spec: appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "prod.eu"}}, people: "KsctlCluster team/prod.eu"},
-		"other.prod":      {spec: appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "prod", Namespace: "other"}}, people: "KsctlCluster other/prod"},
-		"secret:team.prod": {spec: appsv1.TargetCluster{KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "prod"}}},
+		"team.prod.eu": {spec: appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "prod.eu"}},
+			people: "KsctlCluster team/prod.eu"},
+		"other.prod": {spec: appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "prod",
+			Namespace: "other"}}, people: "KsctlCluster other/prod"},
+		"secret:team.prod": {spec: appsv1.TargetCluster{
+			KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "prod"}}},
 			people: "the cluster of Secret team/prod"},
-		"secret:team.prod:config": {spec: appsv1.TargetCluster{KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "prod", Key: "config"}}},
+		"secret:team.prod:config": {spec: appsv1.TargetCluster{
+			KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: "prod", Key: "config"}}},
 			people: "the cluster of Secret team/prod, key config"},
 	} {
 		id := ID("team", &tc.spec)
@@ -46,7 +50,8 @@ func TestInstalledCluster(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if StatusCluster(plan.LocalCluster, &appsv1.Inventory{}) != "" || StatusCluster("team.old", nil) != "" || StatusCluster("team.old", &appsv1.Inventory{}) != "team.old" {
+	if StatusCluster(plan.LocalCluster, &appsv1.Inventory{}) != "" || StatusCluster("team.old", nil) != "" ||
+		StatusCluster("team.old", &appsv1.Inventory{}) != "team.old" {
 		t.Error("a status must hold the ID of a remote cluster only, and only with an inventory")
 	}
 }

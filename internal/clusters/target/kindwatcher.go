@@ -46,14 +46,16 @@ type kindWatcher struct {
 	changed, available chan struct{}
 }
 
-func newKindWatcher(cfg *rest.Config, discovery *engine.ServerDiscovery, index *live.Index, notifyUsers func()) (*kindWatcher, error) {
+func newKindWatcher(cfg *rest.Config, discovery *engine.ServerDiscovery, index *live.Index,
+	notifyUsers func()) (*kindWatcher, error) {
 	cfg = metadata.ConfigFor(cfg)
 	cfg.Timeout = 0 // a timeout would also end watches
 	c, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &kindWatcher{client: c, discovery: discovery, index: index, notifyUsers: notifyUsers, changed: make(chan struct{}, 1), available: make(chan struct{}, 1)}, nil
+	return &kindWatcher{client: c, discovery: discovery, index: index, notifyUsers: notifyUsers,
+		changed: make(chan struct{}, 1), available: make(chan struct{}, 1)}, nil
 }
 
 // run watches until ctx ends. It restarts the watches each time the cluster becomes available, so

@@ -63,8 +63,8 @@ type User struct {
 	// cluster with its permissions.
 	Account     string
 	LocalClient *engine.Client
-	// Empty is true if the object has nothing installed yet, Deleting if it is being deleted. UID is the
-	// UID of the cluster with the installed objects, if it is known.
+	// Empty is true if the object has nothing installed yet, Deleting if it is being deleted. UID
+	// is the UID of the cluster with the installed objects, if it is known.
 	Empty, Deleting bool
 	UID             string
 	// Requested is true if a user requested a reconcile.
@@ -88,7 +88,8 @@ func (t *Resolver) Resolve(ctx context.Context, u User) (ResolvedCluster, error)
 	switch {
 	case clusterID != u.Key.Cluster:
 		return ResolvedCluster{}, newError(appsv1.ClusterChangedReason,
-			"the installed objects are on %s, but the spec now names %s: nothing is changed on either; name %[1]s again or, to move, remove the objects there first, with a KsctlRemove or by deleting this object",
+			"the installed objects are on %s, but the spec now names %s: nothing is changed on either; name %[1]s "+
+				"again or, to move, remove the objects there first, with a KsctlRemove or by deleting this object",
 			DisplayName(u.Key.Cluster), DisplayName(clusterID))
 	case clusterID == plan.LocalCluster:
 		return ResolvedCluster{Target: t.Local, Client: u.LocalClient, WatchClient: u.LocalClient}, nil
@@ -122,7 +123,8 @@ func (t *Resolver) Resolve(ctx context.Context, u User) (ResolvedCluster, error)
 // OrUnreachable returns out, or the outcome of an *UnreachableError and true if the cluster is
 // unavailable, or if errs or the error of out contain such an error. The failure is then that of
 // the cluster, not of the requests. The local cluster is always available.
-func (t *Resolver) OrUnreachable(target *engine.Target, out reconcile.Outcome, revision string, errs ...error) (_ reconcile.Outcome, isUnreachable bool) {
+func (t *Resolver) OrUnreachable(target *engine.Target, out reconcile.Outcome, revision string,
+	errs ...error) (_ reconcile.Outcome, isUnreachable bool) {
 	if target == nil || target == t.Local {
 		return out, false
 	}
@@ -198,7 +200,8 @@ func (t *Resolver) access(ctx context.Context, u User) (cachedAccess, error) {
 	if err != nil {
 		return cachedAccess{}, err
 	}
-	m := cachedAccess{source: source, readAt: now, access: access, key: clusterKey{id: u.Key.Cluster, sum: sha256.Sum256(config)}}
+	m := cachedAccess{source: source, readAt: now, access: access,
+		key: clusterKey{id: u.Key.Cluster, sum: sha256.Sum256(config)}}
 	t.accesses.Store(user, m)
 	return m, nil
 }
@@ -206,18 +209,23 @@ func (t *Resolver) access(ctx context.Context, u User) (cachedAccess, error) {
 // locateKubeconfig returns the reference to the kubeconfig of a user's cluster.
 func (t *Resolver) locateKubeconfig(ctx context.Context, u User) (kubeconfigRef, error) {
 	if ref := u.Spec.KubeConfig; ref != nil {
-		return kubeconfigRef{secret: types.NamespacedName{Namespace: u.Key.Namespace, Name: ref.SecretRef.Name}, key: ref.SecretRef.Key}, nil
+		return kubeconfigRef{secret: types.NamespacedName{Namespace: u.Key.Namespace, Name: ref.SecretRef.Name},
+			key: ref.SecretRef.Key}, nil
 	}
 	ref := u.Spec.ClusterRef
 	name := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, u.Key.Namespace), Name: ref.Name}
 	if t.NoCrossNamespace && name.Namespace != u.Key.Namespace {
-		return kubeconfigRef{}, newError(appsv1.AccessDeniedReason, "spec.clusterRef: namespace %s: references across namespaces are not allowed here (--no-cross-namespace-refs)", name.Namespace)
+		return kubeconfigRef{},
+			newError(appsv1.AccessDeniedReason,
+				"spec.clusterRef: namespace %s: references across namespaces are not allowed here "+
+					"(--no-cross-namespace-refs)", name.Namespace)
 	}
 	var c clusterv1.KsctlCluster
 	err := t.Cache.Get(ctx, name, &c, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
-		return kubeconfigRef{}, newError(appsv1.ClusterNotFoundReason, "spec.clusterRef: KsctlCluster %s does not exist", name)
+		return kubeconfigRef{},
+			newError(appsv1.ClusterNotFoundReason, "spec.clusterRef: KsctlCluster %s does not exist", name)
 	case err != nil:
 		return kubeconfigRef{}, err
 	case c.DeletionTimestamp != nil && u.Empty:
@@ -225,21 +233,24 @@ func (t *Resolver) locateKubeconfig(ctx context.Context, u User) (kubeconfigRef,
 	case c.Status.KubeConfigSecret == "":
 		return kubeconfigRef{}, notReadyError(name, "KsctlCluster %s has no kubeconfig yet%s", name, readyMessage(&c))
 	}
-	location := kubeconfigRef{secret: types.NamespacedName{Namespace: name.Namespace, Name: c.Status.KubeConfigSecret}, key: c.Status.KubeConfigKey}
+	location := kubeconfigRef{secret: types.NamespacedName{Namespace: name.Namespace, Name: c.Status.KubeConfigSecret},
+		key: c.Status.KubeConfigKey}
 	if ref := c.Spec.KubeConfigRef; ref != nil { // never mix fields of the status and the spec
-		location = kubeconfigRef{secret: types.NamespacedName{Namespace: name.Namespace, Name: ref.Name}, key: ref.Key, context: ref.Context}
+		location = kubeconfigRef{secret: types.NamespacedName{Namespace: name.Namespace, Name: ref.Name}, key: ref.Key,
+			context: ref.Context}
 	}
 	return location, nil
 }
 
-// isPermissionDeleted reports whether a namespace is being deleted, and with it the permission to read a
-// kubeconfig that the user needs to remove what it installed.
+// isPermissionDeleted reports whether a namespace is being deleted, and with it the permission to
+// read a kubeconfig that the user needs to remove what it installed.
 func (t *Resolver) isPermissionDeleted(ctx context.Context, u User, namespace string) bool {
 	return u.Deleting && !u.Empty && reconcile.IsNamespaceTerminating(ctx, t.Cache, namespace)
 }
 
 // readSecret reads a Secret with the permissions of the controller.
-func (t *Resolver) readSecret(ctx context.Context, name types.NamespacedName, into *corev1.Secret) (found bool, err error) {
+func (t *Resolver) readSecret(ctx context.Context, name types.NamespacedName,
+	into *corev1.Secret) (found bool, err error) {
 	c, err := t.Local.ClientFor(nil)
 	if err != nil {
 		return false, err
@@ -266,7 +277,8 @@ func (t *Resolver) readKubeconfig(ctx context.Context, u User, ref kubeconfigRef
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("the kubeconfig of %s is in Secret %s, which ServiceAccount %s/%s may not get: only accounts that may get it can use the cluster: %w",
+		return nil, fmt.Errorf("the kubeconfig of %s is in Secret %s, which ServiceAccount %s/%s may not get: only "+
+			"accounts that may get it can use the cluster: %w",
 			DisplayName(u.Key.Cluster), ref.secret, u.Key.Namespace, u.Account, err)
 	case err != nil:
 		return nil, fmt.Errorf("reading the kubeconfig of %s: %w", DisplayName(u.Key.Cluster), err)

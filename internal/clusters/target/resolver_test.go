@@ -29,7 +29,8 @@ const access = `{"apiVersion":"v1","kind":"Config","current-context":"x","contex
 
 // newTestResolver returns a resolver and a client of a local cluster with these objects, and the
 // number of reads of Secrets. denied is the error of these reads.
-func newTestResolver(t *testing.T, denied error, objects ...client.Object) (resolver *Resolver, here *engine.Client, reads func() int) {
+func newTestResolver(t *testing.T, denied error,
+	objects ...client.Object) (resolver *Resolver, here *engine.Client, reads func() int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme} {
@@ -37,7 +38,8 @@ func newTestResolver(t *testing.T, denied error, objects ...client.Object) (reso
 			t.Fatal(err)
 		}
 	}
-	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.KsctlCluster{}).Build()
+	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&clusterv1.KsctlCluster{}).Build()
 	var secrets []runtime.Object
 	for _, o := range objects {
 		if s, ok := o.(*corev1.Secret); ok {
@@ -55,12 +57,14 @@ func newTestResolver(t *testing.T, denied error, objects ...client.Object) (reso
 		n++
 		return denied != nil, nil, denied
 	})
-	return &Resolver{Cache: cache, Local: &engine.Target{ClusterID: plan.LocalCluster}, Clusters: NewClusters(Options{Installation: "test"})},
+	return &Resolver{Cache: cache, Local: &engine.Target{ClusterID: plan.LocalCluster},
+			Clusters: NewClusters(Options{Installation: "test"})},
 		&engine.Client{Interface: dynamic}, func() int { return n }
 }
 
 func secretWith(ns, name string, data map[string]string) *corev1.Secret {
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: "1"}, Data: map[string][]byte{}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, ResourceVersion: "1"},
+		Data: map[string][]byte{}}
 	for key, value := range data {
 		s.Data[key] = []byte(value)
 	}
@@ -73,7 +77,8 @@ func clusterWith(ns, name, secret, key string) *clusterv1.KsctlCluster {
 }
 
 func userOf(spec appsv1.TargetCluster, here *engine.Client) User {
-	key := plan.OwnerKey{Installation: "test", Cluster: ID("team", &spec), Kind: "KsctlInstall", Namespace: "team", Name: "app"}
+	key := plan.OwnerKey{Installation: "test", Cluster: ID("team", &spec), Kind: "KsctlInstall", Namespace: "team",
+		Name: "app"}
 	return User{Key: key, Spec: &spec, Account: "deployer", LocalClient: here}
 }
 
@@ -82,7 +87,8 @@ func byRef(name string) appsv1.TargetCluster {
 }
 
 func bySecret(name, key string) appsv1.TargetCluster {
-	return appsv1.TargetCluster{KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: name, Key: key}}}
+	return appsv1.TargetCluster{KubeConfig: &appsv1.KubeConfigReference{SecretRef: appsv1.SecretKeyReference{Name: name,
+		Key: key}}}
 }
 
 func TestResolve(t *testing.T) {
@@ -91,9 +97,12 @@ func TestResolve(t *testing.T) {
 	going.DeletionTimestamp = &metav1.Time{Time: metav1.Now().Time}
 	elsewhere := appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "prod", Namespace: "other"}}
 	objects := []client.Object{
-		secretWith("team", "good", map[string]string{"value": access}), secretWith("other", "good", map[string]string{"value": access}),
-		secretWith("team", "hostile", map[string]string{"value": strings.Replace(access, `"token":"s3cr3t"`, `"exec":{"command":"x"}`, 1)}),
-		clusterWith("team", "prod", "good", "value"), clusterWith("team", "new", "", ""), clusterWith("team", "bare", "missing", "value"),
+		secretWith("team", "good", map[string]string{"value": access}),
+		secretWith("other", "good", map[string]string{"value": access}),
+		secretWith("team", "hostile",
+			map[string]string{"value": strings.Replace(access, `"token":"s3cr3t"`, `"exec":{"command":"x"}`, 1)}),
+		clusterWith("team", "prod", "good", "value"), clusterWith("team", "new", "", ""),
+		clusterWith("team", "bare", "missing", "value"),
 		clusterWith("other", "prod", "good", "value"), going,
 	}
 	for name, tc := range map[string]struct {
@@ -102,19 +111,29 @@ func TestResolve(t *testing.T) {
 		own           bool
 		reason, error string
 	}{
-		"local cluster":                  {},
-		"cluster":                        {spec: byRef("prod"), error: "is being probed"},
-		"kubeconfig":                     {spec: bySecret("good", ""), error: "is being probed"},
-		"another namespace":              {spec: elsewhere, error: "KsctlCluster other/prod is being probed"},
-		"another namespace, not allowed": {spec: elsewhere, own: true, reason: appsv1.AccessDeniedReason, error: "namespace other"},
-		"unknown cluster":                {spec: byRef("none"), reason: appsv1.ClusterNotFoundReason, error: "KsctlCluster team/none does not exist"},
-		"cluster without kubeconfig":     {spec: byRef("new"), reason: appsv1.ClusterNotReadyReason, error: "has no kubeconfig yet"},
-		"cluster with deleted Secret":    {spec: byRef("bare"), reason: appsv1.ClusterNotFoundReason, error: "Secret team/missing with the kubeconfig does not exist"},
-		"unknown key":                    {spec: bySecret("good", "config"), reason: appsv1.ClusterNotFoundReason, error: "Secret team/good has no key config"},
-		"hostile kubeconfig":             {spec: bySecret("hostile", ""), reason: appsv1.KubeConfigRefusedReason, error: "runs a program"},
-		"deleting cluster, in use":       {spec: byRef("going"), error: "is being probed"},
-		"deleting cluster, empty":        {spec: byRef("going"), change: func(u *User) { u.Empty = true }, reason: appsv1.ClusterNotReadyReason, error: "is being deleted"},
-		"cluster changed in the spec": {spec: byRef("prod"), change: func(u *User) { u.Key.Cluster = "team.old" }, reason: appsv1.ClusterChangedReason,
+		"local cluster":     {},
+		"cluster":           {spec: byRef("prod"), error: "is being probed"},
+		"kubeconfig":        {spec: bySecret("good", ""), error: "is being probed"},
+		"another namespace": {spec: elsewhere, error: "KsctlCluster other/prod is being probed"},
+		"another namespace, not allowed": {spec: elsewhere, own: true, reason: appsv1.AccessDeniedReason,
+			error: "namespace other"},
+		"unknown cluster": {spec: byRef("none"), reason: appsv1.ClusterNotFoundReason,
+			error: "KsctlCluster team/none does not exist"},
+		"cluster without kubeconfig": {spec: byRef("new"), reason: appsv1.ClusterNotReadyReason,
+			error: "has no kubeconfig yet"},
+		"cluster with deleted Secret": {spec: byRef("bare"), reason: appsv1.ClusterNotFoundReason,
+			error: "Secret team/missing with the kubeconfig does not exist"},
+		"unknown key": {spec: bySecret("good", "config"), reason: appsv1.ClusterNotFoundReason,
+			error: "Secret team/good has no key config"},
+		"hostile kubeconfig": {spec: bySecret("hostile", ""), reason: appsv1.KubeConfigRefusedReason,
+			error: "runs a program"},
+		"deleting cluster, in use": {spec: byRef("going"), error: "is being probed"},
+		"deleting cluster, empty": {spec: byRef("going"), change: func(u *User) {
+			u.Empty = true
+		}, reason: appsv1.ClusterNotReadyReason, error: "is being deleted"},
+		"cluster changed in the spec": {spec: byRef("prod"), change: func(u *User) {
+			u.Key.Cluster = "team.old"
+		}, reason: appsv1.ClusterChangedReason,
 			error: "the installed objects are on KsctlCluster team/old, but the spec now names KsctlCluster team/prod"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +167,8 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveCachesKubeconfigPerUser(t *testing.T) {
-	resolver, here, reads := newTestResolver(t, nil, secretWith("team", "good", map[string]string{"value": access}), clusterWith("team", "prod", "good", "value"))
+	resolver, here, reads := newTestResolver(t, nil, secretWith("team", "good", map[string]string{"value": access}),
+		clusterWith("team", "prod", "good", "value"))
 	u := userOf(byRef("prod"), here)
 	var unreachable *UnreachableError
 	for range 3 {
@@ -165,7 +185,8 @@ func TestResolveCachesKubeconfigPerUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if reads() != 2 || len(resolver.Clusters.byKey) != 1 {
-		t.Errorf("each user must read the Secret with its own permissions, and they must share one cluster: read %d times, %d clusters", reads(), len(resolver.Clusters.byKey))
+		t.Errorf("each user must read the Secret with its own permissions, and they must share one cluster: read %d "+
+			"times, %d clusters", reads(), len(resolver.Clusters.byKey))
 	}
 	resolver.Forget(u.Key)
 	resolver.Forget(other.Key)
@@ -189,7 +210,9 @@ func TestResolveNeedsPermissionToReadSecret(t *testing.T) {
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "good", errors.New("no"))
 	resolver, here, _ := newTestResolver(t, denied, secretWith("team", "good", map[string]string{"value": access}))
 	_, err := resolver.Resolve(t.Context(), userOf(bySecret("good", ""), here))
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ServiceAccount team/deployer may not get: only accounts that may get it can use the cluster") {
+	if !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(),
+			"ServiceAccount team/deployer may not get: only accounts that may get it can use the cluster") {
 		t.Errorf("got %v", err)
 	}
 	if out, ok := Outcome(err, "r").(reconcile.Retry); !ok || out.Revision != "r" {
@@ -201,13 +224,16 @@ func TestOutcome(t *testing.T) {
 	if _, ok := Outcome(&UnreachableError{Cluster: "team.prod"}, "").(reconcile.Deferred); !ok {
 		t.Error("the outcome is not Deferred while the cluster is being probed")
 	}
-	if out, ok := Outcome(&UnreachableError{Cluster: "team.prod", Err: errors.New("down")}, "").(reconcile.Retry); !ok || out.Reason != appsv1.ClusterUnreachableReason {
+	if out, ok := Outcome(&UnreachableError{Cluster: "team.prod", Err: errors.New("down")},
+		"").(reconcile.Retry); !ok || out.Reason != appsv1.ClusterUnreachableReason {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := Outcome(notReadyError(types.NamespacedName{Name: "c"}, "x"), "").(reconcile.Waiting); !ok || out.Reason != appsv1.ClusterNotReadyReason {
+	if out, ok := Outcome(notReadyError(types.NamespacedName{Name: "c"}, "x"), "").(reconcile.Waiting); !ok ||
+		out.Reason != appsv1.ClusterNotReadyReason {
 		t.Errorf("%+v", out)
 	}
-	if out, ok := Outcome(newError(appsv1.ClusterChangedReason, "x"), "").(reconcile.Stalled); !ok || out.Reason != appsv1.ClusterChangedReason {
+	if out, ok := Outcome(newError(appsv1.ClusterChangedReason, "x"), "").(reconcile.Stalled); !ok ||
+		out.Reason != appsv1.ClusterChangedReason {
 		t.Errorf("%+v", out)
 	}
 }

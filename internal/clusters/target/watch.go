@@ -41,7 +41,8 @@ func IndexFields(ctx context.Context, ix client.FieldIndexer) error {
 func ClustersWithSecret(ctx context.Context, cache client.Reader, secret client.Object) []string {
 	var out []string
 	found := reconcile.RequestsFor(ctx, cache, &clusterv1.KsctlClusterList{}, nil,
-		client.MatchingFields{kubeConfigSecretIndex: reconcile.IndexValue("Secret", secret.GetNamespace(), secret.GetName())})
+		client.MatchingFields{kubeConfigSecretIndex: reconcile.IndexValue("Secret", secret.GetNamespace(),
+			secret.GetName())})
 	for _, r := range found {
 		out = append(out, ClusterID(r.Namespace, r.Name))
 	}
@@ -50,7 +51,8 @@ func ClustersWithSecret(ctx context.Context, cache client.Reader, secret client.
 
 // EnqueueOwners enqueues the owners of a kind when their objects change, in the local cluster,
 // which has the index, or in another one.
-func (c *Clusters) EnqueueOwners(ctx context.Context, local *live.Index, kind string, queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+func (c *Clusters) EnqueueOwners(ctx context.Context, local *live.Index, kind string,
+	queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
 	changed := func(ownerKey string) {
 		if k, ok := plan.ParseOwnerKey(ownerKey); ok && k.Kind == kind && k.Installation == c.Installation {
 			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
@@ -68,7 +70,9 @@ var AccessChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	if !ok || !is {
 		return true
 	}
-	return apimeta.IsStatusConditionTrue(before.Status.Conditions, appsv1.ReadyCondition) != apimeta.IsStatusConditionTrue(after.Status.Conditions, appsv1.ReadyCondition) ||
-		before.Status.KubeConfigSecret != after.Status.KubeConfigSecret || before.Status.KubeConfigKey != after.Status.KubeConfigKey ||
+	return apimeta.IsStatusConditionTrue(before.Status.Conditions,
+		appsv1.ReadyCondition) != apimeta.IsStatusConditionTrue(after.Status.Conditions, appsv1.ReadyCondition) ||
+		before.Status.KubeConfigSecret != after.Status.KubeConfigSecret ||
+		before.Status.KubeConfigKey != after.Status.KubeConfigKey ||
 		before.Generation != after.Generation || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }}

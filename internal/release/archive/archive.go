@@ -23,7 +23,8 @@ func TarGzip(files []File, modified time.Time) ([]byte, error) {
 	zipped := gzip.NewWriter(&out)
 	w := tar.NewWriter(zipped)
 	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: f.Mode, Size: int64(len(f.Content)), ModTime: modified, Format: tar.FormatPAX}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: f.Mode, Size: int64(len(f.Content)),
+			ModTime: modified, Format: tar.FormatPAX}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}

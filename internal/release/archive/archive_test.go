@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	files    = []File{{Name: "kubectl-ksctl", Mode: 0o755, Content: []byte("binary")}, {Name: "LICENSE", Mode: 0o644, Content: []byte("text")}}
+	files = []File{{Name: "kubectl-ksctl", Mode: 0o755, Content: []byte("binary")},
+		{Name: "LICENSE", Mode: 0o644, Content: []byte("text")}}
 	modified = time.Unix(1e9, 0)
 )
 
@@ -33,7 +34,8 @@ func TestTarGzip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if content, err := io.ReadAll(r); err != nil || h.Name != f.Name || h.Mode != f.Mode || !h.ModTime.Equal(modified) || !bytes.Equal(content, f.Content) {
+		if content, err := io.ReadAll(r); err != nil || h.Name != f.Name || h.Mode != f.Mode ||
+			!h.ModTime.Equal(modified) || !bytes.Equal(content, f.Content) {
 			t.Errorf("%+v: %q, %v", h, content, err)
 		}
 	}
@@ -53,7 +55,8 @@ func TestZip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if content, err := io.ReadAll(member); err != nil || !bytes.Equal(content, f.Content) || !r.File[i].Modified.Equal(modified) {
+		if content, err := io.ReadAll(member); err != nil || !bytes.Equal(content, f.Content) ||
+			!r.File[i].Modified.Equal(modified) {
 			t.Errorf("%s of %s: %q, %v", f.Name, r.File[i].Modified, content, err)
 		}
 	}

@@ -36,7 +36,8 @@ const (
 // Push pushes every version of every catalog stack as <repository>/<stack>:<version> and returns
 // their digests. It returns an error if the registry has a version with other content: a published
 // version never changes.
-func Push(ctx context.Context, repository string, annotations map[string]string, opts ...remote.Option) ([]name.Digest, error) {
+func Push(ctx context.Context, repository string, annotations map[string]string,
+	opts ...remote.Option) ([]name.Digest, error) {
 	opts = append(opts, remote.WithContext(ctx))
 	var out []name.Digest
 	for _, stack := range stackcatalog.Names() {
@@ -55,7 +56,8 @@ func Push(ctx context.Context, repository string, annotations map[string]string,
 	return out, nil
 }
 
-func push(ctx context.Context, tag name.Tag, stack, version string, annotations map[string]string, opts []remote.Option) (name.Digest, error) {
+func push(ctx context.Context, tag name.Tag, stack, version string, annotations map[string]string,
+	opts []remote.Option) (name.Digest, error) {
 	files, err := stackcatalog.FS(stack, version)
 	if err != nil {
 		return name.Digest{}, err
@@ -68,7 +70,8 @@ func push(ctx context.Context, tag name.Tag, stack, version string, annotations 
 	if digest, err := publishedDigest(tag, layer, opts); err != nil || digest != "" {
 		return tag.Digest(digest), err
 	}
-	img, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configMediaType), mutate.Addendum{Layer: layer})
+	img, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		configMediaType), mutate.Addendum{Layer: layer})
 	if err != nil {
 		return name.Digest{}, err
 	}
@@ -107,7 +110,8 @@ func publishedDigest(tag name.Tag, layer v1.Layer, opts []remote.Option) (string
 		return "", err
 	}
 	if hash, err := contentHash(layer); err != nil || hash != publishedHash {
-		return "", cmp.Or(err, errors.New("the published artifact has other content; increase the version of the changed stack"))
+		return "", cmp.Or(err,
+			errors.New("the published artifact has other content; increase the version of the changed stack"))
 	}
 	digest, err := img.Digest()
 	return digest.String(), err

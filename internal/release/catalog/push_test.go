@@ -59,7 +59,8 @@ func TestPushPublishesEachVersionOnce(t *testing.T) {
 		if err := remote.Write(tag, other); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Push(t.Context(), host+"/catalog", nil); err == nil || !strings.Contains(err.Error(), "increase the version") {
+		if _, err := Push(t.Context(), host+"/catalog", nil); err == nil ||
+			!strings.Contains(err.Error(), "increase the version") {
 			t.Errorf("got %v", err)
 		}
 	})

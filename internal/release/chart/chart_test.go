@@ -14,8 +14,9 @@ import (
 
 func packageChart(t *testing.T) []byte {
 	t.Helper()
-	path, err := Package(Options{Dir: "../../../config/chart", Out: t.TempDir(), Version: "1.2.3", Repository: "registry.example.com/controller",
-		Digest: "sha256:" + strings.Repeat("a", 64), Created: time.Unix(1e9, 0)})
+	path, err := Package(Options{Dir: "../../../config/chart", Out: t.TempDir(), Version: "1.2.3",
+		Repository: "registry.example.com/controller",
+		Digest:     "sha256:" + strings.Repeat("a", 64), Created: time.Unix(1e9, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func TestPackageReferencesImageByDigest(t *testing.T) {
 		t.Errorf("%+v", c.Metadata)
 	}
 	image, ok := c.Values["image"].(map[string]any)
-	if !ok || image["repository"] != "registry.example.com/controller" || image["digest"] != "sha256:"+strings.Repeat("a", 64) {
+	if !ok || image["repository"] != "registry.example.com/controller" || image["digest"] != "sha256:"+
+		strings.Repeat("a", 64) {
 		t.Errorf("image: %v", image)
 	}
 	for _, f := range c.Raw {
@@ -59,12 +61,14 @@ func TestPackageReferencesImageByDigest(t *testing.T) {
 
 func TestPackageRejectsValuesWithoutImage(t *testing.T) {
 	dir := t.TempDir()
-	for name, content := range map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.0.0\n", "values.yaml": "image: {}\n"} {
+	for name, content := range map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.0.0\n",
+		"values.yaml": "image: {}\n"} {
 		if err := os.WriteFile(dir+"/"+name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Package(Options{Dir: dir, Out: t.TempDir(), Version: "1.0.0", Repository: "r", Digest: "sha256:1"}); err == nil {
+	if _, err := Package(Options{Dir: dir, Out: t.TempDir(), Version: "1.0.0", Repository: "r",
+		Digest: "sha256:1"}); err == nil {
 		t.Error("got no error for values.yaml without the image")
 	}
 }

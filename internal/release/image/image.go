@@ -51,8 +51,8 @@ func Build(c Content, o Options) (v1.Image, error) {
 		return nil, err
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	// Certificates change rarely, so they have a separate layer at the bottom. The main program changes
-	// most, so it is at the top.
+	// Certificates change rarely, so they have a separate layer at the bottom. The main program
+	// changes most, so it is at the top.
 	files := []file{{certificatesPath, 0o644, roots}}
 	for _, p := range slices.Concat(c.Programs[1:], c.Programs[:1]) {
 		files = append(files, file{p.Name, 0o755, p.Content})
@@ -62,7 +62,8 @@ func Build(c Content, o Options) (v1.Image, error) {
 		if err != nil {
 			return nil, fmt.Errorf("building the layer of %s: %w", f.name, err)
 		}
-		img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{CreatedBy: "COPY /" + f.name, Created: v1.Time{Time: o.Created}}})
+		img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer,
+			History: v1.History{CreatedBy: "COPY /" + f.name, Created: v1.Time{Time: o.Created}}})
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +75,8 @@ func Build(c Content, o Options) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Variant = c.Platform.OS, c.Platform.Architecture, c.Platform.Variant
 	config.Created = v1.Time{Time: o.Created}
-	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + c.Programs[0].Name}, WorkingDir: "/", Labels: o.Labels}
+	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + c.Programs[0].Name}, WorkingDir: "/",
+		Labels: o.Labels}
 	return mutate.ConfigFile(img, config)
 }
 
@@ -86,7 +88,8 @@ func Index(contents []Content, o Options) (v1.ImageIndex, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Platform, err)
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &c.Platform}})
+		index = mutate.AppendManifests(index,
+			mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &c.Platform}})
 	}
 	return mutate.Annotations(index, o.Labels).(v1.ImageIndex), nil // it returns what it was given
 }
@@ -104,11 +107,13 @@ func (f file) layer() (v1.Layer, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, dir := range parents(f.name) {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755,
+			ModTime: time.Unix(0, 0)}); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: time.Unix(0, 0)}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)),
+		ModTime: time.Unix(0, 0)}); err != nil {
 		return nil, err
 	}
 	if _, err := w.Write(f.content); err != nil {
@@ -117,7 +122,9 @@ func (f file) layer() (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil },
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(out.Bytes())), nil
+	},
 		tarball.WithMediaType(types.OCILayer))
 }
 

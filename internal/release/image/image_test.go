@@ -23,10 +23,14 @@ import (
 
 var (
 	contents = []Content{
-		{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, Programs: []Program{{Name: "controller", Content: []byte("for amd64")}}},
-		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}, Programs: []Program{{Name: "controller", Content: []byte("for arm64")}, {Name: "helper", Content: []byte("beside")}}},
+		{Platform: v1.Platform{OS: "linux", Architecture: "amd64"},
+			Programs: []Program{{Name: "controller", Content: []byte("for amd64")}}},
+		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"},
+			Programs: []Program{{Name: "controller", Content: []byte("for arm64")},
+				{Name: "helper", Content: []byte("beside")}}},
 	}
-	options = Options{Created: time.Unix(1e9, 0).UTC(), Labels: map[string]string{"org.opencontainers.image.version": "1.2.3"}}
+	options = Options{Created: time.Unix(1e9, 0).UTC(),
+		Labels: map[string]string{"org.opencontainers.image.version": "1.2.3"}}
 )
 
 func index(t *testing.T) v1.ImageIndex {
@@ -85,7 +89,8 @@ func TestBuildContainsOnlyListedFiles(t *testing.T) {
 		checkFile(t, h.Name, r)
 	}
 	slices.Sort(found)
-	want := []string{"controller -rwxr-xr-x", "etc drwxr-xr-x", "etc/ssl drwxr-xr-x", "etc/ssl/certs drwxr-xr-x", "etc/ssl/certs/ca-certificates.crt -rw-r--r--", "helper -rwxr-xr-x"}
+	want := []string{"controller -rwxr-xr-x", "etc drwxr-xr-x", "etc/ssl drwxr-xr-x", "etc/ssl/certs drwxr-xr-x",
+		"etc/ssl/certs/ca-certificates.crt -rw-r--r--", "helper -rwxr-xr-x"}
 	if got := strings.ReplaceAll(strings.Join(found, "\n"), "/ ", " "); got != strings.Join(want, "\n") {
 		t.Errorf("got %s\nwant %s", got, strings.Join(want, "\n"))
 	}
@@ -93,7 +98,8 @@ func TestBuildContainsOnlyListedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := config.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/controller"}) || c.Labels["org.opencontainers.image.version"] != "1.2.3" {
+	if c := config.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/controller"}) ||
+		c.Labels["org.opencontainers.image.version"] != "1.2.3" {
 		t.Errorf("%+v", c)
 	}
 	if config.Platform().String() != "linux/arm64" {
@@ -118,7 +124,8 @@ func checkFile(t *testing.T, name string, r io.Reader) {
 }
 
 func TestAttachAddsReferrerToPushedIndex(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true),
+		registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	tag, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/controller:1.2.3")
 	if err != nil {
@@ -139,7 +146,8 @@ func TestAttachAddsReferrerToPushedIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(manifest.Manifests) != 2 || manifest.Manifests[0].Platform.String() != "linux/amd64" || manifest.Annotations["org.opencontainers.image.version"] != "1.2.3" {
+	if len(manifest.Manifests) != 2 || manifest.Manifests[0].Platform.String() != "linux/amd64" ||
+		manifest.Annotations["org.opencontainers.image.version"] != "1.2.3" {
 		t.Errorf("%+v", manifest)
 	}
 	subject := tag.Digest(manifest.Manifests[0].Digest.String())
@@ -155,7 +163,8 @@ func TestAttachAddsReferrerToPushedIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Manifests) != 1 || list.Manifests[0].Digest.String() != attached.DigestStr() || list.Manifests[0].ArtifactType != "application/vnd.cyclonedx+json" {
+	if len(list.Manifests) != 1 || list.Manifests[0].Digest.String() != attached.DigestStr() ||
+		list.Manifests[0].ArtifactType != "application/vnd.cyclonedx+json" {
 		t.Errorf("%+v", list.Manifests)
 	}
 }
@@ -163,7 +172,8 @@ func TestAttachAddsReferrerToPushedIndex(t *testing.T) {
 func TestAttachRejectsMissingSubject(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
-	subject, err := name.NewDigest(strings.TrimPrefix(server.URL, "http://") + "/controller@sha256:" + strings.Repeat("0", 64))
+	subject, err := name.NewDigest(strings.TrimPrefix(server.URL, "http://") + "/controller@sha256:" +
+		strings.Repeat("0", 64))
 	if err != nil {
 		t.Fatal(err)
 	}

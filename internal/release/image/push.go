@@ -28,7 +28,8 @@ func Push(ctx context.Context, ref name.Reference, index v1.ImageIndex, opts ...
 
 // Attach pushes a document as a referrer of subject, which the registry must have
 // (https://github.com/opencontainers/distribution-spec, referrers).
-func Attach(ctx context.Context, subject name.Digest, mediaType string, document []byte, opts ...remote.Option) (name.Digest, error) {
+func Attach(ctx context.Context, subject name.Digest, mediaType string, document []byte,
+	opts ...remote.Option) (name.Digest, error) {
 	opts = append(opts, remote.WithContext(ctx))
 	descriptor, err := remote.Head(subject, opts...)
 	if err != nil {

@@ -49,7 +49,8 @@ func Generate(name, version string, binary []byte) ([]byte, error) {
 	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: subject.BOMRef, Dependencies: &refs}}
 	var out bytes.Buffer
 	// Not the newest version of the specification: many tools do not read it yet.
-	if err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6); err != nil {
+	if err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).
+		EncodeVersion(bom, cyclonedx.SpecVersion1_6); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil

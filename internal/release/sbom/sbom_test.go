@@ -15,7 +15,8 @@ import (
 func TestGenerateListsModules(t *testing.T) {
 	// A test binary does not list its modules.
 	path := filepath.Join(t.TempDir(), "program")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/program").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/program").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	binary, err := os.ReadFile(path)

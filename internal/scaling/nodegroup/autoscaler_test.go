@@ -43,7 +43,8 @@ func (a fakeAutoscaler) groupOf(n Node) string {
 }
 
 func grpcNode(n Node) *externalgrpc.ExternalGrpcNode {
-	return &externalgrpc.ExternalGrpcNode{Name: n.Name, ProviderID: n.ProviderID, Labels: map[string]string{"kubernetes.io/os": "linux"}}
+	return &externalgrpc.ExternalGrpcNode{Name: n.Name, ProviderID: n.ProviderID,
+		Labels: map[string]string{"kubernetes.io/os": "linux"}}
 }
 
 func (a fakeAutoscaler) target(id string) int32 {
@@ -66,7 +67,8 @@ func (a fakeAutoscaler) increase(id string, delta int32) error {
 }
 
 func (a fakeAutoscaler) decrease(id string, delta int32) error {
-	_, err := a.NodeGroupDecreaseTargetSize(a.Context(), &externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: id, Delta: delta})
+	_, err := a.NodeGroupDecreaseTargetSize(a.Context(),
+		&externalgrpc.NodeGroupDecreaseTargetSizeRequest{Id: id, Delta: delta})
 	return err
 }
 

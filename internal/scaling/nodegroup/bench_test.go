@@ -19,10 +19,12 @@ func manyClusters() []*Cluster {
 	raw, _ := MarshalNode(node)
 	var out []*Cluster
 	for n := range 10 {
-		c := &Cluster{Key: types.NamespacedName{Namespace: "team", Name: fmt.Sprintf("cluster-%d", n)}, Mode: clusterv1.ScalingAuto}
+		c := &Cluster{Key: types.NamespacedName{Namespace: "team", Name: fmt.Sprintf("cluster-%d", n)},
+			Mode: clusterv1.ScalingAuto}
 		for p := range 10 {
 			name := fmt.Sprintf("pool-%d", p)
-			c.Groups = append(c.Groups, Group{ID: GroupID(c.Key, name), Name: name, Max: 200, Target: 100, Template: raw})
+			c.Groups = append(c.Groups,
+				Group{ID: GroupID(c.Key, name), Name: name, Max: 200, Target: 100, Template: raw})
 			for range 100 {
 				w := joinedWorker(len(c.Workers), name)
 				w.Node = c.Key.Name + w.Node
@@ -63,7 +65,8 @@ func BenchmarkReads(b *testing.B) {
 		"NodeGroupForNode": func(i int) error {
 			c, in, _ := of(i)
 			w := in.Workers[i*7919%len(in.Workers)]
-			_, err := c.NodeGroupForNode(ctx, &externalgrpc.NodeGroupForNodeRequest{Node: grpcNode(Node{Name: w.Node, ProviderID: w.ProviderID})})
+			_, err := c.NodeGroupForNode(ctx,
+				&externalgrpc.NodeGroupForNodeRequest{Node: grpcNode(Node{Name: w.Node, ProviderID: w.ProviderID})})
 			return err
 		},
 		"NodeGroupTargetSize": func(i int) error {

@@ -10,7 +10,8 @@ import (
 
 func TestClusters(t *testing.T) {
 	s := NewClusters()
-	if s.Get(prod) != nil || !s.LastRequest(prod).IsZero() || s.recordRequest(prod, noon) != nil || !s.LastRequest(prod).IsZero() {
+	if s.Get(prod) != nil || !s.LastRequest(prod).IsZero() || s.recordRequest(prod, noon) != nil ||
+		!s.LastRequest(prod).IsZero() {
 		t.Error("a cluster that is not published has state")
 	}
 	first := newCluster(1, 0)

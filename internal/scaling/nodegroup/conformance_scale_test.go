@@ -42,7 +42,8 @@ func TestScaleUpFromZero(t *testing.T) {
 	}
 	c.Groups[0].Template = raw
 	r, a := startServerTest(t, c)
-	out, err := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("small")})
+	out, err := a.NodeGroupTemplateNodeInfo(t.Context(),
+		&externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("small")})
 	a.ok(err)
 	var like corev1.Node
 	a.ok(like.Unmarshal(out.GetNodeBytes()))
@@ -148,7 +149,8 @@ func TestEmptyNodesAreDeletedFromTheEnd(t *testing.T) {
 func TestBusyNodeBlocksDeletionOfNodesBeforeIt(t *testing.T) {
 	c := newCluster(2, 1, workers("small", "small", "big")...)
 	r, a := startServerTest(t, c)
-	expectStatus(t, a.remove(groupID("small"), nodesAt(c, 1)...), codes.FailedPrecondition, "worker 2 (node prod-vm-wp-2-abcde)")
+	expectStatus(t, a.remove(groupID("small"), nodesAt(c, 1)...), codes.FailedPrecondition,
+		"worker 2 (node prod-vm-wp-2-abcde)")
 	a.ok(a.remove(groupID("big"), nodesAt(c, 2)...))
 	a.ok(a.remove(groupID("small"), nodesAt(c, 1)...)) // allowed although the other one still exists
 	r.recorder.settle(prod)

@@ -50,7 +50,8 @@ func TestIdleLoopIsServedFromMemory(t *testing.T) {
 			_, err := a.NodeGroupGetOptions(t.Context(), &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: ids[0]})
 			a.ok(err)
 		}
-		if _, err := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: ids[2]}); err != nil {
+		if _, err := a.NodeGroupTemplateNodeInfo(t.Context(),
+			&externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: ids[2]}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -83,8 +84,10 @@ func TestNodesWithoutProviderIDAreNotListedAsInstances(t *testing.T) {
 func TestOptionsAreNeverReturned(t *testing.T) {
 	_, a := startServerTest(t, newCluster(1, 0, workers("small")...))
 	for _, id := range []string{groupID("small"), groupID("removed"), ""} {
-		out, err := a.NodeGroupGetOptions(t.Context(), &externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: id, Defaults: &externalgrpc.NodeGroupAutoscalingOptions{
-			ScaleDownUtilizationThreshold: .5, MaxNodeProvisionDuration: durationpb.New(time.Minute)}})
+		out, err := a.NodeGroupGetOptions(t.Context(),
+			&externalgrpc.NodeGroupAutoscalingOptionsRequest{Id: id,
+				Defaults: &externalgrpc.NodeGroupAutoscalingOptions{
+					ScaleDownUtilizationThreshold: .5, MaxNodeProvisionDuration: durationpb.New(time.Minute)}})
 		if err != nil || out.GetNodeGroupAutoscalingOptions() != nil {
 			t.Errorf("%q: %v, %v", id, out, err)
 		}
@@ -96,13 +99,15 @@ func TestTemplateIsNeverEmpty(t *testing.T) {
 	c := newCluster(0, 0)
 	c.Groups[0].Template = nil
 	_, a := startServerTest(t, c)
-	out, err := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("small")})
+	out, err := a.NodeGroupTemplateNodeInfo(t.Context(),
+		&externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("small")})
 	a.ok(err)
 	var like corev1.Node
 	if err := like.Unmarshal(out.GetNodeBytes()); err != nil || like.Status.Allocatable.Cpu().IsZero() {
 		t.Errorf("%v, %+v", err, like)
 	}
-	_, err = a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("removed")})
+	_, err = a.NodeGroupTemplateNodeInfo(t.Context(),
+		&externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: groupID("removed")})
 	expectStatus(t, err, codes.NotFound, "removed")
 }
 
@@ -181,7 +186,8 @@ func TestGroupsOfAnotherClusterAreInvisible(t *testing.T) {
 	_, target := a.NodeGroupTargetSize(t.Context(), &externalgrpc.NodeGroupTargetSizeRequest{Id: id})
 	_, instances := a.NodeGroupNodes(t.Context(), &externalgrpc.NodeGroupNodesRequest{Id: id})
 	_, template := a.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: id})
-	for _, err := range []error{target, instances, template, a.increase(id, 1), a.decrease(id, -1), a.remove(id, nodesAt(theirs, 1)...)} {
+	for _, err := range []error{target, instances, template, a.increase(id, 1), a.decrease(id, -1),
+		a.remove(id, nodesAt(theirs, 1)...)} {
 		expectStatus(t, err, codes.NotFound, id)
 	}
 	expectStatus(t, a.remove(groupID("small"), nodesAt(theirs, 1)...), codes.NotFound, "other-")
@@ -212,7 +218,8 @@ func TestOtherMethodsAreAnswered(t *testing.T) {
 	if _, err := a.NodeGroupForNode(t.Context(), &externalgrpc.NodeGroupForNodeRequest{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := a.NodeGroupDeleteNodes(t.Context(), &externalgrpc.NodeGroupDeleteNodesRequest{Id: groupID("small"), Nodes: []*externalgrpc.ExternalGrpcNode{nil}}); status.Code(err) != codes.NotFound {
+	if _, err := a.NodeGroupDeleteNodes(t.Context(), &externalgrpc.NodeGroupDeleteNodesRequest{Id: groupID("small"),
+		Nodes: []*externalgrpc.ExternalGrpcNode{nil}}); status.Code(err) != codes.NotFound {
 		t.Error(err)
 	}
 }

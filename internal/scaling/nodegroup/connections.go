@@ -84,7 +84,8 @@ func (w *observedCredentials) ServerHandshake(conn net.Conn) (net.Conn, credenti
 	if err != nil {
 		w.metrics.FailedHandshake()
 		if w.failures.Allow() {
-			w.log.Info("rejected a connection to the node group server", "from", conn.RemoteAddr().String(), "why", err.Error())
+			w.log.Info("rejected a connection to the node group server", "from", conn.RemoteAddr().String(), "why",
+				err.Error())
 		}
 		return nil, nil, err
 	}

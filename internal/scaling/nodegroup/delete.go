@@ -45,7 +45,8 @@ func PlanDelete(c *Cluster, id string, nodes []Node) ([]Change, error) {
 	}
 	target := max(int(d.group.Target), 0)
 	target = max(target-cleared, min(target, s.joined)) - len(d.live)
-	return []Change{{Pool: d.group.Name, Target: int32(target), ClearFailed: int32(cleared), Reason: d.reason(cleared)}}, nil
+	return []Change{{Pool: d.group.Name, Target: int32(target), ClearFailed: int32(cleared),
+		Reason: d.reason(cleared)}}, nil
 }
 
 // deletion collects the nodes of a group to delete.
@@ -71,7 +72,8 @@ func (d *deletion) add(n Node) error {
 	}
 	at, ok := d.worker(n)
 	if !ok {
-		return reject(codes.NotFound, "no worker of the cluster has node name %q and providerID %q", truncateName(n.Name), truncateName(n.ProviderID))
+		return reject(codes.NotFound, "no worker of the cluster has node name %q and providerID %q",
+			truncateName(n.Name), truncateName(n.ProviderID))
 	}
 	w := &d.Workers[at]
 	switch {
@@ -98,24 +100,30 @@ func (d *deletion) validate(s *groupCounts) error {
 	}
 	for at := len(d.Workers) - 1; at > first; at-- {
 		if !d.live[at] && !d.removing[at] {
-			return reject(codes.FailedPrecondition, "%s cannot be deleted before %s: ksctl deletes the newest worker first", d.describeWorker(first), d.describeWorker(at))
+			return reject(codes.FailedPrecondition,
+				"%s cannot be deleted before %s: ksctl deletes the newest worker first", d.describeWorker(first),
+				d.describeWorker(at))
 		}
 	}
 	for at := range d.Workers {
 		// Deletion only sets the pool's number of machines, which cannot say which of the two to
 		// delete.
 		if w := &d.Workers[at]; w.Pool == d.group.Name && w.Node == "" && !d.removing[at] {
-			return reject(codes.FailedPrecondition, "%s cannot be deleted yet: %s of its pool must join or be canceled first", d.describeWorker(first), d.describeWorker(at))
+			return reject(codes.FailedPrecondition,
+				"%s cannot be deleted yet: %s of its pool must join or be canceled first", d.describeWorker(first),
+				d.describeWorker(at))
 		}
 	}
 	for i := range d.counts {
 		// New machines are appended to the array: the nodes would no longer be at its end.
 		if n := d.counts[i].missing(); n > 0 {
-			return reject(codes.FailedPrecondition, "%s cannot be deleted yet: pool %s waits for %s", d.describeWorker(first), d.Groups[i].Name, formatMachines(n))
+			return reject(codes.FailedPrecondition, "%s cannot be deleted yet: pool %s waits for %s",
+				d.describeWorker(first), d.Groups[i].Name, formatMachines(n))
 		}
 	}
 	if left := s.desired - len(d.live); left < int(d.group.Min) {
-		return reject(codes.FailedPrecondition, "pool %s would have %s, but its minSize is %d", d.group.Name, formatMachines(max(left, 0)), d.group.Min)
+		return reject(codes.FailedPrecondition, "pool %s would have %s, but its minSize is %d", d.group.Name,
+			formatMachines(max(left, 0)), d.group.Min)
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func (u *recordError) Unwrap() error { return u.err }
 
 // GRPCStatus returns the status that is sent to the client.
 func (u *recordError) GRPCStatus() *status.Status {
-	return status.New(codes.Unavailable, "the change could not be recorded, so it was not done; see the log of the controller")
+	return status.New(codes.Unavailable,
+		"the change could not be recorded, so it was not done; see the log of the controller")
 }
 
 // maxQuotedName bounds how many bytes of a received name are quoted in messages.

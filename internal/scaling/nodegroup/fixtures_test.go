@@ -70,7 +70,8 @@ type fakeRecorder struct {
 	fail     error
 }
 
-func (m *fakeRecorder) RecordChange(_ context.Context, key types.NamespacedName, decide func(*Cluster) ([]Change, error)) error {
+func (m *fakeRecorder) RecordChange(_ context.Context, key types.NamespacedName,
+	decide func(*Cluster) ([]Change, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail != nil {
@@ -157,8 +158,10 @@ func newAuthority(t testing.TB) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(240 * time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign, NotBefore: time.Now().Add(-24 * time.Hour),
+		NotAfter: time.Now().Add(240 * time.Hour)}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +198,8 @@ func (a *authority) issue(t testing.TB, template x509.Certificate) *tls.Certific
 }
 
 func (a *authority) server(t testing.TB) *tls.Certificate {
-	return a.issue(t, x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	return a.issue(t,
+		x509.Certificate{DNSNames: []string{"localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 }
 
 func clientTemplate(uris ...*url.URL) x509.Certificate {
@@ -243,14 +247,16 @@ type serverTest struct {
 
 func newServerTest(t testing.TB, clusters ...*Cluster) *serverTest {
 	t.Helper()
-	r := &serverTest{TB: t, clusters: NewClusters(), clock: clocktesting.NewFakeClock(time.Now()), authority: newAuthority(t), metrics: &requestCounts{}}
+	r := &serverTest{TB: t, clusters: NewClusters(), clock: clocktesting.NewFakeClock(time.Now()),
+		authority: newAuthority(t), metrics: &requestCounts{}}
 	r.recorder = &fakeRecorder{clusters: r.clusters}
 	for _, c := range clusters {
 		r.clusters.Publish(c)
 	}
 	r.clients.Store(r.authority.pool())
 	r.served.Store(r.authority.server(t))
-	r.listener = &Listener{Server: NewServer(r.clusters, r.recorder, r.clock, Caller), Clock: r.clock, Log: logr.Discard(), Metrics: r.metrics,
+	r.listener = &Listener{Server: NewServer(r.clusters, r.recorder, r.clock, Caller), Clock: r.clock,
+		Log: logr.Discard(), Metrics: r.metrics,
 		handshakeTimeout: time.Minute, // handshakes are slow on a busy machine
 		Certificate:      func() (*tls.Certificate, error) { return r.served.Load(), nil },
 		ClientCAs:        func() (*x509.CertPool, error) { return r.clients.Load(), nil }}

@@ -44,7 +44,8 @@ func FuzzDelete(f *testing.F) {
 				continue
 			}
 			change := changes[0]
-			if len(changes) > 1 || change.Pool != g.Name || change.Target >= g.Target && change.ClearFailed == 0 || change.Target > g.Target || change.Target < 0 ||
+			if len(changes) > 1 || change.Pool != g.Name || change.Target >= g.Target && change.ClearFailed == 0 ||
+				change.Target > g.Target || change.Target < 0 ||
 				change.ClearFailed < 0 || int(change.ClearFailed) > g.failedCount() {
 				t.Fatalf("%+v of %+v", changes, g)
 			}
@@ -70,7 +71,8 @@ func FuzzDelete(f *testing.F) {
 				continue
 			}
 			if now[i].remaining < int(g.Min) || now[i].remaining != before[i].remaining-gone {
-				t.Fatalf("%d of %d machines remain, %d are removed, minSize is %d", now[i].remaining, before[i].remaining, gone, g.Min)
+				t.Fatalf("%d of %d machines remain, %d are removed, minSize is %d", now[i].remaining,
+					before[i].remaining, gone, g.Min)
 			}
 			for at := len(left) - 1; at >= 0 && gone > 0; at-- {
 				if !left[at] {

@@ -28,7 +28,8 @@ func TestInvalidClientCertificatesAreRejected(t *testing.T) {
 	r := newServerTest(t, newCluster(1, 0)).start()
 	expired := clientTemplate(pki.ClientURI(prod))
 	expired.NotAfter = time.Now().Add(-time.Minute)
-	server := x509.Certificate{URIs: []*url.URL{pki.ClientURI(prod)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	server := x509.Certificate{URIs: []*url.URL{pki.ClientURI(prod)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	uri := func(s string) *url.URL {
 		u, err := url.Parse(s)
 		if err != nil {
@@ -37,23 +38,26 @@ func TestInvalidClientCertificatesAreRejected(t *testing.T) {
 		return u
 	}
 	for name, certificate := range map[string]*tls.Certificate{
-		"no certificate":             nil,
-		"expired":                    r.authority.issue(t, expired),
-		"another authority":          newAuthority(t).issue(t, clientTemplate(pki.ClientURI(prod))),
-		"server certificate":         r.authority.issue(t, server),
-		"no URI":                     r.authority.issue(t, clientTemplate()),
-		"two URIs":                   r.authority.issue(t, clientTemplate(pki.ClientURI(prod), pki.ClientURI(other))),
-		"another host":               r.authority.issue(t, clientTemplate(uri("ksctl://agent/team/prod"))),
-		"another scheme":             r.authority.issue(t, clientTemplate(uri("spiffe://autoscaler/team/prod"))),
-		"three path elements":        r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod/x"))),
-		"no name":                    r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team"))),
-		"empty name":                 r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/"))),
-		"query":                      r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod?x=1"))),
-		"port":                       r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler:1/team/prod"))),
-		"escaped slash":              r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod%2Fx"))),
-		"invalid name":               r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/PROD"))),
-		"one valid, one invalid URI": r.authority.issue(t, clientTemplate(pki.ClientURI(prod), uri("ksctl://autoscaler/x"))),
-		"DNS name instead of a URI":  r.authority.issue(t, x509.Certificate{DNSNames: []string{"prod.team"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}),
+		"no certificate":      nil,
+		"expired":             r.authority.issue(t, expired),
+		"another authority":   newAuthority(t).issue(t, clientTemplate(pki.ClientURI(prod))),
+		"server certificate":  r.authority.issue(t, server),
+		"no URI":              r.authority.issue(t, clientTemplate()),
+		"two URIs":            r.authority.issue(t, clientTemplate(pki.ClientURI(prod), pki.ClientURI(other))),
+		"another host":        r.authority.issue(t, clientTemplate(uri("ksctl://agent/team/prod"))),
+		"another scheme":      r.authority.issue(t, clientTemplate(uri("spiffe://autoscaler/team/prod"))),
+		"three path elements": r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod/x"))),
+		"no name":             r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team"))),
+		"empty name":          r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/"))),
+		"query":               r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod?x=1"))),
+		"port":                r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler:1/team/prod"))),
+		"escaped slash":       r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/prod%2Fx"))),
+		"invalid name":        r.authority.issue(t, clientTemplate(uri("ksctl://autoscaler/team/PROD"))),
+		"one valid, one invalid URI": r.authority.issue(t,
+			clientTemplate(pki.ClientURI(prod), uri("ksctl://autoscaler/x"))),
+		"DNS name instead of a URI": r.authority.issue(t,
+			x509.Certificate{DNSNames: []string{"prod.team"},
+				ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := refresh(t, r.dial(certificate)); status.Code(err) != codes.Unavailable {
@@ -71,8 +75,10 @@ func TestInvalidClientCertificatesAreRejected(t *testing.T) {
 
 func TestTLS12IsRejected(t *testing.T) {
 	r := newServerTest(t, newCluster(1, 0)).start()
-	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: r.authority.pool(), ServerName: "localhost", MaxVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-		Certificates: []tls.Certificate{*r.authority.issue(t, clientTemplate(pki.ClientURI(prod)))}}}).DialContext(t.Context(), "tcp", r.addr)
+	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: r.authority.pool(), ServerName: "localhost",
+		MaxVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		Certificates: []tls.Certificate{*r.authority.issue(t, clientTemplate(pki.ClientURI(prod)))}}}).DialContext(
+		t.Context(), "tcp", r.addr)
 	if err == nil {
 		_ = conn.Close()
 		t.Error("a connection with TLS 1.2 was accepted")

@@ -21,7 +21,8 @@ func PlanIncrease(c *Cluster, id string, delta int32, now time.Time) ([]Change, 
 	g := &c.Groups[at]
 	switch {
 	case delta < 1:
-		return nil, reject(codes.InvalidArgument, "pool %s: invalid increase by %d machines: must be at least 1", g.Name, delta)
+		return nil, reject(codes.InvalidArgument, "pool %s: invalid increase by %d machines: must be at least 1",
+			g.Name, delta)
 	case c.Mode == clusterv1.ScalingOff:
 		return nil, reject(codes.FailedPrecondition, "pool %s: no machines are created while spec.mode is Off", g.Name)
 	case c.UnreadyReason != nil:
@@ -33,11 +34,13 @@ func PlanIncrease(c *Cluster, id string, delta int32, now time.Time) ([]Change, 
 	counts, _ := x.countMachines()
 	s := &counts[at]
 	if s.surplus > 0 {
-		return nil, reject(codes.Unavailable, "pool %s: the deletion of surplus machines has not begun yet; retry later", g.Name)
+		return nil, reject(codes.Unavailable,
+			"pool %s: the deletion of surplus machines has not begun yet; retry later", g.Name)
 	}
 	next := int64(s.desired) + int64(delta)
 	if next > int64(g.Max) {
-		return nil, reject(codes.OutOfRange, "pool %s would have %d machines, but its maxSize is %d", g.Name, next, g.Max)
+		return nil, reject(codes.OutOfRange, "pool %s would have %d machines, but its maxSize is %d", g.Name, next,
+			g.Max)
 	}
 	if c.MaxNodes > 0 {
 		all := int64(c.OtherNodes) + int64(delta) + int64(max(s.desired, s.existing))
@@ -47,10 +50,12 @@ func PlanIncrease(c *Cluster, id string, delta int32, now time.Time) ([]Change, 
 			}
 		}
 		if all > int64(c.MaxNodes) {
-			return nil, reject(codes.ResourceExhausted, "the cluster would have %d nodes, but spec.limits.maxNodesTotal is %d", all, c.MaxNodes)
+			return nil, reject(codes.ResourceExhausted,
+				"the cluster would have %d nodes, but spec.limits.maxNodesTotal is %d", all, c.MaxNodes)
 		}
 	}
-	change := Change{Pool: g.Name, Target: int32(next), Reason: fmt.Sprintf("Cluster Autoscaler requested %s more", formatMachines(int(delta)))}
+	change := Change{Pool: g.Name, Target: int32(next),
+		Reason: fmt.Sprintf("Cluster Autoscaler requested %s more", formatMachines(int(delta)))}
 	if g.Failure != nil {
 		change.ClearFailed = max(g.Failure.Count, 0)
 	}
@@ -83,7 +88,8 @@ func PlanDecrease(c *Cluster, id string, delta int32) ([]Change, error) {
 	g := &c.Groups[at]
 	switch {
 	case delta >= 0:
-		return nil, reject(codes.InvalidArgument, "pool %s: invalid decrease by %d machines: must be negative", g.Name, delta)
+		return nil, reject(codes.InvalidArgument, "pool %s: invalid decrease by %d machines: must be negative", g.Name,
+			delta)
 	case c.UnreadyReason != nil:
 		return nil, notReadyError(c)
 	}
@@ -92,14 +98,17 @@ func PlanDecrease(c *Cluster, id string, delta int32) ([]Change, error) {
 	next := max(int64(g.Target)+int64(delta), int64(s.remaining))
 	if next >= int64(g.Target) {
 		if c.Busy {
-			return nil, reject(codes.FailedPrecondition, "pool %s: no machine can be canceled: the machines that have not joined are being created", g.Name)
+			return nil, reject(codes.FailedPrecondition,
+				"pool %s: no machine can be canceled: the machines that have not joined are being created", g.Name)
 		}
-		return nil, reject(codes.FailedPrecondition, "pool %s: no machine can be canceled: all of its %d machines exist", g.Name, s.remaining)
+		return nil, reject(codes.FailedPrecondition,
+			"pool %s: no machine can be canceled: all of its %d machines exist", g.Name, s.remaining)
 	}
 	canceled := int(int64(g.Target) - next)
 	// Failed machines are canceled last: Cluster Autoscaler means the other ones.
-	return []Change{{Pool: g.Name, Target: int32(next), ClearFailed: int32(s.failed - min(s.failed, int(next)-s.remaining)),
-		Reason: fmt.Sprintf("Cluster Autoscaler canceled %s that did not join", formatMachines(canceled))}}, nil
+	return []Change{{Pool: g.Name, Target: int32(next),
+		ClearFailed: int32(s.failed - min(s.failed, int(next)-s.remaining)),
+		Reason:      fmt.Sprintf("Cluster Autoscaler canceled %s that did not join", formatMachines(canceled))}}, nil
 }
 
 // notReadyError returns the *RejectedError for a cluster whose state is uncertain.

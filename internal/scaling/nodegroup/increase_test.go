@@ -19,7 +19,8 @@ var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 // withFailure returns prod with three joined machines and two failed machines in pool "small".
 func withFailure(until time.Time) *Cluster {
 	c := newCluster(5, 0, workers("small", "small", "small")...)
-	c.Groups[0].Failure = &Failure{OutOfResources: true, Code: "QuotaExceeded", Message: "12 of 12 vCPUs are in use", Count: 2, BackoffUntil: until}
+	c.Groups[0].Failure = &Failure{OutOfResources: true, Code: "QuotaExceeded", Message: "12 of 12 vCPUs are in use",
+		Count: 2, BackoffUntil: until}
 	return c
 }
 
@@ -64,30 +65,37 @@ func TestPlanIncrease(t *testing.T) {
 		target  int32
 		cleared int32
 	}{
-		"one more":                                {newCluster(1, 0, workers("small")...), 1, codes.OK, 2, 0},
-		"from zero":                               {newCluster(0, 0), 1, codes.OK, 1, 0},
-		"to maxSize":                              {newCluster(1, 0, workers("small")...), 5, codes.OK, 6, 0},
-		"beyond maxSize":                          {newCluster(1, 0, workers("small")...), 6, codes.OutOfRange, 0, 0},
-		"overflow":                                {newCluster(6, 0), math.MaxInt32, codes.OutOfRange, 0, 0},
-		"by zero":                                 {newCluster(1, 0), 0, codes.InvalidArgument, 0, 0},
-		"by a negative number":                    {newCluster(1, 0), math.MinInt32, codes.InvalidArgument, 0, 0},
-		"mode Off":                                {off, 1, codes.FailedPrecondition, 0, 0},
-		"mode ScaleUpOnly":                        {up, 1, codes.OK, 2, 0},
-		"unready cluster":                         {unready, 1, codes.Unavailable, 0, 0},
-		"backoff, out of resources":               {withFailure(noon.Add(time.Second)), 1, codes.ResourceExhausted, 0, 0},
-		"backoff, other failure":                  {full, 1, codes.Unavailable, 0, 0},
-		"after the backoff":                       {withFailure(noon), 1, codes.OK, 4, 2},
-		"after the backoff, to maxSize":           {withFailure(noon), 3, codes.OK, 6, 2},
-		"after the backoff, beyond maxSize":       {withFailure(noon), 4, codes.OutOfRange, 0, 0},
-		"to maxNodesTotal":                        {limited(8, newCluster(2, 2, workers("small", "small", "big", "big")...)), 1, codes.OK, 3, 0},
-		"beyond maxNodesTotal":                    {limited(8, newCluster(2, 2, workers("small", "small", "big", "big")...)), 2, codes.ResourceExhausted, 0, 0},
-		"missing machines of other pools count":   {limited(8, newCluster(2, 3, workers("small", "small")...)), 1, codes.ResourceExhausted, 0, 0},
-		"surplus machines of other pools count":   {limited(6, newCluster(0, 0, workers("big", "big", "big")...)), 1, codes.ResourceExhausted, 0, 0},
-		"maxNodesTotal is already exceeded":       {limited(1, newCluster(0, 0)), 1, codes.ResourceExhausted, 0, 0},
-		"cleared failed machines do not count":    {limited(7, withFailure(noon)), 1, codes.OK, 4, 2},
-		"while one is being deleted":              {deleting, 1, codes.OK, 2, 0},
-		"while the deletion of one has not begun": {newCluster(1, 0, workers("small", "small")...), 1, codes.Unavailable, 0, 0},
-		"maxNodesTotal is the largest number":     {limited(math.MaxInt32, newCluster(1, 4, workers("small")...)), 5, codes.OK, 6, 0},
+		"one more":             {newCluster(1, 0, workers("small")...), 1, codes.OK, 2, 0},
+		"from zero":            {newCluster(0, 0), 1, codes.OK, 1, 0},
+		"to maxSize":           {newCluster(1, 0, workers("small")...), 5, codes.OK, 6, 0},
+		"beyond maxSize":       {newCluster(1, 0, workers("small")...), 6, codes.OutOfRange, 0, 0},
+		"overflow":             {newCluster(6, 0), math.MaxInt32, codes.OutOfRange, 0, 0},
+		"by zero":              {newCluster(1, 0), 0, codes.InvalidArgument, 0, 0},
+		"by a negative number": {newCluster(1, 0), math.MinInt32, codes.InvalidArgument, 0, 0},
+		"mode Off":             {off, 1, codes.FailedPrecondition, 0, 0},
+		"mode ScaleUpOnly":     {up, 1, codes.OK, 2, 0},
+		"unready cluster":      {unready, 1, codes.Unavailable, 0, 0},
+		"backoff, out of resources": {withFailure(noon.Add(time.Second)), 1, codes.ResourceExhausted, 0,
+			0},
+		"backoff, other failure":            {full, 1, codes.Unavailable, 0, 0},
+		"after the backoff":                 {withFailure(noon), 1, codes.OK, 4, 2},
+		"after the backoff, to maxSize":     {withFailure(noon), 3, codes.OK, 6, 2},
+		"after the backoff, beyond maxSize": {withFailure(noon), 4, codes.OutOfRange, 0, 0},
+		"to maxNodesTotal": {limited(8,
+			newCluster(2, 2, workers("small", "small", "big", "big")...)), 1, codes.OK, 3, 0},
+		"beyond maxNodesTotal": {limited(8,
+			newCluster(2, 2, workers("small", "small", "big", "big")...)), 2, codes.ResourceExhausted, 0, 0},
+		"missing machines of other pools count": {limited(8, newCluster(2, 3, workers("small", "small")...)), 1,
+			codes.ResourceExhausted, 0, 0},
+		"surplus machines of other pools count": {limited(6, newCluster(0, 0, workers("big", "big", "big")...)), 1,
+			codes.ResourceExhausted, 0, 0},
+		"maxNodesTotal is already exceeded":    {limited(1, newCluster(0, 0)), 1, codes.ResourceExhausted, 0, 0},
+		"cleared failed machines do not count": {limited(7, withFailure(noon)), 1, codes.OK, 4, 2},
+		"while one is being deleted":           {deleting, 1, codes.OK, 2, 0},
+		"while the deletion of one has not begun": {newCluster(1, 0, workers("small", "small")...), 1,
+			codes.Unavailable, 0, 0},
+		"maxNodesTotal is the largest number": {limited(math.MaxInt32, newCluster(1, 4, workers("small")...)), 5,
+			codes.OK, 6, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := PlanIncrease(c.cluster, groupID("small"), c.delta, noon)
@@ -128,11 +136,13 @@ func TestPlanDecrease(t *testing.T) {
 		target  int32
 		cleared int32
 	}{
-		"one missing machine":                    {newCluster(3, 0, workers("small", "small")...), -1, codes.OK, 2, 0},
-		"all missing machines":                   {newCluster(3, 0), -3, codes.OK, 0, 0},
-		"never below the existing machines":      {newCluster(3, 0, workers("small", "small")...), -2, codes.OK, 2, 0},
-		"never below them, by any number":        {newCluster(3, 0, workers("small", "small")...), math.MinInt32, codes.OK, 2, 0},
-		"all machines exist":                     {newCluster(2, 0, workers("small", "small")...), -1, codes.FailedPrecondition, 0, 0},
+		"one missing machine":               {newCluster(3, 0, workers("small", "small")...), -1, codes.OK, 2, 0},
+		"all missing machines":              {newCluster(3, 0), -3, codes.OK, 0, 0},
+		"never below the existing machines": {newCluster(3, 0, workers("small", "small")...), -2, codes.OK, 2, 0},
+		"never below them, by any number": {newCluster(3, 0, workers("small", "small")...), math.MinInt32,
+			codes.OK, 2, 0},
+		"all machines exist": {newCluster(2, 0, workers("small", "small")...), -1,
+			codes.FailedPrecondition, 0, 0},
 		"machine being created":                  {making, -1, codes.FailedPrecondition, 0, 0},
 		"missing machines and one being created": {pair, -3, codes.OK, 3, 0},
 		"machine being deleted does not count":   {leaving, -1, codes.OK, 1, 0},

@@ -32,7 +32,8 @@ type index struct {
 }
 
 func newIndex(c *Cluster) *index {
-	x := &index{Cluster: c, groupByID: make(map[string]int, len(c.Groups)), groupByPool: make(map[string]int, len(c.Groups)),
+	x := &index{Cluster: c, groupByID: make(map[string]int, len(c.Groups)),
+		groupByPool:  make(map[string]int, len(c.Groups)),
 		workerByNode: make(map[string]int, len(c.Workers)), workerByProviderID: make(map[string]int, len(c.Workers))}
 	for i := range c.Groups {
 		x.groupByID[c.Groups[i].ID] = i
@@ -78,7 +79,8 @@ func (x *index) worker(n Node) (int, bool) {
 	for _, key := range []struct {
 		workers map[string]int
 		name    string
-	}{{x.workerByProviderID, n.ProviderID}, {x.workerByNode, n.Name}, {x.workerByNode, n.ProviderID}, {x.workerByProviderID, n.Name}} {
+	}{{x.workerByProviderID, n.ProviderID}, {x.workerByNode, n.Name}, {x.workerByNode, n.ProviderID},
+		{x.workerByProviderID, n.Name}} {
 		at, there := key.workers[key.name]
 		switch {
 		case !there:

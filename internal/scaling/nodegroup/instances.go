@@ -36,7 +36,8 @@ func (x *index) instances(at int) []*externalgrpc.Instance {
 		if removing[i] {
 			state = externalgrpc.InstanceStatus_instanceDeleting
 		}
-		out = append(out, &externalgrpc.Instance{Id: w.ProviderID, Status: &externalgrpc.InstanceStatus{InstanceState: state}})
+		out = append(out,
+			&externalgrpc.Instance{Id: w.ProviderID, Status: &externalgrpc.InstanceStatus{InstanceState: state}})
 	}
 	for k := range g.failedCount() {
 		class := int32(errorClassOther)
@@ -45,7 +46,8 @@ func (x *index) instances(at int) []*externalgrpc.Instance {
 		}
 		out = append(out, &externalgrpc.Instance{Id: placeholderID(g.ID, k), Status: &externalgrpc.InstanceStatus{
 			InstanceState: externalgrpc.InstanceStatus_instanceCreating,
-			ErrorInfo:     &externalgrpc.InstanceErrorInfo{ErrorCode: g.Failure.code(), ErrorMessage: g.Failure.message(), InstanceErrorClass: class},
+			ErrorInfo: &externalgrpc.InstanceErrorInfo{ErrorCode: g.Failure.code(),
+				ErrorMessage: g.Failure.message(), InstanceErrorClass: class},
 		}})
 	}
 	return out

@@ -38,7 +38,8 @@ func instances(c *Cluster, id string) []*externalgrpc.Instance {
 // error.
 func TestInstances(t *testing.T) {
 	c := withFailure(noon)
-	c.Workers = append(c.Workers, joinedWorker(3, "big"), joinedWorker(4, "small"), joinedWorker(5, ""), joinedWorker(6, "small"))
+	c.Workers = append(c.Workers, joinedWorker(3, "big"), joinedWorker(4, "small"), joinedWorker(5, ""),
+		joinedWorker(6, "small"))
 	withWorker(c, 1, unjoined)
 	withWorker(c, 2, func(w *Worker) { w.ProviderID = "" })
 	withWorker(c, 4, markDeleting)
@@ -72,7 +73,8 @@ func TestAnyFailureCanBeSent(t *testing.T) {
 			t.Fatal(got)
 		}
 		e := got[0].GetStatus().GetErrorInfo()
-		if e.GetErrorCode() == "" || e.GetInstanceErrorClass() != 99 || len(e.GetErrorMessage()) > 200 || !utf8.ValidString(e.GetErrorMessage()) {
+		if e.GetErrorCode() == "" || e.GetInstanceErrorClass() != 99 || len(e.GetErrorMessage()) > 200 ||
+			!utf8.ValidString(e.GetErrorMessage()) {
 			t.Errorf("%+v", e)
 		}
 		if _, err := proto.Marshal(got[0]); err != nil {
@@ -101,7 +103,8 @@ func TestParsePlaceholder(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{"", "ksctl-failed://", "ksctl-failed:///", "ksctl-failed://x", "ksctl-failed://x/+1", "ksctl-failed://x/1 ", "ksctl-failed://x/99999999999999999999", "k3s://x/1"} {
+	for _, id := range []string{"", "ksctl-failed://", "ksctl-failed:///", "ksctl-failed://x", "ksctl-failed://x/+1",
+		"ksctl-failed://x/1 ", "ksctl-failed://x/99999999999999999999", "k3s://x/1"} {
 		if group, k, ok := parsePlaceholder(Node{Name: id}); ok && (group != "" || k != 0) {
 			t.Errorf("%q: parsed as %q %d", id, group, k)
 		}

@@ -18,7 +18,8 @@ import (
 const requestTimeout = 10 * time.Second
 
 // intercept wraps each request: it counts and logs it, bounds its time, and recovers from panics.
-func (l *Listener) intercept(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (l *Listener) intercept(ctx context.Context, in any, info *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler) (any, error) {
 	start := l.Clock.Now()
 	out, err := l.handle(ctx, in, info, next)
 	method, code, duration := path.Base(info.FullMethod), status.Code(err), l.Clock.Since(start)
@@ -29,10 +30,12 @@ func (l *Listener) intercept(ctx context.Context, in any, info *grpc.UnaryServer
 	return out, err
 }
 
-func (l *Listener) handle(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+func (l *Listener) handle(ctx context.Context, in any, info *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler) (out any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			l.Log.Error(nil, "request of Cluster Autoscaler panicked", "method", info.FullMethod, "panic", r, "stack", string(debug.Stack()))
+			l.Log.Error(nil, "request of Cluster Autoscaler panicked", "method", info.FullMethod, "panic", r, "stack",
+				string(debug.Stack()))
 			out, err = nil, status.Error(codes.Internal, "internal error; see the log of the controller")
 		}
 	}()
@@ -42,7 +45,8 @@ func (l *Listener) handle(ctx context.Context, in any, info *grpc.UnaryServerInf
 		return nil, err
 	}
 	if l.Clock.Now().After(leaf.NotAfter) {
-		return nil, reject(codes.Unauthenticated, "the client certificate expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		return nil, reject(codes.Unauthenticated, "the client certificate expired at %s",
+			leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -66,9 +70,11 @@ func changeLogValues(in any) []any {
 	return nil
 }
 
-func (l *Listener) logChange(ctx context.Context, method string, requestValues []any, duration time.Duration, err error) {
+func (l *Listener) logChange(ctx context.Context, method string, requestValues []any, duration time.Duration,
+	err error) {
 	key, _ := Caller(ctx)
-	values := append([]any{"autoscaler", key.String(), "method", method, "code", status.Code(err).String(), "took", duration.String()}, requestValues...)
+	values := append([]any{"autoscaler", key.String(), "method", method, "code", status.Code(err).String(), "took",
+		duration.String()}, requestValues...)
 	rejected := (*RejectedError)(nil)
 	switch {
 	case err == nil:

@@ -118,14 +118,19 @@ func (l *Listener) serve(ctx context.Context, listener net.Listener) error {
 
 func (l *Listener) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.Creds(&observedCredentials{TransportCredentials: credentials.NewTLS(l.tls()), metrics: l.Metrics, log: l.Log, failures: rate.NewLimiter(rate.Every(10*time.Second), 10)}),
+		grpc.Creds(&observedCredentials{TransportCredentials: credentials.NewTLS(l.tls()), metrics: l.Metrics,
+			log: l.Log, failures: rate.NewLimiter(rate.Every(10*time.Second), 10)}),
 		grpc.UnaryInterceptor(l.intercept),
-		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes), grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(cmp.Or(l.handshakeTimeout, handshakeTimeout)), grpc.WaitForHandlers(true),
+		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(cmp.Or(l.handshakeTimeout, handshakeTimeout)),
+		grpc.WaitForHandlers(true),
 		// Dead clients are detected, and certificates are verified anew every hour.
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute, MaxConnectionAge: time.Hour,
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: 15 * time.Minute,
+			MaxConnectionAge:      time.Hour,
 			MaxConnectionAgeGrace: time.Minute, Time: time.Minute, Timeout: 20 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second,
+			PermitWithoutStream: true}),
 	}
 }
 

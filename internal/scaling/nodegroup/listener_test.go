@@ -26,14 +26,16 @@ type blockingServer struct {
 	deadline      time.Time
 }
 
-func (s *blockingServer) Refresh(ctx context.Context, _ *externalgrpc.RefreshRequest) (*externalgrpc.RefreshResponse, error) {
+func (s *blockingServer) Refresh(ctx context.Context,
+	_ *externalgrpc.RefreshRequest) (*externalgrpc.RefreshResponse, error) {
 	s.deadline, _ = ctx.Deadline()
 	s.asked <- struct{}{}
 	<-s.answer
 	return &externalgrpc.RefreshResponse{}, nil
 }
 
-func (s *blockingServer) GPULabel(context.Context, *externalgrpc.GPULabelRequest) (*externalgrpc.GPULabelResponse, error) {
+func (s *blockingServer) GPULabel(context.Context,
+	*externalgrpc.GPULabelRequest) (*externalgrpc.GPULabelResponse, error) {
 	panic("no label")
 }
 
@@ -59,7 +61,8 @@ func (l *logBuffer) String() string {
 func TestShutdownWaitsForRequestsInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newServerTest(t, newCluster(1, 0))
-		s := &blockingServer{Server: r.listener.Server.(*Server), asked: make(chan struct{}, 1), answer: make(chan struct{})}
+		s := &blockingServer{Server: r.listener.Server.(*Server), asked: make(chan struct{}, 1),
+			answer: make(chan struct{})}
 		r.listener.Server = s
 		if r.listener.Listening() {
 			t.Error("Listening before Start")
@@ -141,7 +144,8 @@ func TestChangesAreLoggedAndCounted(t *testing.T) {
 	r.recorder.fail = errors.New("no space")
 	expectStatus(t, a.increase(groupID("small"), 1), codes.Unavailable, "not done")
 	text := logged.String()
-	for _, part := range []string{`"autoscaler"="team/prod"`, `"delta"=1`, `"code"="OutOfRange"`, "maxSize is 6", "no space", `"count"=1`} {
+	for _, part := range []string{`"autoscaler"="team/prod"`, `"delta"=1`, `"code"="OutOfRange"`, "maxSize is 6",
+		"no space", `"count"=1`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%s does not contain %s", text, part)
 		}
@@ -157,7 +161,8 @@ func TestChangesAreLoggedAndCounted(t *testing.T) {
 func TestTooLongMessageIsRejected(t *testing.T) {
 	r := newServerTest(t, newCluster(1, 0)).start()
 	a := fakeAutoscaler{TB: t, CloudProviderClient: r.connectAs(prod)}
-	expectStatus(t, a.remove(groupID("small"), Node{Name: strings.Repeat("x", maxMessageBytes)}), codes.ResourceExhausted, "")
+	expectStatus(t, a.remove(groupID("small"), Node{Name: strings.Repeat("x", maxMessageBytes)}),
+		codes.ResourceExhausted, "")
 }
 
 func TestConnectionsAreBounded(t *testing.T) {

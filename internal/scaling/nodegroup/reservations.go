@@ -19,7 +19,8 @@ type reservationStep struct {
 // 4 GiB, and smaller shares of the rest.
 var (
 	cpuSteps    = []reservationStep{{1000, 600}, {1000, 100}, {2000, 50}, {math.MaxInt64, 25}}
-	memorySteps = []reservationStep{{4 * gib, 2500}, {4 * gib, 2000}, {8 * gib, 1000}, {112 * gib, 600}, {math.MaxInt64, 200}}
+	memorySteps = []reservationStep{{4 * gib, 2500}, {4 * gib, 2000}, {8 * gib, 1000}, {112 * gib, 600},
+		{math.MaxInt64, 200}}
 )
 
 const (

@@ -32,7 +32,8 @@ var _ externalgrpc.CloudProviderServer = (*Server)(nil)
 
 // NewServer returns a Server. identify returns the KsctlAutoScaler that calls; for requests of a
 // Listener that is Caller.
-func NewServer(clusters *Clusters, recorder ChangeRecorder, clock clock.PassiveClock, identify func(context.Context) (types.NamespacedName, error)) *Server {
+func NewServer(clusters *Clusters, recorder ChangeRecorder, clock clock.PassiveClock,
+	identify func(context.Context) (types.NamespacedName, error)) *Server {
 	return &Server{clusters: clusters, recorder: recorder, clock: clock, identify: identify}
 }
 
@@ -65,7 +66,8 @@ func (s *Server) Refresh(ctx context.Context, _ *externalgrpc.RefreshRequest) (*
 }
 
 // NodeGroups returns the published groups, even while Refresh fails.
-func (s *Server) NodeGroups(ctx context.Context, _ *externalgrpc.NodeGroupsRequest) (*externalgrpc.NodeGroupsResponse, error) {
+func (s *Server) NodeGroups(ctx context.Context,
+	_ *externalgrpc.NodeGroupsRequest) (*externalgrpc.NodeGroupsResponse, error) {
 	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
@@ -85,7 +87,8 @@ func toNodeGroup(g *Group) *externalgrpc.NodeGroup {
 // NodeGroupForNode returns the group of a node or of a placeholder. Cluster Autoscaler may ask for
 // a placeholder minutes after its failure was cleared. The ID "" means that the node is in no
 // group.
-func (s *Server) NodeGroupForNode(ctx context.Context, in *externalgrpc.NodeGroupForNodeRequest) (*externalgrpc.NodeGroupForNodeResponse, error) {
+func (s *Server) NodeGroupForNode(ctx context.Context,
+	in *externalgrpc.NodeGroupForNodeRequest) (*externalgrpc.NodeGroupForNodeResponse, error) {
 	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
@@ -104,7 +107,8 @@ func toNode(n *externalgrpc.ExternalGrpcNode) Node {
 // NodeGroupTargetSize returns the desired number of machines of a group. An error would end the
 // loop for all groups, so a pool that was removed since the loop began has size 0: Cluster
 // Autoscaler then neither creates nor deletes machines for it, and the next loop does not list it.
-func (s *Server) NodeGroupTargetSize(ctx context.Context, in *externalgrpc.NodeGroupTargetSizeRequest) (*externalgrpc.NodeGroupTargetSizeResponse, error) {
+func (s *Server) NodeGroupTargetSize(ctx context.Context,
+	in *externalgrpc.NodeGroupTargetSizeRequest) (*externalgrpc.NodeGroupTargetSizeResponse, error) {
 	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
@@ -120,7 +124,8 @@ func (s *Server) NodeGroupTargetSize(ctx context.Context, in *externalgrpc.NodeG
 }
 
 // NodeGroupNodes returns the instances of a group. A group that was removed has none.
-func (s *Server) NodeGroupNodes(ctx context.Context, in *externalgrpc.NodeGroupNodesRequest) (*externalgrpc.NodeGroupNodesResponse, error) {
+func (s *Server) NodeGroupNodes(ctx context.Context,
+	in *externalgrpc.NodeGroupNodesRequest) (*externalgrpc.NodeGroupNodesResponse, error) {
 	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
@@ -137,7 +142,8 @@ func (s *Server) NodeGroupNodes(ctx context.Context, in *externalgrpc.NodeGroupN
 
 // NodeGroupTemplateNodeInfo returns a template of the next node of a group. The template is never
 // empty: an empty one crashes Cluster Autoscaler.
-func (s *Server) NodeGroupTemplateNodeInfo(ctx context.Context, in *externalgrpc.NodeGroupTemplateNodeInfoRequest) (*externalgrpc.NodeGroupTemplateNodeInfoResponse, error) {
+func (s *Server) NodeGroupTemplateNodeInfo(ctx context.Context,
+	in *externalgrpc.NodeGroupTemplateNodeInfoRequest) (*externalgrpc.NodeGroupTemplateNodeInfoResponse, error) {
 	x, err := s.callerIndex(ctx)
 	if err != nil {
 		return nil, err
@@ -159,7 +165,8 @@ func (s *Server) NodeGroupTemplateNodeInfo(ctx context.Context, in *externalgrpc
 // NodeGroupGetOptions returns no options for any group. The message has no field for the node
 // startup time, so any returned options set it to zero, and Cluster Autoscaler then creates several
 // machines for each pod.
-func (s *Server) NodeGroupGetOptions(ctx context.Context, _ *externalgrpc.NodeGroupAutoscalingOptionsRequest) (*externalgrpc.NodeGroupAutoscalingOptionsResponse, error) {
+func (s *Server) NodeGroupGetOptions(ctx context.Context,
+	_ *externalgrpc.NodeGroupAutoscalingOptionsRequest) (*externalgrpc.NodeGroupAutoscalingOptionsResponse, error) {
 	if _, err := s.callerIndex(ctx); err != nil {
 		return nil, err
 	}
@@ -172,17 +179,20 @@ func (s *Server) GPULabel(context.Context, *externalgrpc.GPULabelRequest) (*exte
 }
 
 // GetAvailableGPUTypes returns none.
-func (s *Server) GetAvailableGPUTypes(context.Context, *externalgrpc.GetAvailableGPUTypesRequest) (*externalgrpc.GetAvailableGPUTypesResponse, error) {
+func (s *Server) GetAvailableGPUTypes(context.Context,
+	*externalgrpc.GetAvailableGPUTypesRequest) (*externalgrpc.GetAvailableGPUTypesResponse, error) {
 	return &externalgrpc.GetAvailableGPUTypesResponse{}, nil
 }
 
 // PricingNodePrice is not implemented.
-func (s *Server) PricingNodePrice(context.Context, *externalgrpc.PricingNodePriceRequest) (*externalgrpc.PricingNodePriceResponse, error) {
+func (s *Server) PricingNodePrice(context.Context,
+	*externalgrpc.PricingNodePriceRequest) (*externalgrpc.PricingNodePriceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "pricing is not supported")
 }
 
 // PricingPodPrice is not implemented.
-func (s *Server) PricingPodPrice(context.Context, *externalgrpc.PricingPodPriceRequest) (*externalgrpc.PricingPodPriceResponse, error) {
+func (s *Server) PricingPodPrice(context.Context,
+	*externalgrpc.PricingPodPriceRequest) (*externalgrpc.PricingPodPriceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "pricing is not supported")
 }
 
@@ -192,8 +202,11 @@ func (s *Server) Cleanup(context.Context, *externalgrpc.CleanupRequest) (*extern
 }
 
 // NodeGroupIncreaseSize adds machines to a group, as PlanIncrease decides.
-func (s *Server) NodeGroupIncreaseSize(ctx context.Context, in *externalgrpc.NodeGroupIncreaseSizeRequest) (*externalgrpc.NodeGroupIncreaseSizeResponse, error) {
-	err := s.recordChange(ctx, func(c *Cluster) ([]Change, error) { return PlanIncrease(c, in.GetId(), in.GetDelta(), s.clock.Now()) })
+func (s *Server) NodeGroupIncreaseSize(ctx context.Context,
+	in *externalgrpc.NodeGroupIncreaseSizeRequest) (*externalgrpc.NodeGroupIncreaseSizeResponse, error) {
+	err := s.recordChange(ctx, func(c *Cluster) ([]Change, error) {
+		return PlanIncrease(c, in.GetId(), in.GetDelta(), s.clock.Now())
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +214,8 @@ func (s *Server) NodeGroupIncreaseSize(ctx context.Context, in *externalgrpc.Nod
 }
 
 // NodeGroupDeleteNodes deletes nodes, as PlanDelete decides.
-func (s *Server) NodeGroupDeleteNodes(ctx context.Context, in *externalgrpc.NodeGroupDeleteNodesRequest) (*externalgrpc.NodeGroupDeleteNodesResponse, error) {
+func (s *Server) NodeGroupDeleteNodes(ctx context.Context,
+	in *externalgrpc.NodeGroupDeleteNodesRequest) (*externalgrpc.NodeGroupDeleteNodesResponse, error) {
 	nodes := make([]Node, len(in.GetNodes()))
 	for i, n := range in.GetNodes() {
 		nodes[i] = toNode(n)
@@ -214,7 +228,8 @@ func (s *Server) NodeGroupDeleteNodes(ctx context.Context, in *externalgrpc.Node
 }
 
 // NodeGroupDecreaseTargetSize cancels machines that do not exist yet, as PlanDecrease decides.
-func (s *Server) NodeGroupDecreaseTargetSize(ctx context.Context, in *externalgrpc.NodeGroupDecreaseTargetSizeRequest) (*externalgrpc.NodeGroupDecreaseTargetSizeResponse, error) {
+func (s *Server) NodeGroupDecreaseTargetSize(ctx context.Context,
+	in *externalgrpc.NodeGroupDecreaseTargetSizeRequest) (*externalgrpc.NodeGroupDecreaseTargetSizeResponse, error) {
 	err := s.recordChange(ctx, func(c *Cluster) ([]Change, error) { return PlanDecrease(c, in.GetId(), in.GetDelta()) })
 	if err != nil {
 		return nil, err

@@ -36,10 +36,13 @@ func Template(pool *clusterv1.WorkerPool, existing *corev1.Node) (*corev1.Node, 
 		out.Spec.Taints = append(slices.DeleteFunc(out.Spec.Taints, same),
 			corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 	}
-	out.Status.NodeInfo.OperatingSystem, out.Status.NodeInfo.Architecture = out.Labels[corev1.LabelOSStable], out.Labels[corev1.LabelArchStable]
+	out.Status.NodeInfo.OperatingSystem, out.Status.NodeInfo.Architecture = out.Labels[corev1.LabelOSStable],
+		out.Labels[corev1.LabelArchStable]
 	out.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	for _, condition := range []corev1.NodeConditionType{corev1.NodeNetworkUnavailable, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		out.Status.Conditions = append(out.Status.Conditions, corev1.NodeCondition{Type: condition, Status: corev1.ConditionFalse})
+	for _, condition := range []corev1.NodeConditionType{corev1.NodeNetworkUnavailable, corev1.NodeMemoryPressure,
+		corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		out.Status.Conditions = append(out.Status.Conditions,
+			corev1.NodeCondition{Type: condition, Status: corev1.ConditionFalse})
 	}
 	return out, source
 }
@@ -70,7 +73,8 @@ func fillFromNode(out, n *corev1.Node) {
 			out.Labels[label] = value
 		}
 	}
-	for label, value := range map[string]string{corev1.LabelOSStable: n.Status.NodeInfo.OperatingSystem, corev1.LabelArchStable: n.Status.NodeInfo.Architecture} {
+	for label, value := range map[string]string{corev1.LabelOSStable: n.Status.NodeInfo.OperatingSystem,
+		corev1.LabelArchStable: n.Status.NodeInfo.Architecture} {
 		if out.Labels[label] == "" && value != "" {
 			out.Labels[label] = value
 		}
@@ -85,13 +89,15 @@ func fillFromNode(out, n *corev1.Node) {
 
 // isTransientTaint reports whether a taint describes the current state of a node.
 func isTransientTaint(taint string) bool {
-	for _, prefix := range []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "startup-taint.cluster-autoscaler.kubernetes.io/",
+	for _, prefix := range []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/",
+		"startup-taint.cluster-autoscaler.kubernetes.io/",
 		"status-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/"} {
 		if strings.HasPrefix(taint, prefix) {
 			return true
 		}
 	}
-	return taint == "ToBeDeletedByClusterAutoscaler" || taint == "DeletionCandidateOfClusterAutoscaler" || strings.HasSuffix(taint, "/agent-not-ready")
+	return taint == "ToBeDeletedByClusterAutoscaler" || taint == "DeletionCandidateOfClusterAutoscaler" ||
+		strings.HasSuffix(taint, "/agent-not-ready")
 }
 
 // machine is the hardware of a machine: cpu in thousandths of a CPU, memory and storage in bytes.

@@ -19,7 +19,8 @@ const organization = "ksctl-gitops"
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// roots are the trusted certificates: cert, and that of the previous authority after a rotation.
+	// roots are the trusted certificates: cert, and that of the previous authority after a
+	// rotation.
 	roots []*x509.Certificate
 	// intermediates follow each certificate that the authority issues. After a rotation this is a
 	// certificate for this authority's key, signed by the previous authority: a peer that trusts
@@ -51,9 +52,13 @@ func authorityTemplate(now time.Time) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := pkix.Name{Organization: []string{organization}, CommonName: "node groups " + hex.EncodeToString(serial.FillBytes(make([]byte, serialBytes))[:4])}
-	return &x509.Certificate{SerialNumber: serial, Subject: name, NotBefore: now.Add(-ClockSkew), NotAfter: now.Add(AuthorityValidity),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}, nil
+	name := pkix.Name{Organization: []string{organization}, CommonName: "node groups " +
+		hex.EncodeToString(serial.FillBytes(make([]byte, serialBytes))[:4])}
+	return &x509.Certificate{SerialNumber: serial, Subject: name, NotBefore: now.Add(-ClockSkew),
+			NotAfter: now.Add(AuthorityValidity),
+			IsCA:     true, BasicConstraintsValid: true,
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature},
+		nil
 }
 
 // serialBytes is the size of a serial number. Its highest bit is unused because serial numbers are
@@ -65,7 +70,8 @@ func newSerial() (*big.Int, error) {
 }
 
 // sign creates a certificate from a template and parses it.
-func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
+func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey,
+	key *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ func (a *Authority) Issue(s Subject, now time.Time) (*KeyPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-ClockSkew), NotAfter: earlier(now.Add(LeafValidity), a.cert.NotAfter),
+	template := &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-ClockSkew),
+		NotAfter:              earlier(now.Add(LeafValidity), a.cert.NotAfter),
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature}
 	s.applyTo(template)
 	cert, err := sign(template, a.cert, &key.PublicKey, a.key)
@@ -44,7 +45,8 @@ func (a *Authority) Issue(s Subject, now time.Time) (*KeyPair, error) {
 // RenewalDue reports whether a new certificate must be issued for the subject: p is nil, two thirds
 // of its validity have passed, it is for another subject, or this authority did not sign it.
 func (a *Authority) RenewalDue(p *KeyPair, s Subject, now time.Time) bool {
-	return p == nil || renewalDue(p.chain[0], now) || !s.matches(p.chain[0]) || p.chain[0].CheckSignatureFrom(a.cert) != nil
+	return p == nil || renewalDue(p.chain[0], now) || !s.matches(p.chain[0]) ||
+		p.chain[0].CheckSignatureFrom(a.cert) != nil
 }
 
 // RenewAt returns the time at which two thirds of the certificate's validity have passed.
@@ -64,5 +66,6 @@ func (p *KeyPair) Certificate() []byte { return encodeCertificates(p.chain...) }
 
 // Format implements fmt.Formatter, so that the private key is never printed.
 func (p *KeyPair) Format(s fmt.State, _ rune) {
-	_, _ = fmt.Fprintf(s, "certificate of %q until %s", p.chain[0].Subject.CommonName, p.chain[0].NotAfter.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(s, "certificate of %q until %s", p.chain[0].Subject.CommonName,
+		p.chain[0].NotAfter.Format(time.RFC3339))
 }

@@ -56,11 +56,13 @@ func rotate(t testing.TB, a *pki.Authority, now time.Time) *pki.Authority {
 
 // handshake connects a client to a server, each with the trust bundle of an authority, and returns
 // the client that the server identified.
-func handshake(t *testing.T, server, client *pki.KeyPair, serverTrusts, clientTrusts *pki.Authority, host string, now time.Time) (types.NamespacedName, error) {
+func handshake(t *testing.T, server, client *pki.KeyPair, serverTrusts, clientTrusts *pki.Authority, host string,
+	now time.Time) (types.NamespacedName, error) {
 	t.Helper()
 	at := func() time.Time { return now }
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{server.TLS()},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: serverTrusts.Pool(), Time: at})
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{server.TLS()},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: serverTrusts.Pool(), Time: at})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +86,9 @@ func handshake(t *testing.T, server, client *pki.KeyPair, serverTrusts, clientTr
 			a.key, a.err = pki.ClientOf(s.ConnectionState().PeerCertificates[0])
 		}
 	}()
-	c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{client.TLS()},
-		RootCAs: clientTrusts.Pool(), ServerName: host, Time: at})
+	c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{client.TLS()},
+		RootCAs:      clientTrusts.Pool(), ServerName: host, Time: at})
 	if err == nil {
 		defer func() { _ = c.Close() }()
 	}
@@ -107,20 +110,33 @@ func TestPeersAcceptCurrentAndPreviousAuthority(t *testing.T) {
 		after                      time.Duration
 		fails                      bool
 	}{
-		"one authority":                       {server: first, client: first, serverTrusts: first, clientTrusts: first},
-		"server reached by IP address":        {server: first, client: first, serverTrusts: first, clientTrusts: first, host: "10.0.0.7"},
-		"another host":                        {server: first, client: first, serverTrusts: first, clientTrusts: first, host: "groups.other.svc", fails: true},
-		"client from before the rotation":     {server: second, client: first, serverTrusts: second, clientTrusts: second},
-		"client unaware of the rotation":      {server: second, client: first, serverTrusts: second, clientTrusts: first},
-		"server unaware of the rotation":      {server: first, client: second, serverTrusts: first, clientTrusts: second},
-		"two rotations":                       {server: third, client: first, serverTrusts: third, clientTrusts: first, fails: true},
-		"client of another authority":         {server: first, client: other, serverTrusts: first, clientTrusts: first, fails: true},
-		"server of another authority":         {server: other, client: first, serverTrusts: first, clientTrusts: first, fails: true},
-		"clock behind within the skew":        {server: first, client: first, serverTrusts: first, clientTrusts: first, after: -4 * time.Minute},
-		"clock behind by more than the skew":  {server: first, client: first, serverTrusts: first, clientTrusts: first, after: -time.Hour, fails: true},
-		"last day":                            {server: first, client: first, serverTrusts: first, clientTrusts: first, after: 29 * day},
-		"expired certificate":                 {server: first, client: first, serverTrusts: first, clientTrusts: first, after: 31 * day, fails: true},
-		"expired certificate, after rotation": {server: second, client: first, serverTrusts: second, clientTrusts: second, after: 31 * day, fails: true},
+		"one authority": {server: first, client: first, serverTrusts: first, clientTrusts: first},
+		"server reached by IP address": {server: first, client: first, serverTrusts: first, clientTrusts: first,
+			host: "10.0.0.7"},
+		"another host": {server: first, client: first, serverTrusts: first, clientTrusts: first,
+			host: "groups.other.svc", fails: true},
+		"client from before the rotation": {server: second, client: first, serverTrusts: second,
+			clientTrusts: second},
+		"client unaware of the rotation": {server: second, client: first, serverTrusts: second,
+			clientTrusts: first},
+		"server unaware of the rotation": {server: first, client: second, serverTrusts: first,
+			clientTrusts: second},
+		"two rotations": {server: third, client: first, serverTrusts: third, clientTrusts: first,
+			fails: true},
+		"client of another authority": {server: first, client: other, serverTrusts: first, clientTrusts: first,
+			fails: true},
+		"server of another authority": {server: other, client: first, serverTrusts: first, clientTrusts: first,
+			fails: true},
+		"clock behind within the skew": {server: first, client: first, serverTrusts: first, clientTrusts: first,
+			after: -4 * time.Minute},
+		"clock behind by more than the skew": {server: first, client: first, serverTrusts: first, clientTrusts: first,
+			after: -time.Hour, fails: true},
+		"last day": {server: first, client: first, serverTrusts: first, clientTrusts: first,
+			after: 29 * day},
+		"expired certificate": {server: first, client: first, serverTrusts: first, clientTrusts: first,
+			after: 31 * day, fails: true},
+		"expired certificate, after rotation": {server: second, client: first, serverTrusts: second,
+			clientTrusts: second, after: 31 * day, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := "groups.ksctl.svc"
@@ -128,7 +144,8 @@ func TestPeersAcceptCurrentAndPreviousAuthority(t *testing.T) {
 				host = c.host
 			}
 			now := later.Add(c.after)
-			key, err := handshake(t, issue(t, c.server, server, later), issue(t, c.client, client, later), c.serverTrusts, c.clientTrusts, host, now)
+			key, err := handshake(t, issue(t, c.server, server, later), issue(t, c.client, client, later),
+				c.serverTrusts, c.clientTrusts, host, now)
 			if c.fails != (err != nil) || err == nil && key != prod {
 				t.Errorf("got %s, %v", key, err)
 			}
@@ -139,7 +156,8 @@ func TestPeersAcceptCurrentAndPreviousAuthority(t *testing.T) {
 func TestServerAndClientCertificatesAreNotInterchangeable(t *testing.T) {
 	a := newAuthority(t, start)
 	server, client := issue(t, a, pki.ServerSubject("groups"), start), issue(t, a, pki.ClientSubject(prod), start)
-	for name, pair := range map[string][2]*pki.KeyPair{"server certificate as client": {server, server}, "client certificate as server": {client, client}} {
+	for name, pair := range map[string][2]*pki.KeyPair{"server certificate as client": {server, server},
+		"client certificate as server": {client, client}} {
 		if _, err := handshake(t, pair[0], pair[1], a, a, "groups", start); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
@@ -157,22 +175,26 @@ func TestRenewalDue(t *testing.T) {
 		now  time.Time
 		due  bool
 	}{
-		"new client":                         {a, c, client, start, false},
-		"new server":                         {a, s, server, start, false},
-		"hosts in another order and form":    {a, s, pki.ServerSubject("fd00:0::7", "10.0.0.7", "a", "b", "a"), start, false},
-		"no certificate":                     {a, nil, client, start, true},
-		"before two thirds of the validity":  {a, c, client, start.Add(19 * day), false},
-		"after two thirds of the validity":   {a, c, client, start.Add(20 * day), true},
-		"expired":                            {a, c, client, start.Add(40 * day), true},
-		"not valid yet":                      {a, c, client, start.Add(-day), true},
-		"another host":                       {a, s, pki.ServerSubject("a", "b", "10.0.0.8", "fd00::7"), start, true},
-		"one host more":                      {a, s, pki.ServerSubject("a", "b", "c", "10.0.0.7", "fd00::7"), start, true},
-		"another client":                     {a, c, pki.ClientSubject(types.NamespacedName{Namespace: "team", Name: "prod"}), start, true},
-		"server certificate for a client":    {a, s, client, start, true},
-		"client certificate for a server":    {a, c, server, start, true},
-		"rotated authority":                  {rotate(t, a, start), c, client, start, true},
-		"another authority":                  {newAuthority(t, start), c, client, start, true},
-		"another rotation of this authority": {rotate(t, a, start), issue(t, rotate(t, a, start), client, start), client, start, true},
+		"new client": {a, c, client, start, false},
+		"new server": {a, s, server, start, false},
+		"hosts in another order and form": {a, s, pki.ServerSubject("fd00:0::7", "10.0.0.7", "a", "b", "a"), start,
+			false},
+		"no certificate":                    {a, nil, client, start, true},
+		"before two thirds of the validity": {a, c, client, start.Add(19 * day), false},
+		"after two thirds of the validity":  {a, c, client, start.Add(20 * day), true},
+		"expired":                           {a, c, client, start.Add(40 * day), true},
+		"not valid yet":                     {a, c, client, start.Add(-day), true},
+		"another host":                      {a, s, pki.ServerSubject("a", "b", "10.0.0.8", "fd00::7"), start, true},
+		"one host more": {a, s, pki.ServerSubject("a", "b", "c", "10.0.0.7", "fd00::7"), start,
+			true},
+		"another client": {a, c,
+			pki.ClientSubject(types.NamespacedName{Namespace: "team", Name: "prod"}), start, true},
+		"server certificate for a client": {a, s, client, start, true},
+		"client certificate for a server": {a, c, server, start, true},
+		"rotated authority":               {rotate(t, a, start), c, client, start, true},
+		"another authority":               {newAuthority(t, start), c, client, start, true},
+		"another rotation of this authority": {rotate(t, a, start), issue(t, rotate(t, a, start), client, start),
+			client, start, true},
 	} {
 		if got := x.by.RenewalDue(x.pair, x.of, x.now); got != x.due {
 			t.Errorf("%s: due is %t", name, got)
@@ -186,7 +208,8 @@ func TestRenewalDue(t *testing.T) {
 func TestNoCertificateOutlivesItsAuthority(t *testing.T) {
 	a := newAuthority(t, start)
 	late := start.Add(360 * day)
-	if got := issue(t, a, pki.ClientSubject(prod), late).TLS().Leaf.NotAfter; !got.Equal(start.Add(pki.AuthorityValidity)) {
+	if got := issue(t, a, pki.ClientSubject(prod), late).
+		TLS().Leaf.NotAfter; !got.Equal(start.Add(pki.AuthorityValidity)) {
 		t.Errorf("the certificate expires at %s", got)
 	}
 }
@@ -199,8 +222,10 @@ func TestIssueRejectsInvalidSubject(t *testing.T) {
 		`"A_b" is neither`:                            pki.ServerSubject("a", "A_b"),
 		`"*.example.com" is neither`:                  pki.ServerSubject("*.example.com"),
 		`"team/" is not of`:                           pki.ClientSubject(types.NamespacedName{Namespace: "team"}),
-		`"te.am/prod" is not of`:                      pki.ClientSubject(types.NamespacedName{Namespace: "te.am", Name: "prod"}),
-		`"team/a/b" is not of`:                        pki.ClientSubject(types.NamespacedName{Namespace: "team", Name: "a/b"}),
+		`"te.am/prod" is not of`: pki.ClientSubject(types.NamespacedName{Namespace: "te.am",
+			Name: "prod"}),
+		`"team/a/b" is not of`: pki.ClientSubject(types.NamespacedName{Namespace: "team",
+			Name: "a/b"}),
 	} {
 		_, err := a.Issue(s, start)
 		var invalid *pki.Error
@@ -231,7 +256,8 @@ func keyPairSecretData(t testing.TB, a *pki.Authority, p *pki.KeyPair) map[strin
 func TestAuthoritySecretRoundTrip(t *testing.T) {
 	first := newAuthority(t, start)
 	second := rotate(t, first, start.Add(243*day))
-	for name, a := range map[string]*pki.Authority{"first": first, "second": second, "third": rotate(t, second, start.Add(244*day))} {
+	for name, a := range map[string]*pki.Authority{"first": first, "second": second,
+		"third": rotate(t, second, start.Add(244*day))} {
 		read, err := pki.ReadAuthority(secretData(t, a), start.Add(245*day))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -242,7 +268,8 @@ func TestAuthoritySecretRoundTrip(t *testing.T) {
 		}
 	}
 	read, err := pki.ReadAuthority(secretData(t, second), start.Add(366*day))
-	if err != nil || bytes.Count(read.Bundle(), []byte("BEGIN")) != 1 || bytes.Count(issue(t, read, pki.ServerSubject("a"), start).Certificate(), []byte("BEGIN")) != 1 {
+	if err != nil || bytes.Count(read.Bundle(), []byte("BEGIN")) != 1 ||
+		bytes.Count(issue(t, read, pki.ServerSubject("a"), start).Certificate(), []byte("BEGIN")) != 1 {
 		t.Errorf("%v: the previous authority has expired and is kept", err)
 	}
 }
@@ -280,12 +307,14 @@ func TestEnsureKeyPair(t *testing.T) {
 		changed bool
 		issuing bool
 	}{
-		"not due":           {by: a, data: secret},
-		"due":               {by: a, data: secret, after: 21 * day, changed: true, issuing: true},
-		"empty Secret":      {by: a, changed: true, issuing: true},
-		"invalid Secret":    {by: a, data: map[string][]byte{pki.CertificateKey: []byte("x")}, changed: true, issuing: true},
+		"not due":      {by: a, data: secret},
+		"due":          {by: a, data: secret, after: 21 * day, changed: true, issuing: true},
+		"empty Secret": {by: a, changed: true, issuing: true},
+		"invalid Secret": {by: a, data: map[string][]byte{pki.CertificateKey: []byte("x")}, changed: true,
+			issuing: true},
 		"rotated authority": {by: next, data: secret, changed: true, issuing: true},
-		"another bundle":    {by: a, data: map[string][]byte{pki.BundleKey: next.Bundle(), pki.CertificateKey: secret[pki.CertificateKey], pki.PrivateKey: secret[pki.PrivateKey]}, changed: true},
+		"another bundle": {by: a, data: map[string][]byte{pki.BundleKey: next.Bundle(),
+			pki.CertificateKey: secret[pki.CertificateKey], pki.PrivateKey: secret[pki.PrivateKey]}, changed: true},
 	} {
 		got, changed, err := x.by.EnsureKeyPair(x.data, client, start.Add(x.after))
 		if err != nil || changed != x.changed || x.issuing == bytes.Equal(got.Certificate(), p.Certificate()) {
@@ -317,20 +346,25 @@ func TestReadAuthorityRejectsInvalidData(t *testing.T) {
 		key  string
 		data []byte
 	}{
-		"tls.key: missing":                                    {a, pki.PrivateKey, nil},
-		"tls.key: not PEM":                                    {a, pki.PrivateKey, []byte(secret)},
-		"tls.key: not a valid PKCS #8 private key":            {a, pki.PrivateKey, encodePEM("PRIVATE KEY", []byte(secret))},
-		"type PRIVATE KEY":                                    {a, pki.PrivateKey, encodePEM("RSA PRIVATE KEY", []byte(secret))},
-		"tls.key: does not match the certificate":             {a, pki.PrivateKey, secretData(t, other)[pki.PrivateKey]},
-		"tls.key: not an ECDSA key on curve P-256":            {a, pki.PrivateKey, encodePEM("PRIVATE KEY", der)},
-		"tls.crt: missing":                                    {a, pki.CertificateKey, nil},
-		"tls.crt: contains an invalid certificate":            {a, pki.CertificateKey, encodePEM("CERTIFICATE", []byte(secret))},
-		"not a self-signed certificate authority":             {a, pki.CertificateKey, leaf.Certificate()},
-		"tls.crt: 70000 bytes exceed the limit":               {a, pki.CertificateKey, make([]byte, 70000)},
-		"more than 4 PEM blocks":                              {a, pki.CertificateKey, bytes.Repeat(a.Bundle(), 5)},
-		"ca.crt: must contain the authority":                  {a, pki.BundleKey, other.Bundle()},
-		"ca.crt: must contain the authority of tls.crt":       {second, pki.BundleKey, a.Bundle()},
-		"is not the authority's certificate cross-signed by ": {second, pki.BundleKey, append(bytes.Clone(encodePEM("CERTIFICATE", block(second.Bundle()))), other.Bundle()...)},
+		"tls.key: missing": {a, pki.PrivateKey, nil},
+		"tls.key: not PEM": {a, pki.PrivateKey, []byte(secret)},
+		"tls.key: not a valid PKCS #8 private key": {a, pki.PrivateKey,
+			encodePEM("PRIVATE KEY", []byte(secret))},
+		"type PRIVATE KEY": {a, pki.PrivateKey,
+			encodePEM("RSA PRIVATE KEY", []byte(secret))},
+		"tls.key: does not match the certificate": {a, pki.PrivateKey,
+			secretData(t, other)[pki.PrivateKey]},
+		"tls.key: not an ECDSA key on curve P-256": {a, pki.PrivateKey, encodePEM("PRIVATE KEY", der)},
+		"tls.crt: missing":                         {a, pki.CertificateKey, nil},
+		"tls.crt: contains an invalid certificate": {a, pki.CertificateKey,
+			encodePEM("CERTIFICATE", []byte(secret))},
+		"not a self-signed certificate authority":       {a, pki.CertificateKey, leaf.Certificate()},
+		"tls.crt: 70000 bytes exceed the limit":         {a, pki.CertificateKey, make([]byte, 70000)},
+		"more than 4 PEM blocks":                        {a, pki.CertificateKey, bytes.Repeat(a.Bundle(), 5)},
+		"ca.crt: must contain the authority":            {a, pki.BundleKey, other.Bundle()},
+		"ca.crt: must contain the authority of tls.crt": {second, pki.BundleKey, a.Bundle()},
+		"is not the authority's certificate cross-signed by ": {second, pki.BundleKey,
+			append(bytes.Clone(encodePEM("CERTIFICATE", block(second.Bundle()))), other.Bundle()...)},
 	} {
 		d := secretData(t, x.of)
 		d[x.key] = x.data
@@ -368,7 +402,8 @@ func FuzzReadAuthority(f *testing.F) {
 		f.Add(d[pki.BundleKey], d[pki.CertificateKey], d[pki.PrivateKey])
 	}
 	f.Fuzz(func(t *testing.T, bundle, certificate, key []byte) {
-		a, err := pki.ReadAuthority(map[string][]byte{pki.BundleKey: bundle, pki.CertificateKey: certificate, pki.PrivateKey: key}, start)
+		a, err := pki.ReadAuthority(map[string][]byte{pki.BundleKey: bundle, pki.CertificateKey: certificate,
+			pki.PrivateKey: key}, start)
 		if err != nil {
 			var invalid *pki.Error
 			if !errors.As(err, &invalid) {

@@ -31,14 +31,18 @@ func ReadAuthority(data map[string][]byte, now time.Time) (*Authority, error) {
 		return nil, err
 	}
 	if !bundle[0].Equal(a.cert) || len(bundle) > 2 || len(chain) != len(bundle) {
-		return nil, errorf(BundleKey, "must contain the authority of %[1]s, followed by the previous authority only if %[1]s has a second certificate", CertificateKey)
+		return nil, errorf(BundleKey,
+			"must contain the authority of %[1]s, followed by the previous authority only if %[1]s has a second "+
+				"certificate", CertificateKey)
 	}
 	if len(bundle) == 1 {
 		return a, nil
 	}
 	previous, crossSigned := bundle[1], chain[1]
-	if crossSigned.CheckSignatureFrom(previous) != nil || !crossSigned.IsCA || !a.key.PublicKey.Equal(crossSigned.PublicKey) {
-		return nil, errorf(CertificateKey, "the second certificate is not the authority's certificate cross-signed by the previous authority")
+	if crossSigned.CheckSignatureFrom(previous) != nil || !crossSigned.IsCA ||
+		!a.key.PublicKey.Equal(crossSigned.PublicKey) {
+		return nil, errorf(CertificateKey,
+			"the second certificate is not the authority's certificate cross-signed by the previous authority")
 	}
 	if now.Before(previous.NotAfter) {
 		a.roots, a.intermediates = bundle, chain[1:]
@@ -92,7 +96,8 @@ func EnsureAuthority(data map[string][]byte, now time.Time) (a *Authority, chang
 // EnsureKeyPair returns the key pair of a Secret: unchanged, or newly issued if renewal is due or
 // the data is invalid. changed reports whether the caller must write the Secret; that includes a
 // change of the bundle alone.
-func (a *Authority) EnsureKeyPair(data map[string][]byte, s Subject, now time.Time) (p *KeyPair, changed bool, err error) {
+func (a *Authority) EnsureKeyPair(data map[string][]byte, s Subject,
+	now time.Time) (p *KeyPair, changed bool, err error) {
 	if p, err = ReadKeyPair(data); err == nil && !a.RenewalDue(p, s, now) {
 		return p, !bytes.Equal(data[BundleKey], a.Bundle()), nil
 	}

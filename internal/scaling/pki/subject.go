@@ -90,10 +90,12 @@ func (s Subject) subjectAltNames() (dns []string, ips []net.IP) {
 func (s Subject) matches(c *x509.Certificate) bool {
 	if len(s.Hosts) == 0 {
 		key, err := ClientOf(c)
-		return err == nil && key == s.Client && hasOnlyUsage(c, x509.ExtKeyUsageClientAuth) && len(c.DNSNames)+len(c.IPAddresses) == 0
+		return err == nil && key == s.Client && hasOnlyUsage(c, x509.ExtKeyUsageClientAuth) &&
+			len(c.DNSNames)+len(c.IPAddresses) == 0
 	}
 	dns, ips := s.subjectAltNames()
-	return hasOnlyUsage(c, x509.ExtKeyUsageServerAuth) && len(c.URIs) == 0 && slices.Equal(c.DNSNames, dns) && slices.EqualFunc(c.IPAddresses, ips, net.IP.Equal)
+	return hasOnlyUsage(c, x509.ExtKeyUsageServerAuth) && len(c.URIs) == 0 && slices.Equal(c.DNSNames, dns) &&
+		slices.EqualFunc(c.IPAddresses, ips, net.IP.Equal)
 }
 
 func hasOnlyUsage(c *x509.Certificate, use x509.ExtKeyUsage) bool {
@@ -105,12 +107,14 @@ func hasOnlyUsage(c *x509.Certificate, use x509.ExtKeyUsage) bool {
 func ClientOf(c *x509.Certificate) (types.NamespacedName, error) {
 	none := types.NamespacedName{}
 	if len(c.URIs) != 1 {
-		return none, errorf("", "the certificate has %d URIs; the certificate of an autoscaler has exactly one", len(c.URIs))
+		return none, errorf("", "the certificate has %d URIs; the certificate of an autoscaler has exactly one",
+			len(c.URIs))
 	}
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(c.URIs[0].Path, "/"), "/")
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	if err := validateClient(key); err != nil || c.URIs[0].String() != ClientURI(key).String() {
-		return none, errorf("", "the URI of the certificate is not of the form %s://%s/<namespace>/<name>", uriScheme, uriHost)
+		return none, errorf("", "the URI of the certificate is not of the form %s://%s/<namespace>/<name>", uriScheme,
+			uriHost)
 	}
 	return key, nil
 }

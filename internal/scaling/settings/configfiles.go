@@ -16,11 +16,12 @@ import (
 	"github.com/ksctl/gitops/internal/scaling/nodegroup"
 )
 
-// CloudConfig returns the configuration of the provider externalgrpc in YAML. address is the address
-// of the node group server.
+// CloudConfig returns the configuration of the provider externalgrpc in YAML. address is the
+// address of the node group server.
 func CloudConfig(address string) string {
 	// The address is quoted because an IPv6 address begins with a bracket.
-	return fmt.Sprintf("address: %[1]q\ncacert: %[2]s/ca.crt\ncert: %[2]s/tls.crt\ngrpc_timeout: %[3]s\nkey: %[2]s/tls.key\n", address, TLSDir, callTimeout)
+	return fmt.Sprintf("address: %[1]q\ncacert: %[2]s/ca.crt\ncert: %[2]s/tls.crt\ngrpc_timeout: %[3]s\nkey: "+
+		"%[2]s/tls.key\n", address, TLSDir, callTimeout)
 }
 
 // prioritiesYAML returns the configuration of the expander Priority: the IDs of the node groups by
@@ -51,7 +52,8 @@ func ConfigHash(spec *clusterv1.KsctlAutoScalerSpec, in Inputs) string {
 		hashPart(sum, []byte(f))
 	}
 	hashPart(sum, []byte(CloudConfig(in.Address)))
-	for _, s := range []string{imageRepository(spec), in.Version, in.KubeConfigSecret, in.KubeConfigKey, in.KubeConfigRevision, in.ClientSecret} {
+	for _, s := range []string{imageRepository(spec), in.Version, in.KubeConfigSecret, in.KubeConfigKey,
+		in.KubeConfigRevision, in.ClientSecret} {
 		hashPart(sum, []byte(s))
 	}
 	for _, c := range in.Certificates {

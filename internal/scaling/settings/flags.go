@@ -19,7 +19,8 @@ const priorityExpander clusterv1.Expander = "Priority"
 
 // expanderNames maps expanders of the API to their names in Cluster Autoscaler's --expander flag.
 var expanderNames = map[clusterv1.Expander]string{
-	"LeastWaste": "least-waste", priorityExpander: "priority", "LeastNodes": "least-nodes", "MostPods": "most-pods", "Random": "random",
+	"LeastWaste": "least-waste", priorityExpander: "priority", "LeastNodes": "least-nodes", "MostPods": "most-pods",
+	"Random": "random",
 }
 
 // Cluster Autoscaler's default maxima, for limits whose maximum is unset. Memory is in GiB.
@@ -39,7 +40,8 @@ func ProvisionTime(spec *clusterv1.KsctlAutoScalerSpec) time.Duration {
 }
 
 // balancingIgnoredLabels are labels in which otherwise similar pools differ.
-var balancingIgnoredLabels = []string{clusterv1.PoolLabel, "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
+var balancingIgnoredLabels = []string{clusterv1.PoolLabel, "node.kubernetes.io/instance-type",
+	"beta.kubernetes.io/instance-type"}
 
 // flags are the arguments of a command line.
 type flags []string

@@ -102,11 +102,13 @@ func componentChoice(component string, override map[string]any) (appsv1.Componen
 }
 
 // newInstall returns an install of the stack with one component enabled and the other one disabled.
-func newInstall(as *clusterv1.KsctlAutoScaler, name string, enabled appsv1.ComponentChoice, disabledComponent string) *appsv1.KsctlInstall {
+func newInstall(as *clusterv1.KsctlAutoScaler, name string, enabled appsv1.ComponentChoice,
+	disabledComponent string) *appsv1.KsctlInstall {
 	out := &appsv1.KsctlInstall{}
 	out.Namespace, out.Name = as.Namespace, name
 	out.Labels = map[string]string{Label: DeploymentName(as.Name)}
-	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: clusterv1.KsctlAutoScalerKind, Name: as.Name, UID: as.UID, Controller: ptr.To(true)}}
+	out.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(),
+		Kind: clusterv1.KsctlAutoScalerKind, Name: as.Name, UID: as.UID, Controller: ptr.To(true)}}
 	as.Spec.Schedule.DeepCopyInto(&out.Spec.Schedule)
 	out.Spec.Suspend = false
 	out.Spec.SourceRef = appsv1.SourceRef{Kind: appsv1.CatalogKind}

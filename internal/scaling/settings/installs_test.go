@@ -32,8 +32,10 @@ func rendered(t *testing.T, in *appsv1.KsctlInstall) []byte {
 	if err := os.CopyFS(root, files); err != nil {
 		t.Fatal(err)
 	}
-	req := stacks.Request{Root: root, Stack: in.Spec.Stack, Install: stacks.Identity{Namespace: in.Namespace, Name: in.Name},
-		Choices: stacks.Choices{StackVersion: in.Spec.StackVersion, Strict: true}, Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}}
+	req := stacks.Request{Root: root, Stack: in.Spec.Stack,
+		Install:      stacks.Identity{Namespace: in.Namespace, Name: in.Name},
+		Choices:      stacks.Choices{StackVersion: in.Spec.StackVersion, Strict: true},
+		Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}}
 	for _, c := range in.Spec.Components {
 		choice := stacks.ComponentChoice{Name: c.Name, Enabled: c.Enabled}
 		if c.Override != nil {
@@ -79,7 +81,8 @@ func TestDesiredInstalls(t *testing.T) {
 			}
 			var got bytes.Buffer
 			for _, in := range installs {
-				text, err := yaml.Marshal(map[string]any{"apiVersion": appsv1.GroupVersion.String(), "kind": "KsctlInstall", "metadata": in.ObjectMeta, "spec": in.Spec})
+				text, err := yaml.Marshal(map[string]any{"apiVersion": appsv1.GroupVersion.String(),
+					"kind": "KsctlInstall", "metadata": in.ObjectMeta, "spec": in.Spec})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +125,8 @@ func TestInstallsAreOwnedByTheAutoScaler(t *testing.T) {
 		t.Fatalf("got %v, %v", got, err)
 	}
 	for _, in := range got {
-		if owner := metav1.GetControllerOf(in); owner == nil || owner.UID != as.UID || owner.Kind != "KsctlAutoScaler" || in.Spec.Suspend {
+		if owner := metav1.GetControllerOf(in); owner == nil || owner.UID != as.UID ||
+			owner.Kind != "KsctlAutoScaler" || in.Spec.Suspend {
 			t.Errorf("%s has the owner %v, suspended: %t", in.Name, owner, in.Spec.Suspend)
 		}
 	}

@@ -29,7 +29,8 @@ func minimal() *clusterv1.KsctlAutoScaler {
 		Spec: clusterv1.KsctlAutoScalerSpec{
 			ClusterRef: clusterv1.AutoScaledCluster{Name: "prod-eu"},
 			Agent:      appsv1.AgentEndpoint{Address: "agent.example.com:8080", Plaintext: true},
-			Pools:      []clusterv1.WorkerPool{{Name: "small", NodeSize: "t3.medium", MaxSize: 5}, {Name: "large", NodeSize: "t3.2xlarge", MaxSize: 3, Priority: 10}},
+			Pools: []clusterv1.WorkerPool{{Name: "small", NodeSize: "t3.medium", MaxSize: 5},
+				{Name: "large", NodeSize: "t3.2xlarge", MaxSize: 3, Priority: 10}},
 		},
 	}
 }
@@ -37,22 +38,34 @@ func minimal() *clusterv1.KsctlAutoScaler {
 // customized returns a KsctlAutoScaler whose fields all differ from their defaults.
 func customized() *clusterv1.KsctlAutoScaler {
 	as := minimal()
-	as.Spec.Schedule = appsv1.Schedule{Interval: duration(time.Hour), RetryInterval: duration(time.Minute), Timeout: duration(5 * time.Minute), Suspend: true}
+	as.Spec.Schedule = appsv1.Schedule{Interval: duration(time.Hour), RetryInterval: duration(time.Minute),
+		Timeout: duration(5 * time.Minute), Suspend: true}
 	as.Spec.ServiceAccountName = "deployer"
-	as.Spec.Autoscaler = &clusterv1.AutoscalerDeployment{Version: "1.36.1", Image: "registry.example.com:5000/mirror/cluster-autoscaler", LogVerbosity: ptr.To[int32](4),
-		Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("2Gi")}}}
-	as.Spec.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 20, Cores: &clusterv1.Bounds{Min: ptr.To[int32](4), Max: ptr.To[int32](64)}, MemoryGiB: &clusterv1.Bounds{Max: ptr.To[int32](256)}}
-	as.Spec.ScaleDown = &clusterv1.ScaleDown{Order: clusterv1.TailOrder, UtilizationThresholdPercent: ptr.To[int32](65), UnneededTime: duration(5 * time.Minute), UnreadyTime: duration(time.Hour),
-		DelayAfterAdd: duration(90 * time.Second), DelayAfterDelete: duration(time.Minute), DelayAfterFailure: duration(10 * time.Second), MaxGracefulTermination: duration(1500 * time.Millisecond)}
-	as.Spec.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"Priority", "LeastNodes", "Random"}, BalanceSimilarPools: true, NewPodDelay: duration(30 * time.Second),
-		MaxNodeProvisionTime: duration(30 * time.Minute), MaxNodeStartupTime: duration(5 * time.Minute), EnforceMinSize: ptr.To(false), ScanInterval: duration(20 * time.Second)}
-	as.Spec.Pods = &clusterv1.PodRules{SkipNodesWithLocalStorage: ptr.To(false), SkipNodesWithSystemPods: ptr.To(false), SkipNodesWithCustomControllerPods: ptr.To(false),
-		IgnoreDaemonSetsUtilization: true, PriorityCutoff: ptr.To[int32](-100)}
+	as.Spec.Autoscaler = &clusterv1.AutoscalerDeployment{Version: "1.36.1",
+		Image: "registry.example.com:5000/mirror/cluster-autoscaler", LogVerbosity: ptr.To[int32](4),
+		Resources: &corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"),
+				corev1.ResourceMemory: resource.MustParse("2Gi")}}}
+	as.Spec.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 20,
+		Cores:     &clusterv1.Bounds{Min: ptr.To[int32](4), Max: ptr.To[int32](64)},
+		MemoryGiB: &clusterv1.Bounds{Max: ptr.To[int32](256)}}
+	as.Spec.ScaleDown = &clusterv1.ScaleDown{Order: clusterv1.TailOrder, UtilizationThresholdPercent: ptr.To[int32](65),
+		UnneededTime: duration(5 * time.Minute), UnreadyTime: duration(time.Hour),
+		DelayAfterAdd: duration(90 * time.Second), DelayAfterDelete: duration(time.Minute),
+		DelayAfterFailure: duration(10 * time.Second), MaxGracefulTermination: duration(1500 * time.Millisecond)}
+	as.Spec.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"Priority", "LeastNodes", "Random"},
+		BalanceSimilarPools: true, NewPodDelay: duration(30 * time.Second),
+		MaxNodeProvisionTime: duration(30 * time.Minute), MaxNodeStartupTime: duration(5 * time.Minute),
+		EnforceMinSize: ptr.To(false), ScanInterval: duration(20 * time.Second)}
+	as.Spec.Pods = &clusterv1.PodRules{SkipNodesWithLocalStorage: ptr.To(false), SkipNodesWithSystemPods: ptr.To(false),
+		SkipNodesWithCustomControllerPods: ptr.To(false),
+		IgnoreDaemonSetsUtilization:       true, PriorityCutoff: ptr.To[int32](-100)}
 	return as
 }
 
 func inputs() settings.Inputs {
-	return settings.Inputs{Version: "1.36.1", Address: "ksctl-gitops.ksctl-gitops-system.svc:9443", KubeConfigSecret: "prod-eu-kubeconfig", KubeConfigKey: "value", KubeConfigRevision: "4711",
+	return settings.Inputs{Version: "1.36.1", Address: "ksctl-gitops.ksctl-gitops-system.svc:9443",
+		KubeConfigSecret: "prod-eu-kubeconfig", KubeConfigKey: "value", KubeConfigRevision: "4711",
 		ClientSecret: "prod-eu-autoscaler-tls", Certificates: [2][]byte{[]byte("authority"), []byte("certificate")}}
 }
 
@@ -72,8 +85,10 @@ func TestVersion(t *testing.T) {
 		{"", "unknown", "", `Kubernetes version "unknown" of the cluster: set spec.autoscaler.version`},
 		{"", "v2.0.0", "", "set spec.autoscaler.version"},
 	} {
-		got, err := settings.Version(&clusterv1.KsctlAutoScalerSpec{Autoscaler: &clusterv1.AutoscalerDeployment{Version: c.spec}}, c.cluster)
-		if got != c.want || c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+		got, err := settings.Version(
+			&clusterv1.KsctlAutoScalerSpec{Autoscaler: &clusterv1.AutoscalerDeployment{Version: c.spec}}, c.cluster)
+		if got != c.want || c.says == "" && err != nil || c.says != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%q for %q: got %q, %v", c.spec, c.cluster, got, err)
 		}
 	}
@@ -89,7 +104,8 @@ func TestWarnings(t *testing.T) {
 		{minimal().Spec, "1.36.1", "v1.36.3+k3s1", nil},
 		{minimal().Spec, "1.34.5", "v1.30.0", []string{"Cluster Autoscaler 1.34.5 does not match Kubernetes 1.30"}},
 		{startup, "1.36.1", "v1.36.3", nil},
-		{startup, "1.34.5", "v1.34.3", []string{"spec.scaleUp.maxNodeStartupTime is ignored: Cluster Autoscaler 1.34.5 always uses 15m"}},
+		{startup, "1.34.5", "v1.34.3",
+			[]string{"spec.scaleUp.maxNodeStartupTime is ignored: Cluster Autoscaler 1.34.5 always uses 15m"}},
 		{minimal().Spec, "1.36.1", "", nil},
 	} {
 		if got := settings.Warnings(&c.spec, c.version, c.cluster); !slices.Equal(got, c.want) {
@@ -99,8 +115,10 @@ func TestWarnings(t *testing.T) {
 }
 
 var defaultFlags = []string{
-	"--cloud-config=/etc/cluster-autoscaler/config/cloud-config.yaml", "--cloud-provider=externalgrpc", "--enforce-node-group-min-size=true", "--expander=least-waste",
-	"--kubeconfig=/etc/cluster-autoscaler/kubeconfig/kubeconfig", "--leader-elect-resource-name=ksctl-cluster-autoscaler", "--leader-elect=true",
+	"--cloud-config=/etc/cluster-autoscaler/config/cloud-config.yaml", "--cloud-provider=externalgrpc",
+	"--enforce-node-group-min-size=true", "--expander=least-waste",
+	"--kubeconfig=/etc/cluster-autoscaler/kubeconfig/kubeconfig",
+	"--leader-elect-resource-name=ksctl-cluster-autoscaler", "--leader-elect=true",
 	"--max-node-provision-time=20m0s", "--max-scale-down-parallelism=1", "--namespace=kube-system", "--v=1",
 }
 
@@ -113,11 +131,16 @@ func TestFlagsOmitDefaults(t *testing.T) {
 	as.Spec.Mode = clusterv1.ScalingAuto
 	as.Spec.Autoscaler = &clusterv1.AutoscalerDeployment{LogVerbosity: ptr.To[int32](1)}
 	as.Spec.Limits = &clusterv1.ScalingLimits{Cores: &clusterv1.Bounds{}}
-	as.Spec.ScaleDown = &clusterv1.ScaleDown{Order: clusterv1.TailOrder, UtilizationThresholdPercent: ptr.To[int32](50), UnneededTime: duration(10 * time.Minute), UnreadyTime: duration(20 * time.Minute),
-		DelayAfterAdd: duration(10 * time.Minute), DelayAfterDelete: duration(0), DelayAfterFailure: duration(3 * time.Minute), MaxGracefulTermination: duration(10 * time.Minute)}
-	as.Spec.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"LeastWaste"}, NewPodDelay: duration(0), MaxNodeProvisionTime: duration(20 * time.Minute),
-		MaxNodeStartupTime: duration(15 * time.Minute), EnforceMinSize: ptr.To(true), ScanInterval: duration(10 * time.Second)}
-	as.Spec.Pods = &clusterv1.PodRules{SkipNodesWithLocalStorage: ptr.To(true), SkipNodesWithSystemPods: ptr.To(true), SkipNodesWithCustomControllerPods: ptr.To(true), PriorityCutoff: ptr.To[int32](-10)}
+	as.Spec.ScaleDown = &clusterv1.ScaleDown{Order: clusterv1.TailOrder, UtilizationThresholdPercent: ptr.To[int32](50),
+		UnneededTime: duration(10 * time.Minute), UnreadyTime: duration(20 * time.Minute),
+		DelayAfterAdd: duration(10 * time.Minute), DelayAfterDelete: duration(0),
+		DelayAfterFailure: duration(3 * time.Minute), MaxGracefulTermination: duration(10 * time.Minute)}
+	as.Spec.ScaleUp = &clusterv1.ScaleUp{Expanders: []clusterv1.Expander{"LeastWaste"}, NewPodDelay: duration(0),
+		MaxNodeProvisionTime: duration(20 * time.Minute),
+		MaxNodeStartupTime:   duration(15 * time.Minute), EnforceMinSize: ptr.To(true),
+		ScanInterval: duration(10 * time.Second)}
+	as.Spec.Pods = &clusterv1.PodRules{SkipNodesWithLocalStorage: ptr.To(true), SkipNodesWithSystemPods: ptr.To(true),
+		SkipNodesWithCustomControllerPods: ptr.To(true), PriorityCutoff: ptr.To[int32](-10)}
 	if got := settings.Flags(&as.Spec, inputs()); !slices.Equal(got, defaultFlags) {
 		t.Errorf("got %q", got)
 	}
@@ -126,7 +149,9 @@ func TestFlagsOmitDefaults(t *testing.T) {
 func TestFlagsPerField(t *testing.T) {
 	for want, edit := range map[string]func(*clusterv1.KsctlAutoScalerSpec){
 		"--scale-down-enabled=false": func(s *clusterv1.KsctlAutoScalerSpec) { s.Mode = clusterv1.ScalingUpOnly },
-		"--max-nodes-total=7":        func(s *clusterv1.KsctlAutoScalerSpec) { s.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 7} },
+		"--max-nodes-total=7": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.Limits = &clusterv1.ScalingLimits{MaxNodesTotal: 7}
+		},
 		"--cores-total=3:320000": func(s *clusterv1.KsctlAutoScalerSpec) {
 			s.Limits = &clusterv1.ScalingLimits{Cores: &clusterv1.Bounds{Min: ptr.To[int32](3)}}
 		},
@@ -148,7 +173,9 @@ func TestFlagsPerField(t *testing.T) {
 		"--v=0": func(s *clusterv1.KsctlAutoScalerSpec) {
 			s.Autoscaler = &clusterv1.AutoscalerDeployment{LogVerbosity: ptr.To[int32](0)}
 		},
-		"--expendable-pods-priority-cutoff=0": func(s *clusterv1.KsctlAutoScalerSpec) { s.Pods = &clusterv1.PodRules{PriorityCutoff: ptr.To[int32](0)} },
+		"--expendable-pods-priority-cutoff=0": func(s *clusterv1.KsctlAutoScalerSpec) {
+			s.Pods = &clusterv1.PodRules{PriorityCutoff: ptr.To[int32](0)}
+		},
 	} {
 		spec := minimal().Spec
 		edit(&spec)
@@ -182,7 +209,8 @@ func TestPriorities(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := override.Priorities
-	if want := "10:\n- '^team/prod\\.eu/another$'\n- '^team/prod\\.eu/large$'\n0:\n- '^team/prod\\.eu/small$'\n"; text != want {
+	if want := "10:\n- '^team/prod\\.eu/another$'\n- '^team/prod\\.eu/large$'\n0:\n- " +
+		"'^team/prod\\.eu/small$'\n"; text != want {
 		t.Errorf("got %s", text)
 	}
 	var read map[int][]string
@@ -191,7 +219,9 @@ func TestPriorities(t *testing.T) {
 	}
 	for _, p := range as.Spec.Pools {
 		id := "team/prod.eu/" + p.Name
-		if !slices.ContainsFunc(read[int(p.Priority)], func(expr string) bool { return regexp.MustCompile(expr).MatchString(id) }) {
+		if !slices.ContainsFunc(read[int(p.Priority)], func(expr string) bool {
+			return regexp.MustCompile(expr).MatchString(id)
+		}) {
 			t.Errorf("%s matches no entry of %v", id, read)
 		}
 	}
@@ -206,7 +236,9 @@ func TestCloudConfig(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(settings.CloudConfig(address)), &read); err != nil {
 			t.Fatal(err)
 		}
-		if read["address"] != address || read["cert"] != settings.TLSDir+"/tls.crt" || read["key"] != settings.TLSDir+"/tls.key" || read["cacert"] != settings.TLSDir+"/ca.crt" || read["grpc_timeout"] != "10s" || len(read) != 5 {
+		if read["address"] != address || read["cert"] != settings.TLSDir+"/tls.crt" || read["key"] != settings.TLSDir+
+			"/tls.key" || read["cacert"] != settings.TLSDir+"/ca.crt" || read["grpc_timeout"] != "10s" ||
+			len(read) != 5 {
 			t.Errorf("got %v", read)
 		}
 	}
@@ -224,15 +256,23 @@ func TestConfigHash(t *testing.T) {
 		"image": func(s *clusterv1.KsctlAutoScalerSpec, _ *settings.Inputs) {
 			s.Autoscaler = &clusterv1.AutoscalerDeployment{Image: "x"}
 		},
-		"version":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Version = "1.36.2" },
-		"address":     func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Address = "x:1" },
-		"certificate": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Certificates[1] = []byte("another") },
-		"bundle":      func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Certificates[0] = []byte("another") },
+		"version": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Version = "1.36.2" },
+		"address": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.Address = "x:1" },
+		"certificate": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) {
+			in.Certificates[1] = []byte("another")
+		},
+		"bundle": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) {
+			in.Certificates[0] = []byte("another")
+		},
 		"bytes moved from one certificate to the other": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) {
 			in.Certificates = [2][]byte{[]byte("authorityc"), []byte("ertificate")}
 		},
-		"kubeconfig revision": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.KubeConfigRevision = "4712" },
-		"kubeconfig Secret":   func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) { in.KubeConfigSecret = "x" },
+		"kubeconfig revision": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) {
+			in.KubeConfigRevision = "4712"
+		},
+		"kubeconfig Secret": func(_ *clusterv1.KsctlAutoScalerSpec, in *settings.Inputs) {
+			in.KubeConfigSecret = "x"
+		},
 	} {
 		spec, in := minimal().Spec, inputs()
 		edit(&spec, &in)
@@ -251,8 +291,10 @@ func TestConfigHash(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	seen := map[string]string{}
-	for _, name := range []string{"a", "prod-eu", "prod.eu", strings.Repeat("x", 63), strings.Repeat("x", 64), strings.Repeat("x", 252) + "y", strings.Repeat("a-", 30) + ".b"} {
-		for _, got := range []string{settings.DeploymentName(name), settings.PrioritiesName(name), settings.ClientSecretName(name)} {
+	for _, name := range []string{"a", "prod-eu", "prod.eu", strings.Repeat("x", 63), strings.Repeat("x", 64),
+		strings.Repeat("x", 252) + "y", strings.Repeat("a-", 30) + ".b"} {
+		for _, got := range []string{settings.DeploymentName(name), settings.PrioritiesName(name),
+			settings.ClientSecretName(name)} {
 			if len(validation.IsDNS1123Label(got)) > 0 || len(validation.IsValidLabelValue(got)) > 0 {
 				t.Errorf("%q is not a valid name", got)
 			}

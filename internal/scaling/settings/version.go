@@ -27,19 +27,23 @@ func Version(spec *clusterv1.KsctlAutoScalerSpec, clusterVersion string) (string
 	if version := deployment(spec).Version; version != "" {
 		v, err := semver.StrictNewVersion(version)
 		if err != nil {
-			return "", fmt.Errorf("spec.autoscaler.version %q is not a version: set a release of Cluster Autoscaler, such as %s", version, nearestRelease(math.MaxUint64))
+			return "", fmt.Errorf("spec.autoscaler.version %q is not a version: set a release of Cluster Autoscaler, "+
+				"such as %s", version, nearestRelease(math.MaxUint64))
 		}
 		if v.LessThan(oldestSupported) {
-			return "", fmt.Errorf("spec.autoscaler.version %s is not supported: set spec.autoscaler.version to %s or later, or omit it", v, oldestSupported)
+			return "", fmt.Errorf("spec.autoscaler.version %s is not supported: set spec.autoscaler.version to %s or "+
+				"later, or omit it", v, oldestSupported)
 		}
 		return v.String(), nil
 	}
 	if clusterVersion == "" {
-		return "", errors.New("cannot select a version of Cluster Autoscaler: the cluster's version of Kubernetes is unknown; make its KsctlCluster reachable or set spec.autoscaler.version")
+		return "", errors.New("cannot select a version of Cluster Autoscaler: the cluster's version of Kubernetes is " +
+			"unknown; make its KsctlCluster reachable or set spec.autoscaler.version")
 	}
 	v, err := semver.NewVersion(clusterVersion)
 	if err != nil || v.Major() != 1 {
-		return "", fmt.Errorf("no release of Cluster Autoscaler is known for Kubernetes version %q of the cluster: set spec.autoscaler.version", clusterVersion)
+		return "", fmt.Errorf("no release of Cluster Autoscaler is known for Kubernetes version %q of the cluster: "+
+			"set spec.autoscaler.version", clusterVersion)
 	}
 	return nearestRelease(v.Minor()), nil
 }
@@ -58,11 +62,14 @@ func Warnings(spec *clusterv1.KsctlAutoScalerSpec, version, clusterVersion strin
 	if err != nil {
 		return nil
 	}
-	if cluster, err := semver.NewVersion(clusterVersion); err == nil && (cluster.Major() != v.Major() || cluster.Minor() != v.Minor()) {
-		out = append(out, fmt.Sprintf("Cluster Autoscaler %s does not match Kubernetes %d.%d", version, cluster.Major(), cluster.Minor()))
+	if cluster, err := semver.NewVersion(clusterVersion); err == nil &&
+		(cluster.Major() != v.Major() || cluster.Minor() != v.Minor()) {
+		out = append(out, fmt.Sprintf("Cluster Autoscaler %s does not match Kubernetes %d.%d", version, cluster.Major(),
+			cluster.Minor()))
 	}
 	if up := spec.ScaleUp; up != nil && up.MaxNodeStartupTime != nil && !supportsMaxNodeStartupTime(version) {
-		out = append(out, fmt.Sprintf("spec.scaleUp.maxNodeStartupTime is ignored: Cluster Autoscaler %s always uses 15m", version))
+		out = append(out,
+			fmt.Sprintf("spec.scaleUp.maxNodeStartupTime is ignored: Cluster Autoscaler %s always uses 15m", version))
 	}
 	return out
 }

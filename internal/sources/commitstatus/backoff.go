@@ -71,7 +71,8 @@ func (g *Backoff) Record(err error, now time.Time) (Result, bool) {
 	g.failures++
 	g.retryAt = now.Add(max(e.RetryAfter, min(minBackoff<<min(g.failures-1, 10), maxBackoff)))
 	switch {
-	case (e.Result == Limited || e.Result == Failed) && g.failures < reportAfter, g.reported == e.Result && now.Sub(g.reportedAt) < reportInterval:
+	case (e.Result == Limited || e.Result == Failed) && g.failures < reportAfter, g.reported == e.Result &&
+		now.Sub(g.reportedAt) < reportInterval:
 		return e.Result, false
 	}
 	g.reported, g.reportedAt = e.Result, now

@@ -23,7 +23,8 @@ func TestWaitLimitsTheRate(t *testing.T) {
 }
 
 func TestRecordReportsFailures(t *testing.T) {
-	refused, failed, limited := &Error{Result: Refused}, &Error{Result: Failed}, &Error{Result: Limited, RetryAfter: time.Hour}
+	refused, failed, limited := &Error{Result: Refused}, &Error{Result: Failed},
+		&Error{Result: Limited, RetryAfter: time.Hour}
 	type try struct {
 		at     time.Duration
 		err    error
@@ -32,15 +33,19 @@ func TestRecordReportsFailures(t *testing.T) {
 	}
 	for name, tries := range map[string][]try{
 		"refused: reported at once, and again while it lasts": {
-			{0, refused, true, minBackoff}, {time.Minute, refused, false, 2 * minBackoff}, {29 * time.Minute, refused, false, 4 * minBackoff}, {30 * time.Minute, refused, true, 8 * minBackoff}},
+			{0, refused, true, minBackoff}, {time.Minute, refused, false, 2 * minBackoff},
+			{29 * time.Minute, refused, false, 4 * minBackoff}, {30 * time.Minute, refused, true, 8 * minBackoff}},
 		"failed: reported when it lasts": {
-			{0, failed, false, minBackoff}, {time.Minute, failed, false, 2 * minBackoff}, {2 * time.Minute, failed, true, 4 * minBackoff}, {3 * time.Minute, failed, false, 8 * minBackoff}},
-		"another result": {{0, refused, true, minBackoff}, {time.Minute, failed, false, 2 * minBackoff}, {2 * time.Minute, failed, true, 4 * minBackoff}},
+			{0, failed, false, minBackoff}, {time.Minute, failed, false, 2 * minBackoff},
+			{2 * time.Minute, failed, true, 4 * minBackoff}, {3 * time.Minute, failed, false, 8 * minBackoff}},
+		"another result": {{0, refused, true, minBackoff}, {time.Minute, failed, false, 2 * minBackoff},
+			{2 * time.Minute, failed, true, 4 * minBackoff}},
 		"after a success": {
 			{0, refused, true, minBackoff}, {time.Minute, nil, false, 0}, {2 * time.Minute, refused, true, minBackoff}},
-		"Retry-After of the server": {{0, limited, false, time.Hour}, {time.Hour, limited, false, time.Hour}, {2 * time.Hour, limited, true, time.Hour}},
-		"invalid status":            {{0, &Error{Result: Invalid}, true, 0}},
-		"other error":               {{0, errors.New("no Secret"), true, minBackoff}},
+		"Retry-After of the server": {{0, limited, false, time.Hour}, {time.Hour, limited, false, time.Hour},
+			{2 * time.Hour, limited, true, time.Hour}},
+		"invalid status": {{0, &Error{Result: Invalid}, true, 0}},
+		"other error":    {{0, errors.New("no Secret"), true, minBackoff}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &Backoff{}

@@ -91,7 +91,8 @@ func (t Target) Post(ctx context.Context, a Access, s Status, now time.Time) err
 		return t.requestError(ctx, err, a)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	response, _ := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes)) // a read error only shortens the quoted message
+	// a read error only shortens the quoted message
+	response, _ := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes))
 	return t.checkResponse(resp, serverMessage(response, a), s, a, now)
 }
 
@@ -99,7 +100,8 @@ func (t Target) Post(ctx context.Context, a Access, s Status, now time.Time) err
 // is never sent elsewhere.
 func sameServerOnly(r *http.Request, via []*http.Request) error {
 	first := via[0]
-	if r.Method != first.Method || r.URL.Scheme != first.URL.Scheme || r.URL.Host != first.URL.Host || len(via) > maxRedirects {
+	if r.Method != first.Method || r.URL.Scheme != first.URL.Scheme || r.URL.Host != first.URL.Host ||
+		len(via) > maxRedirects {
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -117,7 +119,9 @@ func (t Target) checkResponse(resp *http.Response, quoted string, s Status, a Ac
 	case code == http.StatusCreated:
 		return nil
 	case code == http.StatusBadRequest && s.State == Pending && t.kind == appsv1.GitLabStatus:
-		return nil // GitLab rejects a transition from pending to pending: https://gitlab.com/gitlab-org/gitlab-foss/-/issues/25807
+		// GitLab rejects a transition from pending to pending:
+		// https://gitlab.com/gitlab-org/gitlab-foss/-/issues/25807
+		return nil
 	case code == http.StatusTooManyRequests, delay > 0 && code == http.StatusForbidden:
 		return &Error{Result: Limited, Message: prefix, RetryAfter: delay}
 	case code == http.StatusUnauthorized:
@@ -125,11 +129,15 @@ func (t Target) checkResponse(resp *http.Response, quoted string, s Status, a Ac
 	case code == http.StatusForbidden:
 		return fail(Refused, "the token in "+a.TokenSource+" needs "+t.RequiredPermissions())
 	case code == http.StatusNotFound:
-		return fail(Refused, "the repository or commit does not exist, or the token has no access to it: correct spec.commitStatus.address, or give the token in "+a.TokenSource+" "+t.RequiredPermissions())
+		return fail(Refused, "the repository or commit does not exist, or the token has no access to it: correct "+
+			"spec.commitStatus.address, or give the token in "+a.TokenSource+" "+t.RequiredPermissions())
 	case code == http.StatusBadRequest, code == http.StatusUnprocessableEntity:
-		return fail(Invalid, "this status is not retried; if the commit is not in this repository, correct spec.commitStatus.address")
+		return fail(Invalid,
+			"this status is not retried; if the commit is not in this repository, correct spec.commitStatus.address")
 	case code/100 == 3:
-		return fail(Refused, "the token is not sent to the target of the redirect: set spec.commitStatus.address to the URL of the repository")
+		return fail(Refused,
+			"the token is not sent to the target of the redirect: set spec.commitStatus.address to the URL of the "+
+				"repository")
 	case code/100 == 5, code == http.StatusConflict, code == http.StatusRequestTimeout:
 		return &Error{Result: Failed, Message: prefix, RetryAfter: delay}
 	}
@@ -145,9 +153,12 @@ func (t Target) requestError(ctx context.Context, err error, a Access) error {
 		return &Error{Result: Refused, Message: t.String() + ": connection not allowed: " + refused.Error()}
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return &Error{Result: Refused, Message: fmt.Sprintf("the certificate of %s is not trusted: if its authority is private, put the authority into ca.crt of %s: %v", t, a.TokenSource, bad.Err)}
+		return &Error{Result: Refused,
+			Message: fmt.Sprintf("the certificate of %s is not trusted: if its authority is private, put the "+
+				"authority into ca.crt of %s: %v", t, a.TokenSource, bad.Err)}
 	}
-	return &Error{Result: Failed, Message: t.String() + ": request failed: " + a.redact(fmt.Sprintf("%.300s", a.redact(artifact.WithoutURL(err).Error())))}
+	return &Error{Result: Failed, Message: t.String() + ": request failed: " +
+		a.redact(fmt.Sprintf("%.300s", a.redact(artifact.WithoutURL(err).Error())))}
 }
 
 // retryAfter returns the delay that a server requests: Retry-After, or the time until an exceeded

@@ -105,7 +105,8 @@ const failureDelay = time.Minute
 // NotBefore returns the earliest time to post the status of an install; zero means at once.
 func NotBefore(in *appsv1.KsctlInstall) time.Time {
 	ready := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition)
-	if ready == nil || ready.Status != metav1.ConditionFalse || CommitOf(in.Status.LastAppliedRevision) != CommitOf(in.Status.LastAttemptedRevision) {
+	if ready == nil || ready.Status != metav1.ConditionFalse ||
+		CommitOf(in.Status.LastAppliedRevision) != CommitOf(in.Status.LastAttemptedRevision) {
 		return time.Time{}
 	}
 	return ready.LastTransitionTime.Add(failureDelay)

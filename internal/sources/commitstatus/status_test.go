@@ -19,12 +19,14 @@ const (
 func install(ready metav1.ConditionStatus, reason, message string) *appsv1.KsctlInstall {
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web", Generation: 3, UID: "i"}}
 	in.Status.LastAttemptedRevision = "main@sha1:" + one
-	in.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: ready, Reason: reason, Message: message, ObservedGeneration: 3}}
+	in.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: ready, Reason: reason, Message: message,
+		ObservedGeneration: 3}}
 	return in
 }
 
 func source(kind appsv1.CommitStatusType) *appsv1.KsctlSource {
-	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "fleet", UID: "0c9c2e41-d2f9-4f9b-9c41-bebc1984d67a"}}
+	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "fleet",
+		UID: "0c9c2e41-d2f9-4f9b-9c41-bebc1984d67a"}}
 	src.Spec.CommitStatus = &appsv1.SourceCommitStatus{Type: kind}
 	return src
 }
@@ -37,16 +39,29 @@ func TestStatusOf(t *testing.T) {
 		change func(*appsv1.KsctlInstall)
 		want   Status // empty: nothing
 	}{
-		{"ready", install("True", "ReconciliationSucceeded", "Applied revision 1"), nil, Status{one, context, Success, "Applied revision 1"}},
-		{"failed", install("False", "InvalidStack", "stack.yaml:\n  line 3:\twrong"), nil, Status{one, context, Failure, "stack.yaml: line 3: wrong"}},
-		{"in progress", install("Unknown", "Progressing", "component \"a\" waits"), nil, Status{one, context, Pending, "is being installed"}},
-		{"waits for others", install("Unknown", "DependencyNotReady", "b"), nil, Status{one, context, Pending, "is being installed"}},
+		{"ready", install("True", "ReconciliationSucceeded", "Applied revision 1"), nil,
+			Status{one, context, Success, "Applied revision 1"}},
+		{"failed", install("False", "InvalidStack", "stack.yaml:\n  line 3:\twrong"), nil,
+			Status{one, context, Failure, "stack.yaml: line 3: wrong"}},
+		{"in progress", install("Unknown", "Progressing", "component \"a\" waits"), nil,
+			Status{one, context, Pending, "is being installed"}},
+		{"waits for others", install("Unknown", "DependencyNotReady", "b"), nil,
+			Status{one, context, Pending, "is being installed"}},
 		{"outdated condition", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Generation++ }, Status{}},
-		{"no Ready condition", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Status.Conditions = nil }, Status{}},
-		{"no attempted revision", install("Unknown", "", ""), func(in *appsv1.KsctlInstall) { in.Status.LastAttemptedRevision = "" }, Status{}},
-		{"revision without a commit", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.Status.LastAttemptedRevision = "latest@sha256:" + one + one[:24] }, Status{}},
-		{"being deleted", install("True", "", ""), func(in *appsv1.KsctlInstall) { in.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, Status{}},
-		{"another namespace", install("False", "InvalidStack", "the Secret is called x"), func(in *appsv1.KsctlInstall) { in.Namespace = "other" },
+		{"no Ready condition", install("True", "", ""), func(in *appsv1.KsctlInstall) {
+			in.Status.Conditions = nil
+		}, Status{}},
+		{"no attempted revision", install("Unknown", "", ""), func(in *appsv1.KsctlInstall) {
+			in.Status.LastAttemptedRevision = ""
+		}, Status{}},
+		{"revision without a commit", install("True", "", ""), func(in *appsv1.KsctlInstall) {
+			in.Status.LastAttemptedRevision = "latest@sha256:" + one + one[:24]
+		}, Status{}},
+		{"being deleted", install("True", "", ""), func(in *appsv1.KsctlInstall) {
+			in.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}, Status{}},
+		{"another namespace", install("False", "InvalidStack", "the Secret is called x"),
+			func(in *appsv1.KsctlInstall) { in.Namespace = "other" },
 			Status{one, "ksctlinstall/other/web/0c9c2e41", Failure, "InvalidStack"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -67,7 +82,8 @@ func TestNotBeforeDelaysShortFailures(t *testing.T) {
 		ready         metav1.ConditionStatus
 		delayed       bool
 	}{
-		{"ready", one, "True", false}, {"failing after it was ready", one, "False", true}, {"failing at a new commit", two, "False", false},
+		{"ready", one, "True", false}, {"failing after it was ready", one, "False", true},
+		{"failing at a new commit", two, "False", false},
 		{"failing at the first commit", "", "False", false}, {"in progress", one, "Unknown", false},
 	} {
 		in := install(c.ready, "", "")
@@ -84,7 +100,8 @@ func TestNotBeforeDelaysShortFailures(t *testing.T) {
 }
 
 func TestDescriptionsAreShortened(t *testing.T) {
-	for kind, limit := range map[appsv1.CommitStatusType]int{appsv1.GitHubStatus: 140, appsv1.GitLabStatus: 255, appsv1.GiteaStatus: 255} {
+	for kind, limit := range map[appsv1.CommitStatusType]int{appsv1.GitHubStatus: 140, appsv1.GitLabStatus: 255,
+		appsv1.GiteaStatus: 255} {
 		got, _ := StatusOf(install("False", "x", strings.Repeat("ä", 300)+"\xff"), source(kind))
 		if n := len([]rune(got.Description)); n != limit || !strings.HasSuffix(got.Description, "…") {
 			t.Errorf("%s: %d characters, want %d: %s", kind, n, limit, got.Description)
@@ -117,7 +134,8 @@ func TestInstallStateIgnoresProgress(t *testing.T) {
 func TestCommitOf(t *testing.T) {
 	for revision, want := range map[string]string{
 		"main@sha1:" + one: one, "a@b@sha1:" + one: one, "sha1:" + one: one,
-		"": "", "main": "", "main@sha1:": "", "main@sha1:" + one[:39] + "g": "", "main@sha1:" + one[:38]: "", "latest@sha256:" + one: "",
+		"": "", "main": "", "main@sha1:": "", "main@sha1:" + one[:39] + "g": "", "main@sha1:" + one[:38]: "",
+		"latest@sha256:" + one: "",
 	} {
 		if got := CommitOf(revision); got != want {
 			t.Errorf("%q: got %q, want %q", revision, got, want)

@@ -100,7 +100,8 @@ func TestNextAndPosted(t *testing.T) {
 }
 
 func TestNextWaitsUntilNotBefore(t *testing.T) {
-	for name, before := range map[string][]Desired{"after a posted success": {desired("a", one, Success)}, "after a restart": nil} {
+	for name, before := range map[string][]Desired{"after a posted success": {desired("a", one, Success)},
+		"after a restart": nil} {
 		l := &Tracker{}
 		postAll(l, noon, before...)
 		delayed := desired("a", one, Failure)

@@ -34,7 +34,8 @@ type Loader struct {
 }
 
 // Artifact returns the artifact of a stack's source, for an object in a namespace.
-func (l *Loader) Artifact(ctx context.Context, ref appsv1.SourceRef, namespace, stack, version string) (artifact.Artifact, error) {
+func (l *Loader) Artifact(ctx context.Context, ref appsv1.SourceRef,
+	namespace, stack, version string) (artifact.Artifact, error) {
 	if ref.Kind == appsv1.CatalogKind {
 		return l.Catalog.Artifact(ctx, stack, version)
 	}
@@ -43,7 +44,8 @@ func (l *Loader) Artifact(ctx context.Context, ref appsv1.SourceRef, namespace, 
 
 // UncachedArtifact is Artifact, but it reads the source from the API server through direct. It is
 // for decisions that a later event of the source does not correct.
-func (l *Loader) UncachedArtifact(ctx context.Context, direct client.Reader, ref appsv1.SourceRef, namespace, stack, version string) (artifact.Artifact, error) {
+func (l *Loader) UncachedArtifact(ctx context.Context, direct client.Reader, ref appsv1.SourceRef,
+	namespace, stack, version string) (artifact.Artifact, error) {
 	sources := *l.Sources
 	sources.Client = direct
 	uncached := *l
@@ -54,7 +56,8 @@ func (l *Loader) UncachedArtifact(ctx context.Context, direct client.Reader, ref
 // Render fetches an artifact and its charts, and renders the stack. keys decrypt encrypted files.
 // access returns how to reach a chart repository. accept may be nil; it can reject the fetched
 // charts before they are rendered.
-func (l *Loader) Render(ctx context.Context, a artifact.Artifact, req stacks.Request, keys *Keys, access func(repository string) (*chart.Access, error), accept func(*stacks.Request) error) (stacks.Result, error) {
+func (l *Loader) Render(ctx context.Context, a artifact.Artifact, req stacks.Request, keys *Keys,
+	access func(repository string) (*chart.Access, error), accept func(*stacks.Request) error) (stacks.Result, error) {
 	tree, err := l.Fetcher.Fetch(ctx, a)
 	if err != nil {
 		return stacks.Result{}, err

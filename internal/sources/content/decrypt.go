@@ -16,7 +16,8 @@ import (
 
 // NewKeysNotFoundError returns the error for a Secret of spec.decryption that does not exist.
 func NewKeysNotFoundError(namespace, name string) error {
-	return reconcile.NewTransientError(appsv1.SecretNotFoundReason, "Secret %s/%s does not exist: create it or correct spec.decryption.secretRef", namespace, name)
+	return reconcile.NewTransientError(appsv1.SecretNotFoundReason,
+		"Secret %s/%s does not exist: create it or correct spec.decryption.secretRef", namespace, name)
 }
 
 // Keys are the decryption keys for the files of a stack; nil means that nothing is decrypted.
@@ -53,7 +54,8 @@ func (k *Keys) Fingerprint() string {
 }
 
 // errNoDecrypter is the error of a program that has no decrypter.
-var errNoDecrypter = &sops.Error{Reason: sops.Unavailable, Message: "the file is encrypted with SOPS, but this program has no decrypter"}
+var errNoDecrypter = &sops.Error{Reason: sops.Unavailable,
+	Message: "the file is encrypted with SOPS, but this program has no decrypter"}
 
 // opener returns a function that decrypts with keys; nil if keys is nil.
 func (l *Loader) opener(keys *Keys) stacks.Decrypter {
@@ -74,5 +76,6 @@ func explainMissingKeys(err error) error {
 	if !ok {
 		return err
 	}
-	return &sops.Error{Reason: sops.KeyMissing, Message: encrypted.Subject() + " encrypted with SOPS, but spec.decryption names no keys"}
+	return &sops.Error{Reason: sops.KeyMissing, Message: encrypted.Subject() +
+		" encrypted with SOPS, but spec.decryption names no keys"}
 }

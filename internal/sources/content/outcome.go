@@ -18,7 +18,8 @@ import (
 
 // NewChartSecretError returns the error for a Secret of spec.charts that does not exist.
 func NewChartSecretError(repository, namespace, name string) error {
-	return reconcile.NewTransientError(appsv1.ChartSecretNotFoundReason, "spec.charts: Secret %s/%s for the repository %s does not exist", namespace, name, repository)
+	return reconcile.NewTransientError(appsv1.ChartSecretNotFoundReason,
+		"spec.charts: Secret %s/%s for the repository %s does not exist", namespace, name, repository)
 }
 
 // SourceOutcome maps an error of Artifact to an outcome. The caller watches the source and the
@@ -37,7 +38,8 @@ func SourceOutcome(err error) reconcile.Outcome {
 	case !errors.As(err, &sourceErr):
 		return reconcile.Retry{Err: err}
 	case sourceErr.Reason == sourceref.NotReady:
-		return reconcile.Waiting{On: err.Error(), For: []appsv1.WaitReference{sourceErr.On}, Reason: string(sourceErr.Reason)}
+		return reconcile.Waiting{On: err.Error(), For: []appsv1.WaitReference{sourceErr.On},
+			Reason: string(sourceErr.Reason)}
 	}
 	return reconcile.FailureOutcome(err, string(sourceErr.Reason), sourceErr.Terminal(), "")
 }

@@ -56,7 +56,8 @@ func (e *Error) Terminal() bool { return e.Reason == InvalidReason }
 
 // NewNotFound returns the error for a Secret that does not exist.
 func NewNotFound(namespace, name, field string) error {
-	return &Error{appsv1.SecretNotFoundReason, fmt.Sprintf("Secret %s/%s does not exist: create it or correct %s", namespace, name, field)}
+	return &Error{appsv1.SecretNotFoundReason,
+		fmt.Sprintf("Secret %s/%s does not exist: create it or correct %s", namespace, name, field)}
 }
 
 // NewInvalid returns the error for a Secret that lacks a key, or has an unusable value.
@@ -92,7 +93,8 @@ func (read Reader) Access(ctx context.Context, r Repository) (git.Access, error)
 		}
 		u, err := url.Parse(r.URL)
 		if err == nil && u.Scheme == "ssh" {
-			a.Identity, a.IdentityPassword, a.KnownHosts = secret.Data[IdentityKey], TrimmedValue(secret, PasswordKey), secret.Data[KnownHostsKey]
+			a.Identity, a.IdentityPassword, a.KnownHosts = secret.Data[IdentityKey], TrimmedValue(secret, PasswordKey),
+				secret.Data[KnownHostsKey]
 			err = RequireKeys(secret, field, IdentityKey, KnownHostsKey)
 		} else {
 			a.Username, a.Password = TrimmedValue(secret, UsernameKey), TrimmedValue(secret, PasswordKey)
@@ -134,7 +136,8 @@ func requireHTTPSKeys(secret *corev1.Secret, field string) error {
 	case len(secret.Data[BearerTokenKey]) > 0 || len(secret.Data[CAKey]) > 0:
 		return nil
 	}
-	return NewInvalid("Secret %s/%s of %s has neither username and password, nor bearerToken, nor ca.crt: add the keys that the server requires",
+	return NewInvalid("Secret %s/%s of %s has neither username and password, nor bearerToken, nor ca.crt: add the "+
+		"keys that the server requires",
 		secret.Namespace, secret.Name, field)
 }
 
@@ -149,7 +152,8 @@ func (read Reader) Proxy(ctx context.Context, namespace, name, field string) (*u
 	}
 	u, err := url.Parse(TrimmedValue(secret, AddressKey))
 	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
-		return nil, NewInvalid("Secret %s/%s of %s has an invalid %s: expected the URL of a proxy, such as http://proxy.example.com:3128, https://… or socks5://…",
+		return nil, NewInvalid("Secret %s/%s of %s has an invalid %s: expected the URL of a proxy, such as "+
+			"http://proxy.example.com:3128, https://… or socks5://…",
 			namespace, name, field, AddressKey)
 	}
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, User: u.User}

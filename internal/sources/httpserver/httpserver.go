@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Serve serves until ctx is done, and returns when the last request has ended. After grace it closes
-// the connections of requests that are still in progress. Errors say what is served.
+// Serve serves until ctx is done, and returns when the last request has ended. After grace it
+// closes the connections of requests that are still in progress. Errors say what is served.
 func Serve(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration, what string) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

@@ -15,7 +15,8 @@ type OwnedError struct{ Namespace, Name, By string }
 
 // Error implements error.
 func (e *OwnedError) Error() string {
-	return fmt.Sprintf("ExternalArtifact %s/%s exists and is owned by %s: delete it or rename the install", e.Namespace, e.Name, e.By)
+	return fmt.Sprintf("ExternalArtifact %s/%s exists and is owned by %s: delete it or rename the install", e.Namespace,
+		e.Name, e.By)
 }
 
 // checkOwner returns an *OwnedError if the ExternalArtifact exists and another object controls it,
@@ -39,14 +40,17 @@ type requiredWrites struct{ create, spec, status bool }
 
 // decideWrites returns the required writes. A difference in the update time or in the metadata of
 // the artifact requires none.
-func decideWrites(have *sourcev1.ExternalArtifact, ref *fluxmeta.NamespacedObjectKindReference, want *fluxmeta.Artifact) requiredWrites {
+func decideWrites(have *sourcev1.ExternalArtifact, ref *fluxmeta.NamespacedObjectKindReference,
+	want *fluxmeta.Artifact) requiredWrites {
 	if have == nil {
 		return requiredWrites{create: true, status: true}
 	}
 	w := requiredWrites{spec: have.Spec.SourceRef == nil || *have.Spec.SourceRef != *ref}
 	current := have.Status.Artifact
-	same := current != nil && current.Revision == want.Revision && current.Digest == want.Digest && current.URL == want.URL && current.Path == want.Path
+	same := current != nil && current.Revision == want.Revision && current.Digest == want.Digest &&
+		current.URL == want.URL && current.Path == want.Path
 	ready := apimeta.FindStatusCondition(have.Status.Conditions, fluxmeta.ReadyCondition)
-	w.status = !same || w.spec || ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != have.Generation
+	w.status = !same || w.spec || ready == nil || ready.Status != metav1.ConditionTrue ||
+		ready.ObservedGeneration != have.Generation
 	return w
 }

@@ -47,16 +47,20 @@ func (e *SecretsError) Error() string {
 	const risk = "and anyone who can reach the controller's file server can read published artifacts"
 	switch {
 	case len(e.Read) > 0:
-		return fmt.Sprintf("spec.valuesFrom reads Secrets (%s), %s: read no Secrets, or set spec.publish.secrets to Include to publish their values", reconcile.JoinNames(e.Read), risk)
+		return fmt.Sprintf("spec.valuesFrom reads Secrets (%s), %s: read no Secrets, or set spec.publish.secrets to "+
+			"Include to publish their values", reconcile.JoinNames(e.Read), risk)
 	case len(e.Decrypted) > 0:
-		return fmt.Sprintf("the stack is rendered from decrypted files (%s), %s: set spec.publish.secrets to Include to publish their content", reconcile.JoinNames(e.Decrypted), risk)
+		return fmt.Sprintf("the stack is rendered from decrypted files (%s), %s: set spec.publish.secrets to Include "+
+			"to publish their content", reconcile.JoinNames(e.Decrypted), risk)
 	}
-	return fmt.Sprintf("the stack renders Secrets (%s), %s: set spec.publish.secrets to Omit to leave them out, or to Include to publish them", reconcile.JoinNames(e.Rendered), risk)
+	return fmt.Sprintf("the stack renders Secrets (%s), %s: set spec.publish.secrets to Omit to leave them out, or "+
+		"to Include to publish them", reconcile.JoinNames(e.Rendered), risk)
 }
 
 // ErrEmpty means that nothing is published because there are no objects: consumers of an empty
 // artifact would delete everything.
-var ErrEmpty = errors.New("the stack renders no objects to publish: the published artifact is kept; delete the KsctlInstall to withdraw it")
+var ErrEmpty = errors.New("the stack renders no objects to publish: the published artifact is kept; delete the " +
+	"KsctlInstall to withdraw it")
 
 // Files returns the files of an artifact: a kustomization with one file per component, in their
 // order. It omits pre-remove hooks: only this controller can run them at the right time.
@@ -103,7 +107,8 @@ func Files(components []Component, secrets appsv1.PublishedSecrets) (fs.FS, erro
 	if len(resources) == 0 {
 		return nil, ErrEmpty
 	}
-	b, err := yaml.Marshal(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources})
+	b, err := yaml.Marshal(map[string]any{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources": resources})
 	add(kustomizationFile, b)
 	return tree, err
 }
@@ -120,7 +125,8 @@ func namespaces(components []Component) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	for _, name := range names {
-		text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+		text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": name}})
 		if err != nil {
 			return nil, err
 		}

@@ -67,51 +67,70 @@ func TestFiles(t *testing.T) {
 		want       map[string]string
 	}{
 		"one file per component, in their order": {
-			components: []Component{{Name: "z", Objects: []stacks.Object{app, object("Service", "shop", "app")}}, {Name: "a", Objects: []stacks.Object{object("ConfigMap", "shop", "other")}}},
+			components: []Component{{Name: "z", Objects: []stacks.Object{app, object("Service", "shop", "app")}},
+				{Name: "a", Objects: []stacks.Object{object("ConfigMap", "shop", "other")}}},
 			want: map[string]string{"kustomization.yaml": "components/z.yaml components/a.yaml",
-				"components/z.yaml": doc("ConfigMap", "app") + doc("Service", "app"), "components/a.yaml": doc("ConfigMap", "other")},
+				"components/z.yaml": doc("ConfigMap", "app") + doc("Service", "app"),
+				"components/a.yaml": doc("ConfigMap", "other")},
 		},
 		"namespaces of components, without duplicates and first": {
-			components: []Component{{Name: "a", Namespace: "shop", Objects: []stacks.Object{app}}, {Name: "b", Namespace: "shop"}},
+			components: []Component{{Name: "a", Namespace: "shop", Objects: []stacks.Object{app}},
+				{Name: "b", Namespace: "shop"}},
 			want: map[string]string{"kustomization.yaml": "namespaces.yaml components/a.yaml",
-				"namespaces.yaml": "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n", "components/a.yaml": doc("ConfigMap", "app")},
+				"namespaces.yaml":   "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n",
+				"components/a.yaml": doc("ConfigMap", "app")},
 		},
 		"namespaces with names that YAML parses as other types": {
-			components: []Component{{Name: "a", Namespace: "1e3"}, {Name: "b", Namespace: "2024-01-01"}, {Name: "c", Namespace: "null"}},
+			components: []Component{{Name: "a", Namespace: "1e3"}, {Name: "b", Namespace: "2024-01-01"},
+				{Name: "c", Namespace: "null"}},
 			want: map[string]string{"kustomization.yaml": "namespaces.yaml",
-				"namespaces.yaml": "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"1e3\"\n---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"2024-01-01\"\n" +
+				"namespaces.yaml": "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: " +
+					"\"1e3\"\n---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"2024-01-01\"\n" +
 					"---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \"null\"\n"},
 		},
 		"with local config objects": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{withObject(app, func(o *stacks.Object) {
-				o.Manifest = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app","namespace":"shop","annotations":{"config.kubernetes.io/local-config":"true"}}}`)
+				o.Manifest = []byte(
+					`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app","namespace":"shop","annotations":{"config.kubernetes.io/local-config":"true"}}}`)
 			})}}},
 			want: map[string]string{"kustomization.yaml": "components/a.yaml",
-				"components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  annotations: {}\n  name: app\n  namespace: shop\n"},
+				"components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  annotations: {}\n  name: " +
+					"app\n  namespace: shop\n"},
 		},
 		"without server-side fields, and without namespace for an object without one": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{
-				withObject(object("ConfigMap", "shop", "app", "uid", "resourceVersion", "managedFields"), func(o *stacks.Object) { o.Namespace = "" })}}},
-			want: map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n"},
+				withObject(object("ConfigMap", "shop", "app", "uid", "resourceVersion", "managedFields"),
+					func(o *stacks.Object) { o.Namespace = "" })}}},
+			want: map[string]string{"kustomization.yaml": "components/a.yaml",
+				"components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n"},
 		},
 		"without pre-remove hooks": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{app,
-				withObject(object("Job", "shop", "last"), func(o *stacks.Object) { o.Hook = &stacks.Hook{Phase: stacks.HookPreRemove} })}}},
-			want: map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app")},
+				withObject(object("Job", "shop", "last"), func(o *stacks.Object) {
+					o.Hook = &stacks.Hook{Phase: stacks.HookPreRemove}
+				})}}},
+			want: map[string]string{"kustomization.yaml": "components/a.yaml",
+				"components/a.yaml": doc("ConfigMap", "app")},
 		},
 		"Secrets omitted": {
-			components: []Component{{Name: "a", Objects: []stacks.Object{app, secret}}, {Name: "b", Objects: []stacks.Object{secret}}},
-			secrets:    appsv1.SecretsOmit,
-			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app")},
+			components: []Component{{Name: "a", Objects: []stacks.Object{app, secret}},
+				{Name: "b", Objects: []stacks.Object{secret}}},
+			secrets: appsv1.SecretsOmit,
+			want: map[string]string{"kustomization.yaml": "components/a.yaml",
+				"components/a.yaml": doc("ConfigMap", "app")},
 		},
 		"Secrets included": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{app, secret}}},
 			secrets:    appsv1.SecretsInclude,
-			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("ConfigMap", "app") + doc("Secret", "token")},
+			want: map[string]string{"kustomization.yaml": "components/a.yaml",
+				"components/a.yaml": doc("ConfigMap", "app") + doc("Secret", "token")},
 		},
 		"kind Secret of another group": {
-			components: []Component{{Name: "a", Objects: []stacks.Object{withObject(secret, func(o *stacks.Object) { o.Group = "example.com" })}}},
-			want:       map[string]string{"kustomization.yaml": "components/a.yaml", "components/a.yaml": doc("Secret", "token")},
+			components: []Component{{Name: "a", Objects: []stacks.Object{withObject(secret, func(o *stacks.Object) {
+				o.Group = "example.com"
+			})}}},
+			want: map[string]string{"kustomization.yaml": "components/a.yaml",
+				"components/a.yaml": doc("Secret", "token")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +139,8 @@ func TestFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := content(t, tree)
-			if c.want[kustomizationFile] = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- " +
+			if c.want[kustomizationFile] = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: " +
+				"Kustomization\nresources:\n- " +
 				strings.ReplaceAll(c.want[kustomizationFile], " ", "\n- ") + "\n"; !maps.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -143,16 +163,20 @@ func TestFilesErrors(t *testing.T) {
 		many = append(many, object("Secret", "shop", name))
 	}
 	for _, secrets := range []appsv1.PublishedSecrets{"", appsv1.SecretsRefuse} {
-		_, err := Files([]Component{{Name: "a", Objects: append(slices.Clone(many), object("ConfigMap", "shop", "app"))}}, secrets)
+		_, err := Files([]Component{{Name: "a",
+			Objects: append(slices.Clone(many), object("ConfigMap", "shop", "app"))}}, secrets)
 		secretsErr, ok := errors.AsType[*SecretsError](err)
-		if !ok || len(secretsErr.Rendered) != 7 || !strings.Contains(err.Error(), "shop/a, shop/b, shop/c, shop/d, shop/e and 2 more") {
+		if !ok || len(secretsErr.Rendered) != 7 ||
+			!strings.Contains(err.Error(), "shop/a, shop/b, shop/c, shop/d, shop/e and 2 more") {
 			t.Errorf("%q: got %v", secrets, err)
 		}
 	}
-	if err := (&SecretsError{Decrypted: []string{"a.yaml"}}); !strings.Contains(err.Error(), "decrypted files (a.yaml)") || !strings.Contains(err.Error(), "to Include") {
+	if err := (&SecretsError{Decrypted: []string{"a.yaml"}}); !strings.Contains(err.Error(),
+		"decrypted files (a.yaml)") || !strings.Contains(err.Error(), "to Include") {
 		t.Errorf("got %v", err)
 	}
-	for name, components := range map[string][]Component{"no components": nil, "all objects omitted": {{Name: "a", Objects: many}}} {
+	for name, components := range map[string][]Component{"no components": nil,
+		"all objects omitted": {{Name: "a", Objects: many}}} {
 		if _, err := Files(components, appsv1.SecretsOmit); !errors.Is(err, ErrEmpty) {
 			t.Errorf("%s: got %v", name, err)
 		}

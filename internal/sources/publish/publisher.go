@@ -127,7 +127,8 @@ func (p *Publisher) checkServed(ctx context.Context) error {
 		return fmt.Errorf("checking whether the cluster serves %s: %w", gvk.Kind, err)
 	}
 	if !serves {
-		return &sourceref.Error{Reason: sourceref.NotServed, Message: fmt.Sprintf("the cluster does not serve %s in %s: install Flux's source-controller, or its "+
+		return &sourceref.Error{Reason: sourceref.NotServed, Message: fmt.Sprintf("the cluster does not serve %s in "+
+			"%s: install Flux's source-controller, or its "+
 			"CustomResourceDefinition, in a version that serves it", gvk.Kind, gvk.GroupVersion())}
 	}
 	return nil
@@ -135,7 +136,8 @@ func (p *Publisher) checkServed(ctx context.Context) error {
 
 // read returns the ExternalArtifact, or nil if it does not exist. If the cache lags behind the last
 // write, read returns the object as written.
-func (p *Publisher) read(ctx context.Context, key types.NamespacedName, state *State) (*sourcev1.ExternalArtifact, error) {
+func (p *Publisher) read(ctx context.Context, key types.NamespacedName,
+	state *State) (*sourcev1.ExternalArtifact, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	have := &sourcev1.ExternalArtifact{}
@@ -147,7 +149,8 @@ func (p *Publisher) read(ctx context.Context, key types.NamespacedName, state *S
 		return nil, client.IgnoreNotFound(err)
 	}
 	if w := state.written; w != nil && w.UID == have.UID {
-		if order, err := resourceversion.CompareResourceVersion(w.ResourceVersion, have.ResourceVersion); err == nil && order > 0 {
+		if order, err := resourceversion.CompareResourceVersion(w.ResourceVersion, have.ResourceVersion); err == nil &&
+			order > 0 {
 			return w.DeepCopy(), nil
 		}
 	}
@@ -157,7 +160,8 @@ func (p *Publisher) read(ctx context.Context, key types.NamespacedName, state *S
 // store stores the files of a publication, unless they are stored already. It keeps the previous
 // artifact for clients that are about to download it, unless that may contain Secrets that the
 // owner no longer publishes.
-func (p *Publisher) store(ctx context.Context, key types.NamespacedName, o *Publication, have *sourcev1.ExternalArtifact, state *State) error {
+func (p *Publisher) store(ctx context.Context, key types.NamespacedName, o *Publication,
+	have *sourcev1.ExternalArtifact, state *State) error {
 	if state.contentID == o.ContentID {
 		if stored, err := p.Storage.Has(key, state.packed.Digest); stored || err != nil {
 			return err
@@ -184,23 +188,29 @@ func (p *Publisher) store(ctx context.Context, key types.NamespacedName, o *Publ
 
 // desiredArtifact returns the artifact for the status of the ExternalArtifact. Its revision has the
 // form of Flux: a version for users, and a digest that changes with the content.
-func (p *Publisher) desiredArtifact(key types.NamespacedName, o *Publication, state *State) (*fluxmeta.Artifact, error) {
+func (p *Publisher) desiredArtifact(key types.NamespacedName, o *Publication,
+	state *State) (*fluxmeta.Artifact, error) {
 	path, err := p.Storage.PathOf(key, state.packed.Digest)
 	if err != nil {
 		return nil, err
 	}
-	return &fluxmeta.Artifact{Path: path, URL: p.Storage.URL(path), Revision: o.Version + "@" + state.packed.Digest, Digest: state.packed.Digest,
+	return &fluxmeta.Artifact{Path: path, URL: p.Storage.URL(path), Revision: o.Version + "@" + state.packed.Digest,
+		Digest:         state.packed.Digest,
 		LastUpdateTime: metav1.NewTime(p.Clock.Now()), Size: ptr.To(state.packed.Size), Metadata: metadata(o)}, nil
 }
 
 // write sends the required writes to the API server.
-func (p *Publisher) write(ctx context.Context, o *Publication, have *sourcev1.ExternalArtifact, want *fluxmeta.Artifact, state *State) error {
-	ref := &fluxmeta.NamespacedObjectKindReference{APIVersion: o.Kind.GroupVersion().String(), Kind: o.Kind.Kind, Name: o.Owner.GetName(), Namespace: o.Owner.GetNamespace()}
+func (p *Publisher) write(ctx context.Context, o *Publication, have *sourcev1.ExternalArtifact, want *fluxmeta.Artifact,
+	state *State) error {
+	ref := &fluxmeta.NamespacedObjectKindReference{APIVersion: o.Kind.GroupVersion().String(), Kind: o.Kind.Kind,
+		Name: o.Owner.GetName(), Namespace: o.Owner.GetNamespace()}
 	w := decideWrites(have, ref, want)
 	switch {
 	case w.create:
-		have = &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: o.Owner.GetNamespace(), Name: o.Owner.GetName(),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: o.Owner.GetUID(), Controller: ptr.To(true)}}},
+		have = &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: o.Owner.GetNamespace(),
+			Name: o.Owner.GetName(),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name,
+				UID: o.Owner.GetUID(), Controller: ptr.To(true)}}},
 			Spec: sourcev1.ExternalArtifactSpec{SourceRef: ref}}
 		err := p.Client.Create(ctx, have, client.FieldOwner(p.FieldOwner))
 		if apierrors.IsAlreadyExists(err) { // the cache lags behind
@@ -223,8 +233,10 @@ func (p *Publisher) write(ctx context.Context, o *Publication, have *sourcev1.Ex
 	}
 	if w.status {
 		status := sourcev1.ExternalArtifactStatus{Artifact: want, Conditions: have.Status.Conditions}
-		apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: fluxmeta.ReadyCondition, Status: metav1.ConditionTrue, Reason: fluxmeta.SucceededReason,
-			Message: fmt.Sprintf("stored artifact for revision '%s'", want.Revision), ObservedGeneration: have.Generation, LastTransitionTime: metav1.NewTime(p.Clock.Now())})
+		apimeta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: fluxmeta.ReadyCondition,
+			Status: metav1.ConditionTrue, Reason: fluxmeta.SucceededReason,
+			Message:            fmt.Sprintf("stored artifact for revision '%s'", want.Revision),
+			ObservedGeneration: have.Generation, LastTransitionTime: metav1.NewTime(p.Clock.Now())})
 		if err := p.patch(ctx, have, "status", status); err != nil {
 			return err
 		}

@@ -38,25 +38,49 @@ func TestDecideWrites(t *testing.T) {
 		change func(*sourcev1.ExternalArtifact)
 		want   requiredWrites
 	}{
-		"up to date":               {func(*sourcev1.ExternalArtifact) {}, requiredWrites{}},
-		"other update time":        {func(o *sourcev1.ExternalArtifact) { o.Status.Artifact.LastUpdateTime = metav1.Now() }, requiredWrites{}},
-		"other metadata":           {func(o *sourcev1.ExternalArtifact) { o.Status.Artifact.Metadata = map[string]string{"a": "b"} }, requiredWrites{}},
-		"other digest":             {func(o *sourcev1.ExternalArtifact) { o.Status.Artifact.Digest = "sha256:b" }, requiredWrites{status: true}},
-		"other revision":           {func(o *sourcev1.ExternalArtifact) { o.Status.Artifact.Revision = "2@sha256:a" }, requiredWrites{status: true}},
-		"other URL":                {func(o *sourcev1.ExternalArtifact) { o.Status.Artifact.URL = "http://y/a" }, requiredWrites{status: true}},
-		"no artifact":              {func(o *sourcev1.ExternalArtifact) { o.Status.Artifact = nil }, requiredWrites{status: true}},
-		"not ready":                {func(o *sourcev1.ExternalArtifact) { o.Status.Conditions[0].Status = "False" }, requiredWrites{status: true}},
-		"no Ready condition":       {func(o *sourcev1.ExternalArtifact) { o.Status.Conditions = nil }, requiredWrites{status: true}},
-		"outdated Ready condition": {func(o *sourcev1.ExternalArtifact) { o.Generation = 2 }, requiredWrites{status: true}},
-		"other sourceRef":          {func(o *sourcev1.ExternalArtifact) { o.Spec.SourceRef.Name = "m" }, requiredWrites{spec: true, status: true}},
-		"no sourceRef":             {func(o *sourcev1.ExternalArtifact) { o.Spec.SourceRef = nil }, requiredWrites{spec: true, status: true}},
-		"does not exist":           {nil, requiredWrites{create: true, status: true}},
+		"up to date": {func(*sourcev1.ExternalArtifact) {}, requiredWrites{}},
+		"other update time": {func(o *sourcev1.ExternalArtifact) {
+			o.Status.Artifact.LastUpdateTime = metav1.Now()
+		}, requiredWrites{}},
+		"other metadata": {func(o *sourcev1.ExternalArtifact) {
+			o.Status.Artifact.Metadata = map[string]string{"a": "b"}
+		}, requiredWrites{}},
+		"other digest": {func(o *sourcev1.ExternalArtifact) {
+			o.Status.Artifact.Digest = "sha256:b"
+		}, requiredWrites{status: true}},
+		"other revision": {func(o *sourcev1.ExternalArtifact) {
+			o.Status.Artifact.Revision = "2@sha256:a"
+		}, requiredWrites{status: true}},
+		"other URL": {func(o *sourcev1.ExternalArtifact) {
+			o.Status.Artifact.URL = "http://y/a"
+		}, requiredWrites{status: true}},
+		"no artifact": {func(o *sourcev1.ExternalArtifact) {
+			o.Status.Artifact = nil
+		}, requiredWrites{status: true}},
+		"not ready": {func(o *sourcev1.ExternalArtifact) {
+			o.Status.Conditions[0].Status = "False"
+		}, requiredWrites{status: true}},
+		"no Ready condition": {func(o *sourcev1.ExternalArtifact) {
+			o.Status.Conditions = nil
+		}, requiredWrites{status: true}},
+		"outdated Ready condition": {func(o *sourcev1.ExternalArtifact) {
+			o.Generation = 2
+		}, requiredWrites{status: true}},
+		"other sourceRef": {func(o *sourcev1.ExternalArtifact) {
+			o.Spec.SourceRef.Name = "m"
+		}, requiredWrites{spec: true, status: true}},
+		"no sourceRef": {func(o *sourcev1.ExternalArtifact) {
+			o.Spec.SourceRef = nil
+		}, requiredWrites{spec: true, status: true}},
+		"does not exist": {nil, requiredWrites{create: true, status: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var have *sourcev1.ExternalArtifact
 			if c.change != nil {
-				have = &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Spec: sourcev1.ExternalArtifactSpec{SourceRef: new(*ref)},
-					Status: sourcev1.ExternalArtifactStatus{Artifact: want.DeepCopy(), Conditions: []metav1.Condition{{Type: "Ready", Status: "True", ObservedGeneration: 1}}}}
+				have = &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Generation: 1},
+					Spec: sourcev1.ExternalArtifactSpec{SourceRef: new(*ref)},
+					Status: sourcev1.ExternalArtifactStatus{Artifact: want.DeepCopy(),
+						Conditions: []metav1.Condition{{Type: "Ready", Status: "True", ObservedGeneration: 1}}}}
 				c.change(have)
 			}
 			if got := decideWrites(have, ref, want); got != c.want {
@@ -92,8 +116,11 @@ func newPublisherTest(t *testing.T, there ...client.Object) *publisherTest {
 	}
 	r := &publisherTest{t: t, requests: map[string]int{}, served: true, dir: t.TempDir(),
 		owner: &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "shop", UID: "1"}}}
-	r.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&sourcev1.ExternalArtifact{}).WithObjects(there...).Build()
-	r.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.Storage.Handler().ServeHTTP(w, req) }))
+	r.api = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&sourcev1.ExternalArtifact{}).
+		WithObjects(there...).Build()
+	r.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.Storage.Handler().ServeHTTP(w, req)
+	}))
 	t.Cleanup(r.web.Close)
 	r.start()
 	t.Cleanup(func() { _ = r.Storage.Close() })
@@ -114,7 +141,8 @@ func (r *publisherTest) start() {
 	}
 	count := func(verb string) { r.requests[verb]++ }
 	cached := interceptor.NewClient(r.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			if r.emptyCache {
 				key.Name += "-unseen"
 			}
@@ -124,11 +152,13 @@ func (r *publisherTest) start() {
 			count("create")
 			return c.Create(ctx, o, opts...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			count("patch")
 			return c.Patch(ctx, o, p, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			count("status")
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -138,13 +168,15 @@ func (r *publisherTest) start() {
 		},
 	})
 	direct := interceptor.NewClient(r.api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			count("get")
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
 	r.state = State{}
-	r.Publisher = &Publisher{Client: cached, Direct: direct, Storage: served.Space("kind"), FieldOwner: "test", Clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+	r.Publisher = &Publisher{Client: cached, Direct: direct, Storage: served.Space("kind"), FieldOwner: "test",
+		Clock:  clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
 		Serves: func(context.Context, schema.GroupKind) (bool, error) { return r.served, nil }}
 }
 
@@ -152,7 +184,8 @@ func (r *publisherTest) publish(files string) (string, error) {
 	r.t.Helper()
 	clear(r.requests)
 	r.packed = 0
-	return r.Publish(r.t.Context(), &Publication{Owner: r.owner, Kind: appsv1.GroupVersion.WithKind("KsctlInstall"), Version: "1.0.0", Origin: "main@sha1:abc", MayContainSecrets: r.secrets, ContentID: files,
+	return r.Publish(r.t.Context(), &Publication{Owner: r.owner, Kind: appsv1.GroupVersion.WithKind("KsctlInstall"),
+		Version: "1.0.0", Origin: "main@sha1:abc", MayContainSecrets: r.secrets, ContentID: files,
 		Files: func(context.Context) (fs.FS, error) {
 			r.packed++
 			return fstest.MapFS{"a": {Data: []byte(files)}}, nil
@@ -187,10 +220,12 @@ func (r *publisherTest) expectArtifact(revision, files string) {
 	r.t.Helper()
 	o := r.object()
 	a := o.Status.Artifact
-	if a == nil || a.Revision != revision || revision != "1.0.0@"+a.Digest || a.Metadata[originKey] != "main@sha1:abc" || !apimeta.IsStatusConditionTrue(o.Status.Conditions, "Ready") {
+	if a == nil || a.Revision != revision || revision != "1.0.0@"+a.Digest ||
+		a.Metadata[originKey] != "main@sha1:abc" || !apimeta.IsStatusConditionTrue(o.Status.Conditions, "Ready") {
 		r.t.Fatalf("status %+v, want revision %s", o.Status, revision)
 	}
-	if ref := o.Spec.SourceRef; ref == nil || ref.Kind != "KsctlInstall" || ref.APIVersion != "apps.ksctl.com/v1" || ref.Name != "shop" || ref.Namespace != "team" || !metav1.IsControlledBy(o, r.owner) {
+	if ref := o.Spec.SourceRef; ref == nil || ref.Kind != "KsctlInstall" || ref.APIVersion != "apps.ksctl.com/v1" ||
+		ref.Name != "shop" || ref.Namespace != "team" || !metav1.IsControlledBy(o, r.owner) {
 		r.t.Errorf("sourceRef %+v, owned by %+v", ref, o.OwnerReferences)
 	}
 	f, err := artifact.NewFetcher(artifact.Options{Dir: r.t.TempDir()})
@@ -241,7 +276,9 @@ func TestPublishRestoresTheObject(t *testing.T) {
 			r.start()
 			return nil
 		}, 1, noRequests},
-		"after the object was deleted": {func(r *publisherTest) error { return r.api.Delete(r.t.Context(), r.object()) }, 0, map[string]int{"get": 1, "create": 1, "status": 1}},
+		"after the object was deleted": {func(r *publisherTest) error {
+			return r.api.Delete(r.t.Context(), r.object())
+		}, 0, map[string]int{"get": 1, "create": 1, "status": 1}},
 		"while the cache lacks the object": {func(r *publisherTest) error {
 			r.emptyCache = true
 			return nil
@@ -276,7 +313,8 @@ func TestPublishRestoresTheObject(t *testing.T) {
 
 func TestPublishErrors(t *testing.T) {
 	theirs := &sourcev1.ExternalArtifact{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "shop",
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Other", Name: "x", UID: "2", Controller: new(true)}}}}
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Other", Name: "x", UID: "2",
+			Controller: new(true)}}}}
 	for _, blind := range []bool{false, true} {
 		r := newPublisherTest(t, theirs.DeepCopy())
 		r.emptyCache = blind
@@ -308,7 +346,8 @@ func TestWithdraw(t *testing.T) {
 		if err := r.Withdraw(t.Context(), r.owner, &r.state); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.owner), &sourcev1.ExternalArtifact{}); client.IgnoreNotFound(err) != nil || err == nil {
+		if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.owner),
+			&sourcev1.ExternalArtifact{}); client.IgnoreNotFound(err) != nil || err == nil {
 			t.Errorf("the object still exists: %v", err)
 		}
 		resp, err := http.Get(url)

@@ -11,13 +11,16 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// FuzzOfferedArtifact: for any status, offeredArtifact returns exactly the artifact of the source or
-// an error that explains why there is none.
+// FuzzOfferedArtifact: for any status, offeredArtifact returns exactly the artifact of the source
+// or an error that explains why there is none.
 func FuzzOfferedArtifact(f *testing.F) {
-	kinds := []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, appsv1.KsctlSourceKind}
+	kinds := []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind,
+		sourcev1.ExternalArtifactKind, appsv1.KsctlSourceKind}
 	for i := range kinds {
-		f.Add(uint8(i), `{"metadata":{"generation":2},"status":{"artifact":{"url":"http://x/a.tgz","revision":"main@sha1:a","digest":"sha256:b","metadata":{"a":"b"}},"conditions":[{"type":"Ready","status":"True","observedGeneration":2}]}}`)
-		f.Add(uint8(i), `{"status":{"artifact":null,"conditions":[{"type":"Ready","status":"False","message":"no"},{"type":"Ready","status":"True"}]}}`)
+		f.Add(uint8(i),
+			`{"metadata":{"generation":2},"status":{"artifact":{"url":"http://x/a.tgz","revision":"main@sha1:a","digest":"sha256:b","metadata":{"a":"b"}},"conditions":[{"type":"Ready","status":"True","observedGeneration":2}]}}`)
+		f.Add(uint8(i),
+			`{"status":{"artifact":null,"conditions":[{"type":"Ready","status":"False","message":"no"},{"type":"Ready","status":"True"}]}}`)
 		f.Add(uint8(i), `{"metadata":{"generation":-1},"status":{"artifact":{},"conditions":[]}}`)
 	}
 	f.Fuzz(func(t *testing.T, which uint8, text string) {

@@ -73,22 +73,27 @@ type Resolver struct {
 // or after the kind was removed.
 const readTimeout = 10 * time.Second
 
-// Resolve returns the artifact of the source that an object in a namespace refers to. It is the last
-// good one if the source is not ready. An error about the source itself is an *Error.
-func (r *Resolver) Resolve(ctx context.Context, ref appsv1.SourceRef, namespace string) (none artifact.Artifact, err error) {
+// Resolve returns the artifact of the source that an object in a namespace refers to. It is the
+// last good one if the source is not ready. An error about the source itself is an *Error.
+func (r *Resolver) Resolve(ctx context.Context, ref appsv1.SourceRef,
+	namespace string) (none artifact.Artifact, err error) {
 	obj, gvk, ok := NewObject(ref.Kind)
 	if !ok {
-		return none, newError(UnknownKind, "unknown kind of source %q: expected GitRepository, OCIRepository, Bucket, ExternalArtifact or KsctlSource", ref.Kind)
+		return none, newError(UnknownKind,
+			"unknown kind of source %q: expected GitRepository, OCIRepository, Bucket, ExternalArtifact or KsctlSource",
+			ref.Kind)
 	}
 	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
 	// This check comes before any read: the error must not reveal whether the source exists.
 	if r.NoCrossNamespace && key.Namespace != namespace {
-		return none, newError(AccessDenied, "%s %s is in another namespace, which the controller forbids (--no-cross-namespace-refs)", ref.Kind, key)
+		return none, newError(AccessDenied,
+			"%s %s is in another namespace, which the controller forbids (--no-cross-namespace-refs)", ref.Kind, key)
 	}
 	if r.Serves != nil {
 		serves, err := r.Serves(ctx, gvk.GroupKind())
 		if err != nil {
-			return none, fmt.Errorf("checking whether the cluster serves %s in %s: %w", gvk.Kind, gvk.GroupVersion(), err)
+			return none, fmt.Errorf("checking whether the cluster serves %s in %s: %w", gvk.Kind, gvk.GroupVersion(),
+				err)
 		}
 		if !serves {
 			return none, notServed(gvk)

@@ -23,7 +23,8 @@ import (
 var wantArtifact = artifact.Artifact{URL: "http://source/x.tar.gz", Revision: "main@sha1:abc", Digest: "sha256:def"}
 
 func readyCondition(ready metav1.ConditionStatus, message string, generation int64) []metav1.Condition {
-	return []metav1.Condition{{Type: fluxmeta.ReadyCondition, Status: ready, Message: message, ObservedGeneration: generation}}
+	return []metav1.Condition{{Type: fluxmeta.ReadyCondition, Status: ready, Message: message,
+		ObservedGeneration: generation}}
 }
 
 func objectMeta(name string, generation int64) metav1.ObjectMeta {
@@ -38,7 +39,8 @@ func newClient(t *testing.T) client.WithWatch {
 	}
 	a := &fluxmeta.Artifact{URL: wantArtifact.URL, Revision: wantArtifact.Revision, Digest: wantArtifact.Digest}
 	git := func(name string, c []metav1.Condition, a *fluxmeta.Artifact) client.Object {
-		return &sourcev1.GitRepository{ObjectMeta: objectMeta(name, 2), Status: sourcev1.GitRepositoryStatus{Conditions: c, Artifact: a}}
+		return &sourcev1.GitRepository{ObjectMeta: objectMeta(name, 2),
+			Status: sourcev1.GitRepositoryStatus{Conditions: c, Artifact: a}}
 	}
 	return fake.NewClientBuilder().WithScheme(s).WithObjects(
 		git("ready", readyCondition("True", "stored", 2), a),
@@ -47,9 +49,12 @@ func newClient(t *testing.T) client.WithWatch {
 		git("silent", nil, a),
 		git("new", nil, nil),
 		git("never", readyCondition("False", "authentication required", 2), nil),
-		&sourcev1.OCIRepository{ObjectMeta: objectMeta("oci", 1), Status: sourcev1.OCIRepositoryStatus{Conditions: readyCondition("True", "", 1), Artifact: a}},
-		&sourcev1.Bucket{ObjectMeta: objectMeta("bucket", 1), Status: sourcev1.BucketStatus{Conditions: readyCondition("True", "", 1), Artifact: a}},
-		&sourcev1.ExternalArtifact{ObjectMeta: objectMeta("ext", 1), Status: sourcev1.ExternalArtifactStatus{Conditions: readyCondition("True", "", 1), Artifact: a}},
+		&sourcev1.OCIRepository{ObjectMeta: objectMeta("oci", 1),
+			Status: sourcev1.OCIRepositoryStatus{Conditions: readyCondition("True", "", 1), Artifact: a}},
+		&sourcev1.Bucket{ObjectMeta: objectMeta("bucket", 1),
+			Status: sourcev1.BucketStatus{Conditions: readyCondition("True", "", 1), Artifact: a}},
+		&sourcev1.ExternalArtifact{ObjectMeta: objectMeta("ext", 1),
+			Status: sourcev1.ExternalArtifactStatus{Conditions: readyCondition("True", "", 1), Artifact: a}},
 		&appsv1.KsctlSource{ObjectMeta: objectMeta("own", 1), Status: appsv1.KsctlSourceStatus{
 			CommonStatus: appsv1.CommonStatus{Conditions: readyCondition("True", "", 1)}, Artifact: a}},
 	).Build()
@@ -62,13 +67,15 @@ func serves(is bool, err error) func(context.Context, schema.GroupKind) (bool, e
 func TestResolve(t *testing.T) {
 	r := &Resolver{Client: newClient(t), NoCrossNamespace: true, Serves: serves(true, nil)}
 	for _, c := range []struct{ kind, name string }{
-		{"GitRepository", "ready"}, {"OCIRepository", "oci"}, {"Bucket", "bucket"}, {"ExternalArtifact", "ext"}, {"KsctlSource", "own"},
+		{"GitRepository", "ready"}, {"OCIRepository", "oci"}, {"Bucket", "bucket"}, {"ExternalArtifact", "ext"},
+		{"KsctlSource", "own"},
 		// The last good artifact of a source that is not ready.
 		{"GitRepository", "stale"}, {"GitRepository", "failing"}, {"GitRepository", "silent"},
 	} {
 		t.Run(c.kind+" "+c.name, func(t *testing.T) {
 			for _, namespace := range []string{"", "team"} {
-				got, err := r.Resolve(t.Context(), appsv1.SourceRef{Kind: c.kind, Name: c.name, Namespace: namespace}, "team")
+				got, err := r.Resolve(t.Context(), appsv1.SourceRef{Kind: c.kind, Name: c.name, Namespace: namespace},
+					"team")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,18 +95,24 @@ func TestResolveErrors(t *testing.T) {
 		says     string
 		terminal bool
 	}{
-		"source does not exist": {appsv1.SourceRef{Kind: "GitRepository", Name: "nothing"}, true, NotFound, "GitRepository team/nothing", false},
-		"no artifact yet":       {appsv1.SourceRef{Kind: "GitRepository", Name: "new"}, true, NotReady, "not reconciled yet", false},
-		"no artifact, failing":  {appsv1.SourceRef{Kind: "GitRepository", Name: "never"}, true, NotReady, "authentication required", false},
-		"kind is not served":    {appsv1.SourceRef{Kind: "GitRepository", Name: "ready"}, false, NotServed, "KsctlSource", false},
-		"another namespace":     {appsv1.SourceRef{Kind: "GitRepository", Name: "ready", Namespace: "other"}, true, AccessDenied, "--no-cross-namespace-refs", true},
-		"not a kind of source":  {appsv1.SourceRef{Kind: "Secret", Name: "ready"}, true, UnknownKind, "Secret", true},
+		"source does not exist": {appsv1.SourceRef{Kind: "GitRepository", Name: "nothing"}, true, NotFound,
+			"GitRepository team/nothing", false},
+		"no artifact yet": {appsv1.SourceRef{Kind: "GitRepository", Name: "new"}, true, NotReady,
+			"not reconciled yet", false},
+		"no artifact, failing": {appsv1.SourceRef{Kind: "GitRepository", Name: "never"}, true, NotReady,
+			"authentication required", false},
+		"kind is not served": {appsv1.SourceRef{Kind: "GitRepository", Name: "ready"}, false, NotServed,
+			"KsctlSource", false},
+		"another namespace": {appsv1.SourceRef{Kind: "GitRepository", Name: "ready", Namespace: "other"}, true,
+			AccessDenied, "--no-cross-namespace-refs", true},
+		"not a kind of source": {appsv1.SourceRef{Kind: "Secret", Name: "ready"}, true, UnknownKind, "Secret", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Resolver{Client: newClient(t), NoCrossNamespace: true, Serves: serves(c.serves, nil)}
 			_, err := r.Resolve(t.Context(), c.ref, "team")
 			var e *Error
-			if !errors.As(err, &e) || e.Reason != c.want || e.Terminal() != c.terminal || !strings.Contains(e.Error(), c.says) {
+			if !errors.As(err, &e) || e.Reason != c.want || e.Terminal() != c.terminal ||
+				!strings.Contains(e.Error(), c.says) {
 				t.Errorf("got %v, want %s with %q", err, c.want, c.says)
 			}
 		})
@@ -108,7 +121,8 @@ func TestResolveErrors(t *testing.T) {
 
 func TestResolveAcrossNamespaces(t *testing.T) {
 	r := &Resolver{Client: newClient(t)}
-	got, err := r.Resolve(t.Context(), appsv1.SourceRef{Kind: "GitRepository", Name: "ready", Namespace: "team"}, "other")
+	got, err := r.Resolve(t.Context(), appsv1.SourceRef{Kind: "GitRepository", Name: "ready", Namespace: "team"},
+		"other")
 	if err != nil || got != wantArtifact {
 		t.Errorf("got %v %v", got, err)
 	}
@@ -155,7 +169,8 @@ func TestResolveKindWithoutMapping(t *testing.T) {
 func TestResolveWhenDiscoveryFails(t *testing.T) {
 	down := errors.New("connection refused")
 	c, reads := countingReader(t, errors.New("asked"))
-	_, err := (&Resolver{Client: c, Serves: serves(false, down)}).Resolve(t.Context(), appsv1.SourceRef{Kind: "GitRepository", Name: "x"}, "team")
+	_, err := (&Resolver{Client: c, Serves: serves(false, down)}).Resolve(t.Context(),
+		appsv1.SourceRef{Kind: "GitRepository", Name: "x"}, "team")
 	if !errors.Is(err, down) || errors.As(err, new(*Error)) || *reads != 0 {
 		t.Errorf("got %v after %d reads", err, *reads)
 	}

@@ -16,7 +16,8 @@ import (
 )
 
 // Kinds are the kinds of sources.
-var Kinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind, sourcev1.ExternalArtifactKind, appsv1.KsctlSourceKind}
+var Kinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind,
+	sourcev1.ExternalArtifactKind, appsv1.KsctlSourceKind}
 
 // Discovery reports which kinds a cluster serves.
 type Discovery interface {
@@ -43,8 +44,10 @@ type Watcher struct {
 
 // NewWatcher returns a Watcher that calls watch for each kind once the cluster serves it, and wake
 // whenever the set of served kinds has changed.
-func NewWatcher(discovery Discovery, watch func(kind string, object client.Object) error, wake func(ctx context.Context)) *Watcher {
-	return &Watcher{discovery: discovery, watch: watch, wake: wake, changed: make(chan struct{}, 1), watched: map[string]bool{}, served: map[string]bool{}}
+func NewWatcher(discovery Discovery, watch func(kind string, object client.Object) error,
+	wake func(ctx context.Context)) *Watcher {
+	return &Watcher{discovery: discovery, watch: watch, wake: wake, changed: make(chan struct{}, 1),
+		watched: map[string]bool{}, served: map[string]bool{}}
 }
 
 // Discovery lags behind the event of a definition: Watcher syncs every settlingInterval until it

@@ -138,7 +138,8 @@ func TestWatcherWatchesKindsOnceServed(t *testing.T) {
 // A failed discovery is not a change, and is retried.
 func TestWatcherRetriesAfterErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakeCluster{groups: []string{appsv1.GroupVersion.Group, sourcev1.GroupVersion.Group}, unknown: sourcev1.GroupVersion.Group}
+		f := &fakeCluster{groups: []string{appsv1.GroupVersion.Group, sourcev1.GroupVersion.Group},
+			unknown: sourcev1.GroupVersion.Group}
 		s, stop := f.startWatcher(t)
 		f.expect(t, "discovery of one group fails", 1, "KsctlSource")
 		f.update(func() { f.unknown = "" })

@@ -42,7 +42,8 @@ type FullError struct {
 
 // Error implements error.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("an artifact of %d bytes does not fit: artifacts in use take up the rest of the limit of %d bytes; raise --source-storage-bytes, "+
+	return fmt.Sprintf("an artifact of %d bytes does not fit: artifacts in use take up the rest of the limit of %d "+
+		"bytes; raise --source-storage-bytes, "+
 		"exclude files with spec.ignore of a KsctlSource, or delete sources or installs that publish", e.Need, e.Max)
 }
 

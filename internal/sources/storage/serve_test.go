@@ -44,7 +44,8 @@ func TestHandlerServesOnlyArtifacts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "kind/team/fleet", strings.Repeat("0", 64)+extension)); err != nil {
+	if err := os.Symlink("/etc/passwd",
+		filepath.Join(dir, "kind/team/fleet", strings.Repeat("0", 64)+extension)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -65,7 +65,8 @@ func Open(o Options) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("artifact storage: %w", err)
 	}
-	s := &Storage{addr: o.Addr, advertisedAddr: advertisedAddr, root: root, dir: o.Path, index: &index{max: o.MaxBytes, files: map[string]*entry{}}}
+	s := &Storage{addr: o.Addr, advertisedAddr: advertisedAddr, root: root, dir: o.Path,
+		index: &index{max: o.MaxBytes, files: map[string]*entry{}}}
 	if s.index.max == 0 {
 		s.index.max = DefaultBytes
 	}
@@ -162,7 +163,8 @@ func (s *Space) Has(owner types.NamespacedName, digest string) (bool, error) {
 
 // Store packs the files of fsys into an artifact of an owner and returns its path. The artifact
 // becomes the current one of the owner.
-func (s *Space) Store(ctx context.Context, owner types.NamespacedName, fsys fs.FS, o artifact.PackOptions) (string, artifact.Packed, error) {
+func (s *Space) Store(ctx context.Context, owner types.NamespacedName, fsys fs.FS,
+	o artifact.PackOptions) (string, artifact.Packed, error) {
 	temp, err := os.CreateTemp(s.dir, tempPrefix)
 	if err != nil {
 		return "", artifact.Packed{}, err

@@ -16,7 +16,8 @@ import (
 // put stores one file as the artifact of a source, and returns its digest and size.
 func put(t *testing.T, s *Space, name, content string) (string, int64, error) {
 	t.Helper()
-	_, packed, err := s.Store(t.Context(), types.NamespacedName{Namespace: "team", Name: name}, fstest.MapFS{"a": {Data: []byte(content)}}, artifact.PackOptions{})
+	_, packed, err := s.Store(t.Context(), types.NamespacedName{Namespace: "team", Name: name},
+		fstest.MapFS{"a": {Data: []byte(content)}}, artifact.PackOptions{})
 	return packed.Digest, packed.Size, err
 }
 
@@ -88,7 +89,8 @@ func TestStorageEvictsWithinItsLimit(t *testing.T) {
 		t.Errorf("got %v, want a FullError", err)
 	}
 	if got := onDisk(t, dir); got != s.index.total {
-		t.Errorf("%d bytes on disk, %d in the index: the artifact that does not fit was left on disk", got, s.index.total)
+		t.Errorf("%d bytes on disk, %d in the index: the artifact that does not fit was left on disk", got,
+			s.index.total)
 	}
 	c2 := must("c", "2") // replaces the current artifact of c
 
@@ -105,7 +107,8 @@ func TestStorageEvictsWithinItsLimit(t *testing.T) {
 	if hasArtifact(t, s, "b", b2) {
 		t.Error("want the oldest artifact that was not used since the restart to be evicted")
 	}
-	if err := s.Remove(types.NamespacedName{Namespace: "team", Name: "a"}); err != nil || s.index.total != onDisk(t, dir) || len(s.index.files) != 2 {
+	if err := s.Remove(types.NamespacedName{Namespace: "team", Name: "a"}); err != nil ||
+		s.index.total != onDisk(t, dir) || len(s.index.files) != 2 {
 		t.Errorf("%d bytes, %d artifacts after a source was removed: %v", s.index.total, len(s.index.files), err)
 	}
 }
@@ -126,7 +129,9 @@ func TestSweepRemovesArtifactsOfDeletedOwners(t *testing.T) {
 		if err := sweeper.sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(filepath.Join(dir, s.folder(types.NamespacedName{Namespace: "team", Name: "gone"}))); !errors.Is(err, os.ErrNotExist) || !hasArtifact(t, s, "kept", kept) {
+		if _, err := os.Stat(filepath.Join(dir,
+			s.folder(types.NamespacedName{Namespace: "team", Name: "gone"}))); !errors.Is(err, os.ErrNotExist) ||
+			!hasArtifact(t, s, "kept", kept) {
 			t.Errorf("the folder of a deleted owner: %v", err)
 		}
 	}

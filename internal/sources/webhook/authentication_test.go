@@ -47,30 +47,41 @@ func TestIsAuthentic(t *testing.T) {
 		header http.Header
 		want   bool
 	}{
-		"github":                            {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good), true},
-		"github in upper case":              {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+strings.ToUpper(good)), true},
-		"github without the scheme":         {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", good), false},
-		"github with SHA-1":                 {appsv1.GitHubWebhook, headers("X-Hub-Signature", "sha1="+good[:40]), false},
-		"github with another token":         {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+sign("another-token-of-some-length", body)), false},
-		"github over another body":          {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+sign(secretToken, body+" ")), false},
-		"github cut short":                  {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good[:62]), false},
-		"github with extra bytes":           {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good+"00"), false},
-		"github with invalid hex":           {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good[:63]+"x"), false},
+		"github": {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good),
+			true},
+		"github in upper case": {appsv1.GitHubWebhook,
+			headers("X-Hub-Signature-256", "sha256="+strings.ToUpper(good)), true},
+		"github without the scheme": {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", good), false},
+		"github with SHA-1": {appsv1.GitHubWebhook, headers("X-Hub-Signature", "sha1="+good[:40]),
+			false},
+		"github with another token": {appsv1.GitHubWebhook,
+			headers("X-Hub-Signature-256", "sha256="+sign("another-token-of-some-length", body)), false},
+		"github over another body": {appsv1.GitHubWebhook,
+			headers("X-Hub-Signature-256", "sha256="+sign(secretToken, body+" ")), false},
+		"github cut short": {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good[:62]),
+			false},
+		"github with extra bytes": {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="+good+"00"),
+			false},
+		"github with invalid hex": {appsv1.GitHubWebhook,
+			headers("X-Hub-Signature-256", "sha256="+good[:63]+"x"), false},
 		"github with an empty signature":    {appsv1.GitHubWebhook, headers("X-Hub-Signature-256", "sha256="), false},
 		"github without a header":           {appsv1.GitHubWebhook, headers(), false},
 		"github with the header of another": {appsv1.GitHubWebhook, headers("X-Gitea-Signature", good), false},
 		"gitea":                             {appsv1.GiteaWebhook, headers("X-Gitea-Signature", good), true},
 		"gitea without a secret":            {appsv1.GiteaWebhook, headers("X-Gitea-Signature", ""), false},
 		"generic-hmac":                      {appsv1.GenericHMACWebhook, headers("X-Signature", "sha256="+good), true},
-		"generic-hmac with the token":       {appsv1.GenericHMACWebhook, headers("Authorization", "Bearer "+secretToken), false},
-		"gitlab":                            {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken), true},
-		"gitlab with part of the token":     {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken[:10]), false},
-		"gitlab with extra bytes":           {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken+"x"), false},
-		"gitlab without a token":            {appsv1.GitLabWebhook, headers(), false},
-		"generic":                           {appsv1.GenericWebhook, headers("Authorization", "Bearer "+secretToken), true},
-		"generic without the scheme":        {appsv1.GenericWebhook, headers("Authorization", secretToken), false},
-		"generic without a token":           {appsv1.GenericWebhook, headers("Authorization", "Bearer "), false},
-		"no type": {"", headers("X-Hub-Signature-256", "sha256="+good, "X-Gitea-Signature", good, "X-Signature", "sha256="+good,
+		"generic-hmac with the token": {appsv1.GenericHMACWebhook,
+			headers("Authorization", "Bearer "+secretToken), false},
+		"gitlab":                        {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken), true},
+		"gitlab with part of the token": {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken[:10]), false},
+		"gitlab with extra bytes":       {appsv1.GitLabWebhook, headers("X-Gitlab-Token", secretToken+"x"), false},
+		"gitlab without a token":        {appsv1.GitLabWebhook, headers(), false},
+		"generic": {appsv1.GenericWebhook, headers("Authorization", "Bearer "+secretToken),
+			true},
+		"generic without the scheme": {appsv1.GenericWebhook, headers("Authorization", secretToken), false},
+		"generic without a token":    {appsv1.GenericWebhook, headers("Authorization", "Bearer "), false},
+		"no type": {"", headers("X-Hub-Signature-256", "sha256="+good, "X-Gitea-Signature", good, "X-Signature",
+			"sha256="+good,
 			"X-Gitlab-Token", secretToken, "Authorization", "Bearer "+secretToken), false},
 	} {
 		if got := isAuthentic(c.kind, secretToken, c.header, []byte(body)); got != c.want {
@@ -82,9 +93,11 @@ func TestIsAuthentic(t *testing.T) {
 // A request that is signed with the empty token is rejected.
 func TestIsAuthenticRejectsEmptyToken(t *testing.T) {
 	for kind, header := range map[appsv1.WebhookType]http.Header{
-		appsv1.GitHubWebhook: headers("X-Hub-Signature-256", "sha256="+sign("", "x")), appsv1.GiteaWebhook: headers("X-Gitea-Signature", sign("", "x")),
-		appsv1.GenericHMACWebhook: headers("X-Signature", "sha256="+sign("", "x")), appsv1.GitLabWebhook: headers("X-Gitlab-Token", ""),
-		appsv1.GenericWebhook: headers("Authorization", "Bearer "),
+		appsv1.GitHubWebhook:      headers("X-Hub-Signature-256", "sha256="+sign("", "x")),
+		appsv1.GiteaWebhook:       headers("X-Gitea-Signature", sign("", "x")),
+		appsv1.GenericHMACWebhook: headers("X-Signature", "sha256="+sign("", "x")),
+		appsv1.GitLabWebhook:      headers("X-Gitlab-Token", ""),
+		appsv1.GenericWebhook:     headers("Authorization", "Bearer "),
 	} {
 		if isAuthentic(kind, "", header, []byte("x")) {
 			t.Errorf("%s accepts an empty token", kind)
@@ -102,12 +115,18 @@ func TestDeliveryID(t *testing.T) {
 		a, b sent
 		same bool
 	}{
-		"signed, another delivery of the same body":  {sent{appsv1.GitHubWebhook, headers("X-GitHub-Delivery", "1"), "x"}, sent{appsv1.GitHubWebhook, headers("X-GitHub-Delivery", "2"), "x"}, true},
-		"signed, another body":                       {sent{appsv1.GitHubWebhook, headers(), "x"}, sent{appsv1.GitHubWebhook, headers(), "y"}, false},
-		"token, retry with the same idempotency key": {sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1", "X-Gitlab-Event-UUID", "2"), "x"}, true},
-		"token, another idempotency key":             {sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "2"), "x"}, false},
-		"token, same event UUID of an older GitLab":  {sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, true},
-		"token, same event UUID and another body":    {sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "y"}, false},
+		"signed, another delivery of the same body": {sent{appsv1.GitHubWebhook, headers("X-GitHub-Delivery", "1"),
+			"x"}, sent{appsv1.GitHubWebhook, headers("X-GitHub-Delivery", "2"), "x"}, true},
+		"signed, another body": {sent{appsv1.GitHubWebhook, headers(), "x"},
+			sent{appsv1.GitHubWebhook, headers(), "y"}, false},
+		"token, retry with the same idempotency key": {sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1"), "x"},
+			sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1", "X-Gitlab-Event-UUID", "2"), "x"}, true},
+		"token, another idempotency key": {sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "1"), "x"},
+			sent{appsv1.GitLabWebhook, headers("Idempotency-Key", "2"), "x"}, false},
+		"token, same event UUID of an older GitLab": {sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"),
+			"x"}, sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "x"}, true},
+		"token, same event UUID and another body": {sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"),
+			"x"}, sent{appsv1.GitLabWebhook, headers("X-Gitlab-Event-UUID", "1"), "y"}, false},
 	} {
 		a, b := deliveryID(c.a.kind, c.a.header, []byte(c.a.body)), deliveryID(c.b.kind, c.b.header, []byte(c.b.body))
 		if a == nil || b == nil || (*a == *b) != c.same {
@@ -130,7 +149,8 @@ func TestPathAndToken(t *testing.T) {
 		t.Errorf("a too short token %q is accepted", got)
 	}
 	paths := map[string]bool{}
-	for _, key := range []types.NamespacedName{{Namespace: "a", Name: "bc"}, {Namespace: "ab", Name: "c"}, {Namespace: "a", Name: "b"}} {
+	for _, key := range []types.NamespacedName{{Namespace: "a", Name: "bc"}, {Namespace: "ab", Name: "c"},
+		{Namespace: "a", Name: "b"}} {
 		for _, token := range []string{secretToken, "c" + secretToken} {
 			path := Path(key, token)
 			if path != Path(key, token) || len(path) != len(Prefix)+64 || strings.Contains(path, token) {

@@ -25,14 +25,16 @@ func (r *Receiver) sourcesAt(ctx context.Context, path string) ([]appsv1.KsctlSo
 
 // matchSource returns the candidate whose token gives the path, and the token; nil and "" if there
 // is none. It reads from the API server only after a Secret has changed.
-func (r *Receiver) matchSource(ctx context.Context, candidates []appsv1.KsctlSource, path string) (*appsv1.KsctlSource, string, error) {
+func (r *Receiver) matchSource(ctx context.Context, candidates []appsv1.KsctlSource,
+	path string) (*appsv1.KsctlSource, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var failure error
 	for i := range candidates {
 		source := &candidates[i]
 		key := client.ObjectKeyFromObject(source)
-		token, err := r.token(ctx, types.NamespacedName{Namespace: key.Namespace, Name: source.Spec.Webhook.SecretRef.Name})
+		token, err := r.token(ctx,
+			types.NamespacedName{Namespace: key.Namespace, Name: source.Spec.Webhook.SecretRef.Name})
 		if err != nil { // possibly of another candidate: users can write a status by hand
 			failure = err
 			continue
@@ -74,6 +76,7 @@ func (r *Receiver) token(ctx context.Context, key types.NamespacedName) (string,
 		return "", err
 	}
 	token := Token(secret)
-	r.tokens.Add(key, cachedToken{version: string(secret.UID) + "/" + secret.ResourceVersion, token: token, readAt: now})
+	r.tokens.Add(key, cachedToken{version: string(secret.UID) + "/" + secret.ResourceVersion, token: token,
+		readAt: now})
 	return token, nil
 }

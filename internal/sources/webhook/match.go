@@ -20,7 +20,9 @@ const (
 // affects reports whether a push can change the artifact of a source.
 func affects(source *appsv1.KsctlSource, p push) bool {
 	address, ref := trackedRef(&source.Spec)
-	if len(p.repositories) > 0 && !slices.ContainsFunc(p.repositories, func(pushed string) bool { return sameRepository(address, pushed) }) {
+	if len(p.repositories) > 0 && !slices.ContainsFunc(p.repositories, func(pushed string) bool {
+		return sameRepository(address, pushed)
+	}) {
 		return false
 	}
 	if ref.Commit != "" { // any branch may bring it; once fetched it never changes
@@ -57,7 +59,8 @@ func sameRepository(sourceURL, sent string) bool {
 	}
 	path := repositoryPath(sourceURL)
 	bare := strings.ToLower(strings.TrimSuffix(strings.Trim(sent, "/"), ".git"))
-	return repositoryPath(sent) == path || bare == strings.ToLower(u.Host)+"/"+path || bare == strings.ToLower(u.Hostname())+"/"+path
+	return repositoryPath(sent) == path || bare == strings.ToLower(u.Host)+"/"+path ||
+		bare == strings.ToLower(u.Hostname())+"/"+path
 }
 
 // describePush returns the repositories and the ref of a push for the log, without passwords in

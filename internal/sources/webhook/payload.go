@@ -87,10 +87,13 @@ func parse(kind appsv1.WebhookType, header http.Header, body []byte) (push, erro
 		return push{}, errNoPush
 	}
 	out := push{ref: p.Ref}
-	for _, address := range []string{p.Repository.address, p.Repository.FullName, p.Repository.CloneURL, p.Repository.SSHURL, p.Repository.HTMLURL,
+	for _, address := range []string{p.Repository.address, p.Repository.FullName, p.Repository.CloneURL,
+		p.Repository.SSHURL, p.Repository.HTMLURL,
 		p.Project.Path, p.Project.HTTPURL, p.Project.SSHURL, p.Project.WebURL} {
 		path := repositoryPath(address)
-		if path != "" && !slices.ContainsFunc(out.repositories, func(a string) bool { return repositoryPath(a) == path }) {
+		if path != "" && !slices.ContainsFunc(out.repositories, func(a string) bool {
+			return repositoryPath(a) == path
+		}) {
 			out.repositories = append(out.repositories, address)
 		}
 	}

@@ -85,7 +85,8 @@ const webhookPathField = "status.webhookPath"
 
 // Register adds the Receiver, its index and its readiness check to a manager.
 func (r *Receiver) Register(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, webhookPathField, indexWebhookPath); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, webhookPathField,
+		indexWebhookPath); err != nil {
 		return fmt.Errorf("indexing sources by webhook path: %w", err)
 	}
 	// The informer is synced before the first request: it shows whether a token has changed.

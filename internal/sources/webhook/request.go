@@ -21,17 +21,21 @@ var responses = map[result]struct {
 	code int
 	text string
 }{
-	accepted:  {http.StatusAccepted, "the source is being reconciled"},
-	coalesced: {http.StatusAccepted, "the source will be reconciled in a moment: its pushes exceed the rate limit, or the API server does not respond"},
+	accepted: {http.StatusAccepted, "the source is being reconciled"},
+	coalesced: {http.StatusAccepted,
+		"the source will be reconciled in a moment: its pushes exceed the rate limit, or the API server does not " +
+			"respond"},
 	duplicate: {http.StatusOK, "duplicate of a request that was received less than a minute ago"},
 	ignored:   {http.StatusOK, "nothing to do: not a push, or a push that does not affect the source"},
 	// The same response for both cases, so that an unauthenticated sender learns nothing.
-	rejected:   {http.StatusNotFound, "no source receives pushes at this path, or the secret of the sender is not its token"},
+	rejected: {http.StatusNotFound,
+		"no source receives pushes at this path, or the secret of the sender is not its token"},
 	invalid:    {http.StatusBadRequest, "the request is not a valid push"},
 	tooLarge:   {http.StatusRequestEntityTooLarge, "the body exceeds --webhook-max-bytes"},
 	incomplete: {http.StatusBadRequest, "the body is incomplete"},
 	busy:       {http.StatusServiceUnavailable, "too many concurrent requests: send the request again"},
-	failed:     {http.StatusServiceUnavailable, "a request to the API server failed: send the request again, and see the log of the controller"},
+	failed: {http.StatusServiceUnavailable,
+		"a request to the API server failed: send the request again, and see the log of the controller"},
 }
 
 // ServeHTTP implements http.Handler.
@@ -98,7 +102,8 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) (appsv1.Web
 	// This check also runs without a source, so that it takes the same time.
 	if !isAuthentic(hook.Type, token, req.Header, body) {
 		if source != nil && r.logLimiter.AllowN(r.Clock.Now(), 1) {
-			r.Log.Info("rejected a request: its signature or token does not match the token of the source", "source", client.ObjectKeyFromObject(source), "type", hook.Type)
+			r.Log.Info("rejected a request: its signature or token does not match the token of the source", "source",
+				client.ObjectKeyFromObject(source), "type", hook.Type)
 		}
 		return "", rejected, nil
 	}
@@ -129,10 +134,13 @@ func (r *Receiver) handlePush(source *appsv1.KsctlSource, header http.Header, bo
 		log.Info("ignored a push: the source is suspended")
 		return ignored, nil
 	case !affects(source, p):
-		log.Info("ignored a push: the source uses another repository, branch or tag", "told", describePush(p), "takes", describeSource(source))
+		log.Info("ignored a push: the source uses another repository, branch or tag", "told", describePush(p), "takes",
+			describeSource(source))
 		return ignored, nil
 	}
-	outcome := r.throttle.admit(source.UID, deliveryID(kind, header, body), func(ctx context.Context) error { return r.requestReconcile(ctx, key) })
+	outcome := r.throttle.admit(source.UID, deliveryID(kind, header, body), func(ctx context.Context) error {
+		return r.requestReconcile(ctx, key)
+	})
 	if outcome == duplicate {
 		return outcome, nil
 	}

@@ -55,15 +55,18 @@ func newReceiverTest(t *testing.T, objects ...client.Object) *receiverTest {
 		}
 	}
 	r := &receiverTest{}
-	r.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&appsv1.KsctlSource{}, webhookPathField, indexWebhookPath).
+	r.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&appsv1.KsctlSource{}, webhookPathField, indexWebhookPath).
 		WithInterceptorFuncs(interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+				opts ...client.GetOption) error {
 				if _, whole := o.(*corev1.Secret); whole {
 					r.secrets.Add(1)
 				}
 				return c.Get(ctx, key, o, opts...)
 			},
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+				opts ...client.PatchOption) error {
 				r.writes.Add(1)
 				if r.down.Load() {
 					return errors.New("down")
@@ -76,7 +79,8 @@ func newReceiverTest(t *testing.T, objects ...client.Object) *receiverTest {
 		defer r.mu.Unlock()
 		fmt.Fprintln(&r.lines, prefix, args)
 	}, funcr.Options{})
-	r.Receiver = New(Options{Client: r.api, Secrets: r.api, MaxBytes: 1000, FieldOwner: "test", Clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), Log: log})
+	r.Receiver = New(Options{Client: r.api, Secrets: r.api, MaxBytes: 1000, FieldOwner: "test",
+		Clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), Log: log})
 	t.Cleanup(func() {
 		r.stop()
 		r.throttle.waiting.Wait()
@@ -92,7 +96,8 @@ func source(name string, kind appsv1.WebhookType) (s *appsv1.KsctlSource, secret
 	s.Spec.Webhook = &appsv1.SourceWebhook{Type: kind}
 	s.Spec.Webhook.SecretRef.Name = name + "-token"
 	s.Status.WebhookPath = Path(key, secretToken)
-	return s, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name + "-token", UID: "s"}, Data: map[string][]byte{TokenKey: []byte(secretToken + "\n")}}
+	return s, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name + "-token", UID: "s"},
+		Data: map[string][]byte{TokenKey: []byte(secretToken + "\n")}}
 }
 
 // send sends a request and returns the response.
@@ -125,7 +130,8 @@ func hmacOf(body string) http.Header {
 func TestPushOfEachTypeRequestsReconcile(t *testing.T) {
 	body := pushTo("a", "refs/heads/main")
 	for kind, header := range map[appsv1.WebhookType]http.Header{
-		appsv1.GitHubWebhook:      headers("X-GitHub-Event", "push", "X-Hub-Signature-256", "sha256="+sign(secretToken, body)),
+		appsv1.GitHubWebhook: headers("X-GitHub-Event", "push", "X-Hub-Signature-256",
+			"sha256="+sign(secretToken, body)),
 		appsv1.GiteaWebhook:       headers("X-Gitea-Event", "push", "X-Gitea-Signature", sign(secretToken, body)),
 		appsv1.GitLabWebhook:      headers("X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", secretToken),
 		appsv1.GenericWebhook:     headers("Authorization", "Bearer "+secretToken),
@@ -156,7 +162,8 @@ func TestUnauthenticatedSendersLearnNothing(t *testing.T) {
 	body := pushTo("a", "refs/heads/main")
 	wrong := headers("X-Signature", "sha256="+sign("another-token-of-some-length", body))
 	code, text := r.send(t, a.Status.WebhookPath, body, wrong)
-	for _, path := range []string{Prefix + strings.Repeat("0", 64), "/", "/hook", Prefix, a.Status.WebhookPath + "/", "/metrics"} {
+	for _, path := range []string{Prefix + strings.Repeat("0", 64), "/", "/hook", Prefix, a.Status.WebhookPath + "/",
+		"/metrics"} {
 		if c, other := r.send(t, path, body, wrong); c != code || other != text || c != http.StatusNotFound {
 			t.Errorf("%s: %d %s, want %d %s", path, c, other, code, text)
 		}
@@ -198,14 +205,16 @@ func TestRequestsThatRequestNoReconcile(t *testing.T) {
 		"another branch":     {a, pushTo("a", "refs/heads/x"), secretToken, http.StatusOK},
 		"another repository": {a, pushTo("b", main), secretToken, http.StatusOK},
 		"no JSON":            {a, "hello", secretToken, http.StatusBadRequest},
-		"a large body":       {a, pushTo("a", main) + strings.Repeat(" ", 1000), secretToken, http.StatusRequestEntityTooLarge},
+		"a large body": {a, pushTo("a", main) + strings.Repeat(" ", 1000), secretToken,
+			http.StatusRequestEntityTooLarge},
 		"a suspended source": {suspended, pushTo("b", main), secretToken, http.StatusOK},
 		"a short token":      {short, pushTo("c", main), "short", http.StatusNotFound},
 		"a forged path":      {forged, pushTo("d", main), secretToken, http.StatusNotFound},
 		"no webhook":         {none, pushTo("e", main), secretToken, http.StatusNotFound},
 		"no Secret":          {lost, pushTo("f", main), secretToken, http.StatusNotFound},
 	} {
-		if code, text := r.send(t, c.to.Status.WebhookPath, c.body, headers("X-Signature", "sha256="+sign(c.key, c.body))); code != c.code {
+		if code, text := r.send(t, c.to.Status.WebhookPath, c.body,
+			headers("X-Signature", "sha256="+sign(c.key, c.body))); code != c.code {
 			t.Errorf("%s: %d %s, want %d", name, code, text, c.code)
 		}
 	}
@@ -232,7 +241,8 @@ func TestLogNamesWhyAPushIsIgnored(t *testing.T) {
 		suspend bool
 		want    []string
 	}{
-		"another repository": {pushTo("b", "refs/heads/main"), false, []string{"team/b", "refs/heads/main", `"takes"="team/a main"`}},
+		"another repository": {pushTo("b", "refs/heads/main"), false,
+			[]string{"team/b", "refs/heads/main", `"takes"="team/a main"`}},
 		"no JSON":            {"hello", false, []string{"invalid push", "invalid character"}},
 		"a suspended source": {pushTo("a", "refs/heads/main"), true, []string{"suspended"}},
 	} {
@@ -253,7 +263,8 @@ func TestReplaysRequestNoReconcile(t *testing.T) {
 	r := newReceiverTest(t, a, secret)
 	body := pushTo("a", "refs/heads/main")
 	for i := range 50 {
-		header := headers("X-GitHub-Event", "push", "X-GitHub-Delivery", fmt.Sprint(i), "X-Hub-Signature-256", "sha256="+sign(secretToken, body))
+		header := headers("X-GitHub-Event", "push", "X-GitHub-Delivery", fmt.Sprint(i), "X-Hub-Signature-256",
+			"sha256="+sign(secretToken, body))
 		if code, _ := r.send(t, a.Status.WebhookPath, body, header); (code == http.StatusAccepted) != (i == 0) {
 			t.Fatalf("request %d: %d", i, code)
 		}
@@ -298,7 +309,8 @@ func TestPushIsRetriedWhileTheAPIServerIsDown(t *testing.T) {
 	r := newReceiverTest(t, a, secret)
 	r.down.Store(true)
 	body := pushTo("a", "refs/heads/main")
-	if code, text := r.send(t, a.Status.WebhookPath, body, hmacOf(body)); code != http.StatusAccepted || !strings.Contains(text, "in a moment") {
+	if code, text := r.send(t, a.Status.WebhookPath, body, hmacOf(body)); code != http.StatusAccepted ||
+		!strings.Contains(text, "in a moment") {
 		t.Errorf("%d %s", code, text)
 	}
 	r.down.Store(false)
@@ -311,7 +323,8 @@ func TestPushIsRetriedWhileTheAPIServerIsDown(t *testing.T) {
 }
 
 func TestStartServesUntilItsContextEnds(t *testing.T) {
-	r := New(Options{Client: newReceiverTest(t).api, Addr: "127.0.0.1:0", Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard()})
+	r := New(Options{Client: newReceiverTest(t).api, Addr: "127.0.0.1:0",
+		Clock: clocktesting.NewFakeClock(time.Unix(0, 0)), Log: logr.Discard()})
 	if r.ready(nil) == nil {
 		t.Error("ready before Start")
 	}
@@ -327,7 +340,8 @@ func TestStartServesUntilItsContextEnds(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if err := New(Options{Addr: "127.0.0.1:no", Clock: clocktesting.NewFakeClock(time.Unix(0, 0))}).Start(t.Context()); err == nil {
+	if err := New(Options{Addr: "127.0.0.1:no", Clock: clocktesting.NewFakeClock(time.Unix(0, 0))}).
+		Start(t.Context()); err == nil {
 		t.Error("no error for an invalid address")
 	}
 }

@@ -23,7 +23,8 @@ type testThrottle struct {
 func newTestThrottle(t *testing.T) *testThrottle {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
-	g := &testThrottle{throttle: newThrottle(ctx, c), clock: c, starts: make(chan struct{}, 1000), fail: make(chan error, 10)}
+	g := &testThrottle{throttle: newThrottle(ctx, c), clock: c, starts: make(chan struct{}, 1000),
+		fail: make(chan error, 10)}
 	t.Cleanup(func() {
 		cancel()
 		g.waiting.Wait()
@@ -98,8 +99,10 @@ func TestDuplicateCountsAgainAfterTheWindow(t *testing.T) {
 		n     byte
 		want  result
 	}{
-		{0, 'A', accepted}, {dedupWindow / 2, 'B', accepted}, {dedupWindow/2 - 1, 'A', duplicate}, // a duplicate does not extend the window
-		{1, 'A', accepted}, {0, 'A', duplicate}, {0, 'B', duplicate}, {dedupWindow / 2, 'B', accepted}, {0, 'A', duplicate},
+		// a duplicate does not extend the window
+		{0, 'A', accepted}, {dedupWindow / 2, 'B', accepted}, {dedupWindow/2 - 1, 'A', duplicate},
+		{1, 'A', accepted}, {0, 'A', duplicate}, {0, 'B', duplicate}, {dedupWindow / 2, 'B', accepted},
+		{0, 'A', duplicate},
 	} {
 		g.clock.Step(c.after)
 		if r := g.admitID("a", c.n); r != c.want {

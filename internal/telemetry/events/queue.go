@@ -80,12 +80,14 @@ func (q *Queue) Eventf(object runtime.Object, kind, reason, format string, args 
 }
 
 // AnnotatedEventf implements record.EventRecorder.
-func (q *Queue) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+func (q *Queue) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string,
+	args ...any) {
 	ref, err := reference.GetReference(q.Scheme, object)
 	if err != nil {
 		return // the scheme does not have the type, so the event could not reference the object
 	}
-	e := event{ref: ref, annotations: annotationsOf(object, annotations), kind: kind, reason: reason, message: fmt.Sprintf(format, args...)}
+	e := event{ref: ref, annotations: annotationsOf(object, annotations), kind: kind, reason: reason,
+		message: fmt.Sprintf(format, args...)}
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()

@@ -27,7 +27,8 @@ type fakeRecorder struct {
 	block chan struct{}
 }
 
-func (n *fakeRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+func (n *fakeRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string,
+	kind, reason, format string, args ...any) {
 	if n.block != nil {
 		<-n.block
 	}
@@ -53,8 +54,9 @@ func (n *fakeRecorder) count() int {
 	return len(n.events)
 }
 
-var object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web", UID: "u", ResourceVersion: "7",
-	Annotations: map[string]string{"event.toolkit.fluxcd.io/branch": "main", "other": "x"}}}
+var object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web", UID: "u",
+	ResourceVersion: "7",
+	Annotations:     map[string]string{"event.toolkit.fluxcd.io/branch": "main", "other": "x"}}}
 
 // startQueue starts a queue; stop ends it and waits.
 func startQueue(t *testing.T, to *fakeRecorder, q *Queue) (stop func()) {
@@ -76,15 +78,18 @@ func TestQueueForwardsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to, q := &fakeRecorder{}, &Queue{}
 		stop := startQueue(t, to, q)
-		q.AnnotatedEventf(object, map[string]string{"apps.ksctl.com/revision": "main@1"}, "Normal", "Done", "%d%% of %s", 100, "it")
+		q.AnnotatedEventf(object, map[string]string{"apps.ksctl.com/revision": "main@1"}, "Normal", "Done",
+			"%d%% of %s", 100, "it")
 		q.Event(object, "Warning", "Failed", "100%")
 		q.Eventf(object, "Normal", "Done", "%d", 3)
 		synctest.Wait()
 		stop()
-		if want := []string{"Normal Done 100% of it", "Warning Failed 100%", "Normal Done 3"}; !slices.Equal(to.events, want) {
+		if want := []string{"Normal Done 100% of it", "Warning Failed 100%", "Normal Done 3"}; !slices.Equal(to.events,
+			want) {
 			t.Errorf("got events %q, want %q", to.events, want)
 		}
-		if got := fmt.Sprint(to.annotations[0]); got != "map[apps.ksctl.com/revision:main@1 event.toolkit.fluxcd.io/branch:main]" {
+		if got := fmt.Sprint(to.annotations[0]); got != "map[apps.ksctl.com/revision:main@1 "+
+			"event.toolkit.fluxcd.io/branch:main]" {
 			t.Errorf("got annotations %s", got)
 		}
 		ref, ok := to.objects[0].(*corev1.ObjectReference)

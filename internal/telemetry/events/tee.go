@@ -19,7 +19,8 @@ func (t Tee) Eventf(object runtime.Object, kind, reason, format string, args ...
 }
 
 // AnnotatedEventf implements record.EventRecorder.
-func (t Tee) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string, args ...any) {
+func (t Tee) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason, format string,
+	args ...any) {
 	for _, r := range t {
 		r.AnnotatedEventf(object, annotations, kind, reason, format, args...)
 	}

@@ -80,13 +80,19 @@ func describe(name, help string, further ...string) *prometheus.Desc {
 }
 
 var (
-	infoDesc = prometheus.NewDesc("ksctl_resource_info", "Status of an object, always 1: status and reason of its condition Ready (True, False or Unknown), and whether reconciliation is suspended.",
+	infoDesc = prometheus.NewDesc("ksctl_resource_info",
+		"Status of an object, always 1: status and reason of its condition Ready (True, False or Unknown), and "+
+			"whether reconciliation is suspended.",
 		[]string{"kind", objectLabels[0], objectLabels[1], "ready", "reason", "suspended"}, nil)
-	deletionDesc = prometheus.NewDesc("ksctl_resource_deletion_timestamp_seconds", "Deletion timestamp of an object that is being deleted, as a Unix time. The object still owns other objects.",
+	deletionDesc = prometheus.NewDesc("ksctl_resource_deletion_timestamp_seconds",
+		"Deletion timestamp of an object that is being deleted, as a Unix time. The object still owns other objects.",
 		[]string{"kind", objectLabels[0], objectLabels[1]}, nil)
-	componentsDesc = describe("ksctl_install_components", "Components of a KsctlInstall, by state: ready or unready.", "state")
-	objectsDesc    = describe("ksctl_install_objects", "Objects of a KsctlInstall, by the state of their component: ready or unready.", "state")
-	removalDesc    = describe("ksctl_remove_objects", "Objects of a KsctlRemove, by state: removed, or left for objects that are kept.", "state")
+	componentsDesc = describe("ksctl_install_components", "Components of a KsctlInstall, by state: ready or unready.",
+		"state")
+	objectsDesc = describe("ksctl_install_objects",
+		"Objects of a KsctlInstall, by the state of their component: ready or unready.", "state")
+	removalDesc = describe("ksctl_remove_objects",
+		"Objects of a KsctlRemove, by state: removed, or left for objects that are kept.", "state")
 )
 
 // Register returns the recorder that r collects from, and registers a new one if there is none:
@@ -115,7 +121,8 @@ func NewRecorder() *Recorder {
 	r.driftCorrections = newCounters("ksctl_drift_corrected_total",
 		"Objects of a KsctlInstall that were changed or deleted by others, and corrected.", objectLabels...)
 	r.operations = newCounters("ksctl_autoscaler_operations_total",
-		"Completed operations of a pool, by kind (ScaleUp, ScaleDown or Recount) and result: Succeeded, or the error code.",
+		"Completed operations of a pool, by kind (ScaleUp, ScaleDown or Recount) and result: Succeeded, or the "+
+			"error code.",
 		slices.Concat(poolLabels, []string{"operation", "result"})...)
 	for _, c := range r.durations.Collectors() {
 		if durations, ok := c.(*prometheus.HistogramVec); ok {
@@ -172,7 +179,8 @@ func samplesOf(o reconcile.Object) []sample {
 			objectCount[c.Ready] += float64(c.Objects)
 		}
 		return []sample{
-			newSample(componentsDesc, componentCount[true], "ready"), newSample(componentsDesc, componentCount[false], "unready"),
+			newSample(componentsDesc, componentCount[true], "ready"),
+			newSample(componentsDesc, componentCount[false], "unready"),
 			newSample(objectsDesc, objectCount[true], "ready"), newSample(objectsDesc, objectCount[false], "unready"),
 		}
 	case *appsv1.KsctlRemove:
@@ -206,7 +214,8 @@ func (r *Recorder) Forget(kind string, key types.NamespacedName) {
 
 // Describe implements prometheus.Collector.
 func (r *Recorder) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{infoDesc, deletionDesc, componentsDesc, objectsDesc, removalDesc}, scalingDescs...) {
+	for _, d := range append([]*prometheus.Desc{infoDesc, deletionDesc, componentsDesc, objectsDesc, removalDesc},
+		scalingDescs...) {
 		to <- d
 	}
 	for _, c := range r.counters() {

@@ -29,7 +29,8 @@ func install(ready metav1.ConditionStatus, reason string, components ...appsv1.C
 	in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
 	in.Status.Components = components
 	if ready != "" {
-		in.Status.Conditions = []metav1.Condition{{Type: "Reconciling", Status: "True", Reason: "Other"}, {Type: "Ready", Status: ready, Reason: reason}}
+		in.Status.Conditions = []metav1.Condition{{Type: "Reconciling", Status: "True", Reason: "Other"},
+			{Type: "Ready", Status: ready, Reason: reason}}
 	}
 	return in
 }
@@ -38,11 +39,14 @@ func install(ready metav1.ConditionStatus, reason string, components ...appsv1.C
 func recorderWithAllKinds() *Recorder {
 	r := NewRecorder()
 	gone := metav1.Unix(1700000000, 0)
-	in := install("False", "Timeout", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3}, appsv1.ComponentStatus{Name: "b", Objects: 4},
+	in := install("False", "Timeout", appsv1.ComponentStatus{Name: "a", Ready: true, Objects: 3},
+		appsv1.ComponentStatus{Name: "b", Objects: 4},
 		appsv1.ComponentStatus{Name: "c", Objects: 5})
 	in.DeletionTimestamp = &gone
 	r.RecordStatus("KsctlInstall", in)
-	r.RecordStatus("KsctlRemove", &appsv1.KsctlRemove{ObjectMeta: in.ObjectMeta, Status: appsv1.KsctlRemoveStatus{Removed: ptr.To[int32](2), Left: ptr.To[int32](1)}})
+	r.RecordStatus("KsctlRemove",
+		&appsv1.KsctlRemove{ObjectMeta: in.ObjectMeta,
+			Status: appsv1.KsctlRemoveStatus{Removed: ptr.To[int32](2), Left: ptr.To[int32](1)}})
 	r.RecordStatus("KsctlSource", &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 		Spec: appsv1.KsctlSourceSpec{Schedule: appsv1.Schedule{Suspend: true}}})
 	r.RecordDriftCorrections(web, 2)
@@ -112,7 +116,8 @@ ksctl_resource_info{exported_namespace="shop",kind="KsctlSource",name="web",read
 
 func TestRecordStatusReplacesSeries(t *testing.T) {
 	r := NewRecorder()
-	for _, in := range []*appsv1.KsctlInstall{install("", ""), install("Unknown", "Progressing"), install("True", "ReconciliationSucceeded")} {
+	for _, in := range []*appsv1.KsctlInstall{install("", ""), install("Unknown", "Progressing"),
+		install("True", "ReconciliationSucceeded")} {
 		r.RecordStatus("KsctlInstall", in)
 	}
 	if n, err := testutil.GatherAndCount(registry(t, r), "ksctl_resource_info"); n != 1 || err != nil {
@@ -126,7 +131,8 @@ func TestForgetDeletesSeriesOfObject(t *testing.T) {
 	for _, kind := range []string{"KsctlRemove", "KsctlSource"} {
 		r.Forget(kind, web)
 	}
-	if n, err := testutil.GatherAndCount(reg, "ksctl_drift_corrected_total", "ksctl_install_objects"); n != 3 || err != nil {
+	if n, err := testutil.GatherAndCount(reg, "ksctl_drift_corrected_total", "ksctl_install_objects"); n != 3 ||
+		err != nil {
 		t.Errorf("Forget of other kinds with the same name deleted %d of 3 series of the install: %v", 3-n, err)
 	}
 	r.Forget("KsctlInstall", web)
@@ -170,7 +176,8 @@ func TestRegisterSharesOneRecorder(t *testing.T) {
 
 func TestRegisterReportsAConflict(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "ksctl_drift_corrected_total", Help: "of somebody else"}))
+	reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "ksctl_drift_corrected_total",
+		Help: "of somebody else"}))
 	if _, err := Register(reg); err == nil || !strings.Contains(err.Error(), "registering metrics: ") {
 		t.Errorf("a name that is taken: %v", err)
 	}

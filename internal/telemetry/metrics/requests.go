@@ -14,7 +14,8 @@ func (r *Recorder) addRequestMetrics() {
 	r.commitStatuses = newCounters("ksctl_commit_statuses_total",
 		"Commit statuses to write, by type of the Git server and result.", "type", "result")
 	r.webhooks = newCounters("ksctl_webhook_requests_total",
-		"Webhook requests, by type of the source's webhook and result. The type is empty for unauthenticated requests.", "type", "result")
+		"Webhook requests, by type of the source's webhook and result. The type is empty for unauthenticated requests.",
+		"type", "result")
 	r.nodeGroups = newCounters("ksctl_nodegroup_requests_total",
 		"Requests of Cluster Autoscalers, by method and gRPC status code.", "method", "code")
 	r.nodeGroupDurations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -32,7 +33,8 @@ func (r *Recorder) addRequestMetrics() {
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 	}, []string{"result"})
 	r.droppedEvents = newCounters("ksctl_events_dropped_total",
-		"Events dropped in favor of newer ones because the API server (kubernetes) or the receiver at --events-addr (receiver) accepted them too slowly.", "sink")
+		"Events dropped in favor of newer ones because the API server (kubernetes) or the receiver at --events-addr "+
+			"(receiver) accepted them too slowly.", "sink")
 	r.waitingEvents = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "ksctl_events_queue_length",
 		Help: "Events queued for the API server (kubernetes) or for the receiver at --events-addr (receiver).",

@@ -18,12 +18,19 @@ func describePool(name, help string, further ...string) *prometheus.Desc {
 }
 
 var (
-	degradedDesc = describe("ksctl_autoscaler_degraded", "Whether the condition Degraded of a KsctlAutoScaler is True, 1 or 0: a pool does not reach its target size.")
-	machinesDesc = describePool("ksctl_autoscaler_pool_machines", "Machines of a pool, as in the status of its KsctlAutoScaler, by state: target, registered, ready, creating or deleting.", "state")
-	minSizeDesc  = describePool("ksctl_autoscaler_pool_min_size", "Minimum number of machines of a pool.")
-	maxSizeDesc  = describePool("ksctl_autoscaler_pool_max_size", "Maximum number of machines of a pool.")
-	backoffDesc  = describePool("ksctl_autoscaler_pool_backoff", "Whether a pool backs off after a failure, 1 or 0, by the failed operation (ScaleUp: no machines are created, ScaleDown: no machines are deleted) and its error code, as long as the status has the failure.", "operation", "code")
-	failuresDesc = describePool("ksctl_autoscaler_pool_failures", "Consecutive failures of a pool. Reset when an operation of the same kind succeeds, and one hour after the backoff.")
+	degradedDesc = describe("ksctl_autoscaler_degraded",
+		"Whether the condition Degraded of a KsctlAutoScaler is True, 1 or 0: a pool does not reach its target size.")
+	machinesDesc = describePool("ksctl_autoscaler_pool_machines",
+		"Machines of a pool, as in the status of its KsctlAutoScaler, by state: target, registered, ready, creating "+
+			"or deleting.", "state")
+	minSizeDesc = describePool("ksctl_autoscaler_pool_min_size", "Minimum number of machines of a pool.")
+	maxSizeDesc = describePool("ksctl_autoscaler_pool_max_size", "Maximum number of machines of a pool.")
+	backoffDesc = describePool("ksctl_autoscaler_pool_backoff", "Whether a pool backs off after a failure, 1 or 0, "+
+		"by the failed operation (ScaleUp: no machines are created, ScaleDown: no machines are deleted) and its "+
+		"error code, as long as the status has the failure.", "operation", "code")
+	failuresDesc = describePool("ksctl_autoscaler_pool_failures",
+		"Consecutive failures of a pool. Reset when an operation of the same kind succeeds, and one hour after the "+
+			"backoff.")
 
 	scalingDescs = []*prometheus.Desc{degradedDesc, machinesDesc, minSizeDesc, maxSizeDesc, backoffDesc, failuresDesc}
 )
@@ -43,7 +50,8 @@ func autoscalerSamples(o *clusterv1.KsctlAutoScaler) []sample {
 	}
 	for i := range o.Spec.Pools {
 		p := &o.Spec.Pools[i]
-		out = append(out, newSample(minSizeDesc, float64(p.MinSize), p.Name), newSample(maxSizeDesc, float64(p.MaxSize), p.Name))
+		out = append(out, newSample(minSizeDesc, float64(p.MinSize), p.Name),
+			newSample(maxSizeDesc, float64(p.MaxSize), p.Name))
 		if s := statusByPool[p.Name]; s != nil {
 			out = append(out, poolSamples(s, inactive)...)
 		}
@@ -78,7 +86,8 @@ func (r *Recorder) deleteRemovedPools(key types.NamespacedName, before, after []
 		n := &before[i]
 		remains := func(m sample) bool { return m.desc == maxSizeDesc && m.labels[0] == n.labels[0] }
 		if n.desc == maxSizeDesc && !slices.ContainsFunc(after, remains) {
-			r.operations.DeletePartialMatch(prometheus.Labels{poolLabels[0]: key.Namespace, poolLabels[1]: key.Name, poolLabels[2]: n.labels[0]})
+			r.operations.DeletePartialMatch(prometheus.Labels{poolLabels[0]: key.Namespace, poolLabels[1]: key.Name,
+				poolLabels[2]: n.labels[0]})
 		}
 	}
 }

@@ -17,11 +17,13 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // not, and one without status.
 func newAutoscaler() *clusterv1.KsctlAutoScaler {
 	o := &clusterv1.KsctlAutoScaler{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
-	o.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", MinSize: 1, MaxSize: 6}, {Name: "large", MaxSize: 3}, {Name: "new", MaxSize: 2}}
+	o.Spec.Pools = []clusterv1.WorkerPool{{Name: "small", MinSize: 1, MaxSize: 6}, {Name: "large", MaxSize: 3},
+		{Name: "new", MaxSize: 2}}
 	o.Status.Conditions = []metav1.Condition{{Type: clusterv1.DegradedCondition, Status: metav1.ConditionTrue}}
 	o.Status.Pools = []clusterv1.WorkerPoolStatus{
 		{Name: "small", Target: 5, Registered: 3, Ready: 2, Creating: 2, Deleting: 1, Backoff: &clusterv1.PoolBackoff{
-			Operation: clusterv1.OperationScaleUp, Code: "OutOfResources", Message: "no more", Failures: 2, Until: metav1.NewTime(noon.Add(time.Minute))}},
+			Operation: clusterv1.OperationScaleUp, Code: "OutOfResources", Message: "no more", Failures: 2,
+			Until: metav1.NewTime(noon.Add(time.Minute))}},
 		{Name: "large", Target: 1, Registered: 1, Ready: 1},
 		{Name: "gone", Target: 1},
 	}
@@ -108,7 +110,8 @@ func expectBackoff(t *testing.T, r *Recorder, labels, value string) {
 # TYPE ksctl_autoscaler_pool_backoff gauge
 ksctl_autoscaler_pool_backoff{code="",exported_namespace="shop",name="web",operation="",pool="large"} 0
 ksctl_autoscaler_pool_backoff{` + labels + `,pool="small"} ` + value + "\n"
-	if err := testutil.GatherAndCompare(registry(t, r), strings.NewReader(want), "ksctl_autoscaler_pool_backoff"); err != nil {
+	if err := testutil.GatherAndCompare(registry(t, r), strings.NewReader(want),
+		"ksctl_autoscaler_pool_backoff"); err != nil {
 		t.Error(err)
 	}
 }

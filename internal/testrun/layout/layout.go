@@ -42,11 +42,11 @@ func Attempts() (int, error) {
 type Suite struct {
 	// JSON is Ginkgo's own report, and JUnit the report for CI servers.
 	JSON, JUnit string
-	// Logs is a folder. After a failure or a flake, it has the logs of the programs and of the failed
-	// specs.
+	// Logs is a folder. After a failure or a flake, it has the logs of the programs and of the
+	// failed specs.
 	Logs string
-	// Started is a file with the name of the Go test that runs the suite. The suite creates the file
-	// when it starts, so it exists even after a crash.
+	// Started is a file with the name of the Go test that runs the suite. The suite creates the
+	// file when it starts, so it exists even after a crash.
 	Started string
 }
 

@@ -25,7 +25,8 @@ func TestWorkingSuiteMatchesPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := SuiteOf("reports", "internal/testrun/layout"); got != want || got.JSON != filepath.Join("reports", "internal.testrun.layout.json") {
+	if want := SuiteOf("reports", "internal/testrun/layout"); got != want ||
+		got.JSON != filepath.Join("reports", "internal.testrun.layout.json") {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

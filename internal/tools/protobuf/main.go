@@ -74,7 +74,8 @@ func find(folder string) (names []string, err error) {
 }
 
 // add appends a file and its imports, each file after its imports.
-func add(files []*descriptorpb.FileDescriptorProto, seen map[string]bool, file protoreflect.FileDescriptor) []*descriptorpb.FileDescriptorProto {
+func add(files []*descriptorpb.FileDescriptorProto, seen map[string]bool,
+	file protoreflect.FileDescriptor) []*descriptorpb.FileDescriptorProto {
 	if seen[file.Path()] {
 		return files
 	}

@@ -71,16 +71,22 @@ func TestFetchOverHTTPS(t *testing.T) {
 		access Access
 		want   Reason
 	}{
-		"user and password":           {login, Access{Username: "user", Password: "hunter2-hunter2", CA: ca}, ""},
-		"wrong password":              {login, Access{Username: "user", Password: "hunter3-hunter3", CA: ca}, AuthenticationFailed},
+		"user and password": {login, Access{Username: "user", Password: "hunter2-hunter2", CA: ca}, ""},
+		"wrong password": {login, Access{Username: "user", Password: "hunter3-hunter3", CA: ca},
+			AuthenticationFailed},
 		"no password":                 {login, Access{CA: ca}, AuthenticationRequired},
 		"token instead of a password": {login, Access{BearerToken: "ghp-0123456789", CA: ca}, AuthenticationFailed},
-		"unknown authority":           {login, Access{Username: "user", Password: "hunter2-hunter2"}, CertificateInvalid},
-		"invalid authority":           {login, Access{Username: "user", Password: "hunter2-hunter2", CA: []byte("x")}, CredentialsInvalid},
-		"token":                       {token, Access{BearerToken: "ghp-0123456789", CA: tokenCA}, ""},
-		"wrong token":                 {token, Access{BearerToken: "ghp-9876543210", CA: tokenCA}, AuthenticationFailed},
-		"token and password":          {token, Access{BearerToken: "ghp-0123456789", Password: "hunter2-hunter2", CA: tokenCA}, CredentialsInvalid},
-		"another password in the URL": {strings.Replace(login, "https://", "https://user:wrong-wrong@", 1), Access{Username: "user", Password: "hunter2-hunter2", CA: ca}, ""},
+		"unknown authority": {login, Access{Username: "user", Password: "hunter2-hunter2"},
+			CertificateInvalid},
+		"invalid authority": {login, Access{Username: "user", Password: "hunter2-hunter2", CA: []byte("x")},
+			CredentialsInvalid},
+		"token": {token, Access{BearerToken: "ghp-0123456789", CA: tokenCA}, ""},
+		"wrong token": {token, Access{BearerToken: "ghp-9876543210", CA: tokenCA},
+			AuthenticationFailed},
+		"token and password": {token,
+			Access{BearerToken: "ghp-0123456789", Password: "hunter2-hunter2", CA: tokenCA}, CredentialsInvalid},
+		"another password in the URL": {strings.Replace(login, "https://", "https://user:wrong-wrong@", 1),
+			Access{Username: "user", Password: "hunter2-hunter2", CA: ca}, ""},
 	} {
 		t.Run(name, func(t *testing.T) { expectFetch(t, Repository{URL: c.url, Access: c.access}, c.want) })
 	}
@@ -91,7 +97,9 @@ func TestFetchOverHTTPS(t *testing.T) {
 func TestErrorsMaskSecretsFromServer(t *testing.T) {
 	const secret = `hunter2"\hunter2`
 	for name, respond := range map[string]func(http.ResponseWriter, string){
-		"in an error line": func(w http.ResponseWriter, s string) { _, _ = io.WriteString(w, pktLine("ERR no entry for "+s)) },
+		"in an error line": func(w http.ResponseWriter, s string) {
+			_, _ = io.WriteString(w, pktLine("ERR no entry for "+s))
+		},
 		"at the truncation": func(w http.ResponseWriter, s string) {
 			_, _ = io.WriteString(w, pktLine("ERR "+strings.Repeat("x", maxServerText-8)+s))
 		},
@@ -110,7 +118,8 @@ func TestErrorsMaskSecretsFromServer(t *testing.T) {
 				respond(w, password)
 			}))
 			defer web.Close()
-			_, err := fetchFileA(t, Repository{URL: web.URL + "/x.git", Access: Access{Username: "user", Password: secret}})
+			_, err := fetchFileA(t,
+				Repository{URL: web.URL + "/x.git", Access: Access{Username: "user", Password: secret}})
 			if err == nil || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("got %v", err)
 			}
@@ -236,29 +245,48 @@ func TestFetchOverSSH(t *testing.T) {
 		access Access
 		want   Reason
 	}{
-		"a key":                        {d.URL(repo), access(accepted), ""},
-		"a key with a password":        {guarded.URL(repo), Access{Identity: encrypted.Private, IdentityPassword: "open-sesame", KnownHosts: []byte(guarded.KnownHosts())}, ""},
-		"no key":                       {d.URL(repo), Access{KnownHosts: known}, AuthenticationRequired},
-		"wrong key":                    {d.URL(repo), access(stranger), AuthenticationFailed},
-		"a key, no password":           {guarded.URL(repo), access(encrypted), CredentialsInvalid},
-		"a key, wrong password":        {guarded.URL(repo), Access{Identity: encrypted.Private, IdentityPassword: "open-simsim", KnownHosts: known}, CredentialsInvalid},
-		"invalid key":                  {d.URL(repo), with(func(a *Access) { a.Identity = []byte("x") }), CredentialsInvalid},
-		"no known hosts":               {d.URL(repo), with(func(a *Access) { a.KnownHosts = []byte("# none\n\n") }), CredentialsInvalid},
-		"invalid known hosts":          {d.URL(repo), with(func(a *Access) { a.KnownHosts = []byte("nonsense\n") }), CredentialsInvalid},
+		"a key": {d.URL(repo), access(accepted), ""},
+		"a key with a password": {guarded.URL(repo),
+			Access{Identity: encrypted.Private, IdentityPassword: "open-sesame",
+				KnownHosts: []byte(guarded.KnownHosts())}, ""},
+		"no key":             {d.URL(repo), Access{KnownHosts: known}, AuthenticationRequired},
+		"wrong key":          {d.URL(repo), access(stranger), AuthenticationFailed},
+		"a key, no password": {guarded.URL(repo), access(encrypted), CredentialsInvalid},
+		"a key, wrong password": {guarded.URL(repo),
+			Access{Identity: encrypted.Private, IdentityPassword: "open-simsim", KnownHosts: known},
+			CredentialsInvalid},
+		"invalid key": {d.URL(repo), with(func(a *Access) {
+			a.Identity = []byte("x")
+		}), CredentialsInvalid},
+		"no known hosts": {d.URL(repo), with(func(a *Access) {
+			a.KnownHosts = []byte("# none\n\n")
+		}), CredentialsInvalid},
+		"invalid known hosts": {d.URL(repo), with(func(a *Access) {
+			a.KnownHosts = []byte("nonsense\n")
+		}), CredentialsInvalid},
 		"known hosts without the host": {guarded.URL(repo), access(accepted), HostKeyUnknown},
-		"known hosts with another key": {d.URL(repo), with(func(a *Access) { a.KnownHosts = []byte(host + " " + stranger.Public) }), HostKeyMismatch},
+		"known hosts with another key": {d.URL(repo), with(func(a *Access) {
+			a.KnownHosts = []byte(host + " " + stranger.Public)
+		}), HostKeyMismatch},
 		"revoked host key": {d.URL(repo), with(func(a *Access) {
 			a.KnownHosts = []byte("@revoked * " + strings.TrimPrefix(d.KnownHosts(), host))
 		}), HostKeyMismatch},
-		"no such repository":   {strings.Replace(d.URL(repo), "fleet", "nothing", 1), access(accepted), RepositoryNotFound},
-		"a path with a quote":  {strings.Replace(d.URL(repo), "fleet", "fl'; echo eet", 1), access(accepted), RepositoryNotFound},
-		"no path":              {"ssh://git@" + strings.Trim(host, "[]"), access(accepted), URLInvalid},
-		"a password":           {strings.Replace(d.URL(repo), "git@", "git:secret-secret@", 1), access(accepted), URLInvalid},
+		"no such repository": {strings.Replace(d.URL(repo), "fleet", "nothing", 1), access(accepted),
+			RepositoryNotFound},
+		"a path with a quote": {strings.Replace(d.URL(repo), "fleet", "fl'; echo eet", 1), access(accepted),
+			RepositoryNotFound},
+		"no path": {"ssh://git@" + strings.Trim(host, "[]"), access(accepted), URLInvalid},
+		"a password": {strings.Replace(d.URL(repo), "git@", "git:secret-secret@", 1), access(accepted),
+			URLInvalid},
 		"a link-local address": {"ssh://git@169.254.169.254/x.git", access(accepted), URLInvalid},
 		"nothing listens":      {"ssh://git@127.0.0.1:1/x.git", access(accepted), OperationFailed},
 		"not SSH":              {"ssh://git@" + notSSH.Addr().String() + "/x.git", access(accepted), OperationFailed},
-		"an http proxy":        {d.URL(repo), with(func(a *Access) { a.Proxy = &url.URL{Scheme: "http", Host: "127.0.0.1:1"} }), CredentialsInvalid},
-		"unreachable proxy":    {d.URL(repo), with(func(a *Access) { a.Proxy = &url.URL{Scheme: "socks5", Host: "127.0.0.1:1"} }), ProxyFailed},
+		"an http proxy": {d.URL(repo), with(func(a *Access) {
+			a.Proxy = &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+		}), CredentialsInvalid},
+		"unreachable proxy": {d.URL(repo), with(func(a *Access) {
+			a.Proxy = &url.URL{Scheme: "socks5", Host: "127.0.0.1:1"}
+		}), ProxyFailed},
 		"link-local address through a proxy": {"ssh://git@169.254.169.254/x.git",
 			with(func(a *Access) { a.Proxy = &url.URL{Scheme: "socks5", Host: "127.0.0.1:1"} }), URLInvalid},
 	} {

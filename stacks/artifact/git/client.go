@@ -102,7 +102,8 @@ func (r *Remote) readRefs(ctx context.Context, body io.Reader) error {
 	refs, err := r.decodeRefs(ctx, bounded)
 	switch {
 	case bounded.N <= 0:
-		return newError(Unsupported, "the list of branches and tags of %s has more than the %d bytes allowed", r.maskedURL, limit)
+		return newError(Unsupported, "the list of branches and tags of %s has more than the %d bytes allowed",
+			r.maskedURL, limit)
 	case err != nil:
 		return err
 	case refs.IsEmpty():
@@ -118,7 +119,8 @@ func (r *Remote) readRefs(ctx context.Context, body io.Reader) error {
 }
 
 func (e *endpoint) objectFormatError() error {
-	return newError(Unsupported, "the repository at %s uses an object format other than SHA-1, which is not supported", e.maskedURL)
+	return newError(Unsupported, "the repository at %s uses an object format other than SHA-1, which is not supported",
+		e.maskedURL)
 }
 
 // decodeRefs reads a list of branches and tags. It is empty if the repository has no commit.
@@ -135,10 +137,12 @@ func (e *endpoint) decodeRefs(ctx context.Context, body io.Reader) (*packp.AdvRe
 		return nil, gitErr
 	}
 	if line, ok := errors.AsType[*pktline.ErrorLine](err); ok {
-		return nil, newError(OperationFailed, "the server of %s refused the request: %s", e.maskedURL, e.quoteServerText(line.Text))
+		return nil, newError(OperationFailed, "the server of %s refused the request: %s", e.maskedURL,
+			e.quoteServerText(line.Text))
 	}
 	// A list with longer hashes can't be parsed; its first line names the object format.
-	if unexpected, ok := errors.AsType[*packp.ErrUnexpectedData](err); ok && bytes.Contains(unexpected.Data, []byte("object-format=sha256")) {
+	if unexpected, ok := errors.AsType[*packp.ErrUnexpectedData](err); ok &&
+		bytes.Contains(unexpected.Data, []byte("object-format=sha256")) {
 		return nil, e.objectFormatError()
 	}
 	return nil, wrapError(OperationFailed, err, "the list of branches of %s can't be read", e.maskedURL)
@@ -149,7 +153,8 @@ func (e *endpoint) decodeRefs(ctx context.Context, body io.Reader) (*packp.AdvRe
 func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = wrapError(OperationFailed, fmt.Errorf("%w: %.200v", errPanic, p), "the response of the server can't be read")
+			err = wrapError(OperationFailed, fmt.Errorf("%w: %.200v", errPanic, p),
+				"the response of the server can't be read")
 		}
 	}()
 	return f()

@@ -54,7 +54,8 @@ func commitFiles(checkout *Checkout, change Commit, pack io.Writer, limits artif
 	if tree == base {
 		return plumbing.NewHash(checkout.Commit), nil
 	}
-	author := gitobject.Signature{Name: sanitizeIdentity(change.Name), Email: sanitizeIdentity(change.Email), When: change.When}
+	author := gitobject.Signature{Name: sanitizeIdentity(change.Name), Email: sanitizeIdentity(change.Email),
+		When: change.When}
 	commit := &gitobject.Commit{Author: author, Committer: author, Message: change.Message, TreeHash: tree}
 	if checkout.Commit != "" {
 		commit.ParentHashes = []plumbing.Hash{plumbing.NewHash(checkout.Commit)}
@@ -115,7 +116,8 @@ func (g *commitBuilder) addBlob(content []byte) (plumbing.Hash, error) {
 
 // buildTree stores a copy of the tree base with the changed files, and returns its ID. It returns
 // zero if a tree other than the root becomes empty: Git has no empty directories.
-func (g *commitBuilder) buildTree(dir string, base plumbing.Hash, files map[string][]byte) (id plumbing.Hash, err error) {
+func (g *commitBuilder) buildTree(dir string, base plumbing.Hash,
+	files map[string][]byte) (id plumbing.Hash, err error) {
 	entries, err := g.treeEntries(base)
 	if err != nil {
 		return id, err

@@ -159,13 +159,16 @@ func (e *endpoint) redactError(err error) error {
 // connectionError returns the *Error of a failed connection.
 func (e *endpoint) connectionError(ctx context.Context, err error) *Error {
 	if ctx.Err() != nil {
-		return wrapError(OperationFailed, context.Cause(ctx), "the request to %s timed out or was interrupted", e.maskedURL)
+		return wrapError(OperationFailed, context.Cause(ctx), "the request to %s timed out or was interrupted",
+			e.maskedURL)
 	}
 	if refused, ok := artifact.AsRefusedAddress(err); ok {
 		return wrapError(URLInvalid, refused, "%s has an address that is never connected to", e.maskedURL)
 	}
 	if certErr, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return wrapError(CertificateInvalid, certErr.Err, "the certificate of %s is not trusted: if its authority is private, add it to ca.crt of the Secret", e.maskedURL)
+		return wrapError(CertificateInvalid, certErr.Err,
+			"the certificate of %s is not trusted: if its authority is private, add it to ca.crt of the Secret",
+			e.maskedURL)
 	}
 	if proxy, ok := errors.AsType[*artifact.ProxyError](err); ok {
 		return wrapError(ProxyFailed, proxy, "%s can't be reached through the proxy", e.maskedURL)

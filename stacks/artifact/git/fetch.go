@@ -86,7 +86,9 @@ func (r *Remote) FetchTag(ctx context.Context, tag Tag) (_ *Checkout, err error)
 }
 
 func (r *Remote) commitNotFoundError(want plumbing.Hash) error {
-	return newError(CommitNotFound, "the repository at %s has no commit %s that is reachable from a branch or tag, or does not serve it: push it, or use another commit",
+	return newError(CommitNotFound,
+		"the repository at %s has no commit %s that is reachable from a branch or tag, or does not serve it: push "+
+			"it, or use another commit",
 		r.maskedURL, want)
 }
 
@@ -131,7 +133,8 @@ func (r *Remote) fetchRequest(want plumbing.Hash) *packp.UploadPackRequest {
 
 // fetchObjects downloads the pack of a request and stores its objects in the directory dir. If
 // have is not zero, the pack omits the objects that are reachable from the commit have.
-func (r *Remote) fetchObjects(ctx context.Context, req *packp.UploadPackRequest, have plumbing.Hash, dir string) (*objectStore, error) {
+func (r *Remote) fetchObjects(ctx context.Context, req *packp.UploadPackRequest, have plumbing.Hash,
+	dir string) (*objectStore, error) {
 	name := filepath.Join(dir, "pack")
 	if err := r.download(ctx, req, have, name); err != nil {
 		return nil, err
@@ -170,7 +173,8 @@ func (r *Remote) download(ctx context.Context, req *packp.UploadPackRequest, hav
 	err = storePack(req, bounded, name)
 	// A response that was truncated at the limit can look complete.
 	if bounded.N <= 0 {
-		return treeError(artifact.TooLarge, "", "the response of the server has more than the %d bytes allowed; if the server does not serve "+
+		return treeError(artifact.TooLarge, "", "the response of the server has more than the %d bytes allowed; if "+
+			"the server does not serve "+
 			"single commits (uploadpack.allowReachableSHA1InWant), it sends all history", limit)
 	}
 	if err != nil {
@@ -225,7 +229,8 @@ func (r *Remote) packError(ctx context.Context, want plumbing.Hash, err error) e
 	// A server refuses a well-formed request only with "not our ref".
 	if gitErr, ok := errors.AsType[*pktline.ErrorLine](err); ok {
 		if r.hasTip(want) {
-			return newError(OperationFailed, "the server of %s no longer serves commit %s: %s", r.maskedURL, want, r.quoteServerText(gitErr.Text))
+			return newError(OperationFailed, "the server of %s no longer serves commit %s: %s", r.maskedURL, want,
+				r.quoteServerText(gitErr.Text))
 		}
 		return r.commitNotFoundError(want)
 	}

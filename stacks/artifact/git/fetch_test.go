@@ -105,7 +105,8 @@ func TestFetchBranchHead(t *testing.T) {
 	commit(t, repo, map[string]string{"old": "history"})
 	// The files are similar, so that the pack contains deltas.
 	body := strings.Repeat("the same line again and again\n", 400)
-	want := map[string]string{"a/b/one.yaml": body + "1", "a/b/two.yaml": body + "2", "a/three.yaml": "3" + body, "empty": "", "run.sh": "#!/bin/sh\n"}
+	want := map[string]string{"a/b/one.yaml": body + "1", "a/b/two.yaml": body + "2", "a/three.yaml": "3" + body,
+		"empty": "", "run.sh": "#!/bin/sh\n"}
 	plain := maps.Clone(want)
 	delete(plain, "run.sh")
 	id := commit(t, repo, plain, gitserver.Delete("old"), gitserver.Executable("run.sh", "#!/bin/sh\n"))
@@ -190,7 +191,8 @@ func TestFetchUnknownCommit(t *testing.T) {
 func TestFetchWithLogin(t *testing.T) {
 	_, repo := newRepo(t, gitserver.WithBasicAuth("user", "hunter2"))
 	id := commit(t, repo, map[string]string{"a": "a"})
-	r, _ := listHead(t, newClient(t, Options{}), strings.Replace(repo.URL(), "http://", "http://user:hunter2@", 1), "main")
+	r, _ := listHead(t, newClient(t, Options{}), strings.Replace(repo.URL(), "http://", "http://user:hunter2@", 1),
+		"main")
 	if got := files(t, fetchCheckout(t, r, id).FS()); got["a"] != "a" {
 		t.Errorf("got %v", got)
 	}
@@ -203,7 +205,8 @@ func TestFetchAfterRedirect(t *testing.T) {
 		if r.Method != http.MethodGet {
 			t.Errorf("%s to the old address", r.Method)
 		}
-		http.Redirect(w, r, strings.Replace(repo.URL()+r.URL.RequestURI(), "/moved.git/", "/", 1), http.StatusMovedPermanently)
+		http.Redirect(w, r, strings.Replace(repo.URL()+r.URL.RequestURI(), "/moved.git/", "/", 1),
+			http.StatusMovedPermanently)
 	}))
 	defer hop.Close()
 	r, _ := listHead(t, newClient(t, Options{}), hop.URL+"/moved.git", "main")
@@ -267,7 +270,8 @@ func TestFetchEnforcesLimits(t *testing.T) {
 
 func TestSymlinksCannotBeOpened(t *testing.T) {
 	_, repo := newRepo(t)
-	id := commit(t, repo, map[string]string{"a": "a"}, gitserver.Symlink("link", "/etc/passwd"), gitserver.Symlink("dir/link", "../.."))
+	id := commit(t, repo, map[string]string{"a": "a"}, gitserver.Symlink("link", "/etc/passwd"),
+		gitserver.Symlink("dir/link", "../.."))
 	r, _ := listHead(t, newClient(t, Options{}), repo.URL(), "main")
 	c := fetchCheckout(t, r, id)
 	if got := files(t, c.FS()); !maps.Equal(got, map[string]string{"a": "a"}) {

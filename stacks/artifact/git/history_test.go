@@ -13,7 +13,8 @@ func TestHistoryRewritten(t *testing.T) {
 	for _, body := range []string{"1", "2", "3", "4"} {
 		line = append(line, commit(t, repo, map[string]string{"a": body}))
 	}
-	amended := commit(t, repo, map[string]string{"a": "amended"}, gitserver.OnBranch("amended"), gitserver.Onto(line[2]))
+	amended := commit(t, repo, map[string]string{"a": "amended"}, gitserver.OnBranch("amended"),
+		gitserver.Onto(line[2]))
 	other := commit(t, repo, map[string]string{"a": "other"}, gitserver.OnBranch("other"), gitserver.Orphan())
 	key, err := gitserver.NewKey("")
 	if err != nil {

@@ -32,7 +32,8 @@ func startServer(t *testing.T, refs string, answer func(http.ResponseWriter)) st
 func pktLine(s string) string { return fmt.Sprintf("%04x%s", len(s)+4, s) }
 
 func advertisement(id plumbing.Hash, caps string) string {
-	return pktLine("# service=git-upload-pack\n") + "0000" + pktLine(id.String()+" refs/heads/main\x00"+caps+"\n") + "0000"
+	return pktLine("# service=git-upload-pack\n") + "0000" + pktLine(id.String()+" refs/heads/main\x00"+caps+"\n") +
+		"0000"
 }
 
 func TestFetchFromHostileServer(t *testing.T) {
@@ -63,13 +64,16 @@ func TestFetchFromHostileServer(t *testing.T) {
 		answer func(http.ResponseWriter)
 		is     Reason
 	}{
-		"plain":                 {"", text(pktLine("NAK\n") + pack), ""},
-		"in frames":             {"side-band-64k", text(pktLine("NAK\n") + pktLine("\x02progress") + pktLine("\x01"+pack) + "0000"), ""},
-		"shallow":               {"shallow", text(pktLine("shallow "+head.id().String()) + "0000" + pktLine("NAK\n") + pack), ""},
-		"endless":               {"", endless, artifact.TooLarge},
-		"endlessly shallow":     {"shallow", shallows, artifact.TooLarge},
-		"empty":                 {"", text(""), OperationFailed},
-		"error in a frame":      {"side-band-64k", text(pktLine("NAK\n") + pktLine("\x03out of memory")), OperationFailed},
+		"plain": {"", text(pktLine("NAK\n") + pack), ""},
+		"in frames": {"side-band-64k",
+			text(pktLine("NAK\n") + pktLine("\x02progress") + pktLine("\x01"+pack) + "0000"), ""},
+		"shallow": {"shallow",
+			text(pktLine("shallow "+head.id().String()) + "0000" + pktLine("NAK\n") + pack), ""},
+		"endless":           {"", endless, artifact.TooLarge},
+		"endlessly shallow": {"shallow", shallows, artifact.TooLarge},
+		"empty":             {"", text(""), OperationFailed},
+		"error in a frame": {"side-band-64k", text(pktLine("NAK\n") + pktLine("\x03out of memory")),
+			OperationFailed},
 		"unknown frame":         {"side-band-64k", text(pktLine("NAK\n") + pktLine("\x09x")), OperationFailed},
 		"frame without content": {"side-band-64k", text(pktLine("NAK\n") + "0004"), OperationFailed},
 		"broken frame":          {"side-band-64k", text(pktLine("NAK\n") + "zzzz"), OperationFailed},
@@ -82,7 +86,8 @@ func TestFetchFromHostileServer(t *testing.T) {
 		"error": {"", func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }, OperationFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, id := listMain(t, newClient(t, Options{Limits: tightLimits}), startServer(t, advertisement(head.id(), c.caps), c.answer))
+			r, id := listMain(t, newClient(t, Options{Limits: tightLimits}),
+				startServer(t, advertisement(head.id(), c.caps), c.answer))
 			got, err := r.Fetch(t.Context(), id)
 			if reason := reasonOf(t, err); reason != c.is {
 				t.Fatalf("reason %q, want %q: %v", reason, c.is, err)
@@ -112,15 +117,18 @@ func TestListFromHostileServer(t *testing.T) {
 		list string
 		is   Reason
 	}{
-		"empty":              {"", OperationFailed},
-		"web page":           {"<html>", OperationFailed},
-		"flush":              {begin + "0000", RepositoryEmpty},
-		"no refs":            {begin + pktLine(strings.Repeat("0", 40)+" capabilities^{}\x00agent=x\n") + "0000", RepositoryEmpty},
-		"refused":            {begin + pktLine("ERR no entry for you"), OperationFailed},
-		"truncated":          {begin + pktLine(id+" refs/heads/main\x00\n"), OperationFailed},
-		"short":              {begin + pktLine("1"), OperationFailed},
-		"no hash":            {begin + pktLine(strings.Repeat("x", 40)+" refs/heads/main\x00\n") + "0000", OperationFailed},
-		"bad shallow":        {begin + pktLine(id+" refs/heads/main\x00\n") + pktLine("shallow 1") + "0000", OperationFailed},
+		"empty":    {"", OperationFailed},
+		"web page": {"<html>", OperationFailed},
+		"flush":    {begin + "0000", RepositoryEmpty},
+		"no refs": {begin + pktLine(strings.Repeat("0", 40)+" capabilities^{}\x00agent=x\n") + "0000",
+			RepositoryEmpty},
+		"refused":   {begin + pktLine("ERR no entry for you"), OperationFailed},
+		"truncated": {begin + pktLine(id+" refs/heads/main\x00\n"), OperationFailed},
+		"short":     {begin + pktLine("1"), OperationFailed},
+		"no hash": {begin + pktLine(strings.Repeat("x", 40)+" refs/heads/main\x00\n") + "0000",
+			OperationFailed},
+		"bad shallow": {begin + pktLine(id+" refs/heads/main\x00\n") + pktLine("shallow 1") + "0000",
+			OperationFailed},
 		"SHA-256 repository": {begin + pktLine(id+" refs/heads/main\x00object-format=sha256\n") + "0000", Unsupported},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,9 @@ const maxKnownHosts = 1 << 20
 // directory temp, because the library only reads files.
 func parseKnownHosts(content []byte, temp string) (db *knownhosts.HostKeyDB, err error) {
 	if !hasLine(content) {
-		return nil, newError(CredentialsInvalid, "known_hosts is missing or empty, so that the server can't be authenticated: add its keys, as ssh-keyscan HOST prints them")
+		return nil, newError(CredentialsInvalid,
+			"known_hosts is missing or empty, so that the server can't be authenticated: add its keys, as "+
+				"ssh-keyscan HOST prints them")
 	}
 	if len(content) > maxKnownHosts {
 		return nil, newError(CredentialsInvalid, "known_hosts has more than %d bytes", maxKnownHosts)
@@ -40,7 +42,9 @@ func parseKnownHosts(content []byte, temp string) (db *knownhosts.HostKeyDB, err
 		return err
 	})
 	if err != nil {
-		return nil, newError(CredentialsInvalid, "known_hosts can't be read: expected lines such as \"git.example.com ssh-ed25519 AAAA…\", as ssh-keyscan prints them")
+		return nil, newError(CredentialsInvalid,
+			"known_hosts can't be read: expected lines such as \"git.example.com ssh-ed25519 AAAA…\", as ssh-keyscan "+
+				"prints them")
 	}
 	return db, nil
 }
@@ -72,13 +76,18 @@ func (h *hostKeyCheck) callback(host string, remote net.Addr, key ssh.PublicKey)
 func (h *hostKeyCheck) hostKeyError(address, masked string) *Error {
 	if known, ok := errors.AsType[*xknownhosts.KeyError](h.err); ok {
 		if len(known.Want) == 0 {
-			return newError(HostKeyUnknown, "known_hosts has no key of %s; the server presents %s: if that is its key, add it", address, h.fingerprint)
+			return newError(HostKeyUnknown,
+				"known_hosts has no key of %s; the server presents %s: if that is its key, add it", address,
+				h.fingerprint)
 		}
-		return newError(HostKeyMismatch, "the server of %s presents %s, which is not the key in known_hosts: the connection may be intercepted, or the server has a new key",
+		return newError(HostKeyMismatch,
+			"the server of %s presents %s, which is not the key in known_hosts: the connection may be intercepted, "+
+				"or the server has a new key",
 			masked, h.fingerprint)
 	}
 	if _, ok := errors.AsType[*xknownhosts.RevokedError](h.err); ok {
-		return newError(HostKeyMismatch, "the server of %s presents %s, which is revoked in known_hosts", masked, h.fingerprint)
+		return newError(HostKeyMismatch, "the server of %s presents %s, which is revoked in known_hosts", masked,
+			h.fingerprint)
 	}
 	return wrapError(HostKeyMismatch, h.err, "the host key of %s (%s) is rejected", masked, h.fingerprint)
 }

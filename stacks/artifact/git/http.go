@@ -52,7 +52,8 @@ func (c *Client) newHTTPTransport(u *url.URL, a *Access, program string, e endpo
 	}
 	switch {
 	case a.BearerToken != "" && hasLogin:
-		return nil, newError(CredentialsInvalid, "there are both a bearerToken and a username or password: use one of them")
+		return nil, newError(CredentialsInvalid,
+			"there are both a bearerToken and a username or password: use one of them")
 	case a.BearerToken != "":
 		w.authorize = func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+a.BearerToken) }
 	case login != nil:
@@ -103,7 +104,8 @@ func sameHostRedirects(next func(*http.Request, []*http.Request) error) func(*ht
 	return func(r *http.Request, via []*http.Request) error {
 		from := via[len(via)-1].URL
 		if !isSameHost(from, r.URL) {
-			return newError(OperationFailed, "%s redirects to another host, %s, which is not allowed for a push: if the host is correct, use it in the URL", artifact.MaskURL(from.String()), quoteName(r.URL.Host))
+			return newError(OperationFailed, "%s redirects to another host, %s, which is not allowed for a push: if "+
+				"the host is correct, use it in the URL", artifact.MaskURL(from.String()), quoteName(r.URL.Host))
 		}
 		return next(r, via)
 	}
@@ -160,7 +162,9 @@ func (w *httpTransport) setBaseURL(requested *url.URL, resp *response) error {
 		return newError(OperationFailed, "%s redirects to a URL that is not a repository", w.maskedURL)
 	}
 	if want := "application/x-" + w.program + "-advertisement"; resp.contentType != want {
-		return newError(OperationFailed, "%s does not serve a Git repository over smart HTTP (content type %s): check the URL", w.maskedURL, w.quoteServerText(resp.contentType))
+		return newError(OperationFailed,
+			"%s does not serve a Git repository over smart HTTP (content type %s): check the URL", w.maskedURL,
+			w.quoteServerText(resp.contentType))
 	}
 	w.baseURL = at.JoinPath("..", "..")
 	w.baseURL.User, w.baseURL.RawQuery = nil, ""
@@ -185,22 +189,26 @@ func (w *httpTransport) statusError(code int) error {
 		return nil
 	case http.StatusUnauthorized:
 		if w.authorize == nil {
-			return newError(AuthenticationRequired, "%s requires credentials: the repository is private or does not exist", w.maskedURL)
+			return newError(AuthenticationRequired,
+				"%s requires credentials: the repository is private or does not exist", w.maskedURL)
 		}
 		return newError(AuthenticationFailed, "%s rejects the credentials", w.maskedURL)
 	case http.StatusForbidden:
 		return newError(AuthenticationFailed, "%s refuses access (403 Forbidden)", w.maskedURL)
 	case http.StatusProxyAuthRequired:
-		return newError(ProxyFailed, "the proxy for %s requires credentials, or rejects the given ones (407)", w.maskedURL)
+		return newError(ProxyFailed, "the proxy for %s requires credentials, or rejects the given ones (407)",
+			w.maskedURL)
 	case http.StatusNotFound, http.StatusGone:
-		return newError(RepositoryNotFound, "there is no repository at %s: check the URL, or create the repository", w.maskedURL)
+		return newError(RepositoryNotFound, "there is no repository at %s: check the URL, or create the repository",
+			w.maskedURL)
 	}
 	return newError(OperationFailed, "%s responded with %d %s", w.maskedURL, code, http.StatusText(code))
 }
 
 // send implements transport. It must be called after openRefs.
 func (w *httpTransport) send(ctx context.Context, request []byte) (io.ReadCloser, error) {
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, w.baseURL.JoinPath(w.program).String(), bytes.NewReader(request))
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, w.baseURL.JoinPath(w.program).String(),
+		bytes.NewReader(request))
 	if err != nil {
 		return nil, wrapError(OperationFailed, artifact.WithoutURL(err), "creating a request to %s", w.maskedURL)
 	}

@@ -52,7 +52,8 @@ func ParseKeys(values map[string][]byte) (*Keys, error) {
 		}
 	}
 	if len(keys.pgp) == 0 && len(keys.ssh) == 0 {
-		return nil, newError(CredentialsInvalid, "there is no public key: add armored OpenPGP keys (gpg --export --armor) or SSH public keys")
+		return nil, newError(CredentialsInvalid,
+			"there is no public key: add armored OpenPGP keys (gpg --export --armor) or SSH public keys")
 	}
 	return keys, nil
 }
@@ -93,7 +94,8 @@ func parseSSHKey(line string) (sshKey, error) {
 	}
 	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(skipFirstWord(line)))
 	if err != nil || len(rest) > 0 {
-		return sshKey{}, errors.New(`expected "ssh-ed25519 AAAA…", optionally after a principal, or an OpenPGP public key block`)
+		return sshKey{},
+			errors.New(`expected "ssh-ed25519 AAAA…", optionally after a principal, or an OpenPGP public key block`)
 	}
 	k := sshKey{key: key}
 	for _, option := range options {
@@ -109,7 +111,8 @@ func parseSSHKey(line string) (sshKey, error) {
 		case "valid-before":
 			k.validBefore, err = signerTime(value)
 		default: // cert-authority and unknown options
-			return k, errors.New("the key has an unsupported option; supported are namespaces, valid-after and valid-before")
+			return k, errors.New("the key has an unsupported option; supported are namespaces, valid-after and " +
+				"valid-before")
 		}
 		if err != nil {
 			return k, err

@@ -34,7 +34,8 @@ func newStore(ctx context.Context, name string) (*objectStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &objectStore{ctx: ctx, file: file, w: bufio.NewWriterSize(file, 256<<10), objects: map[plumbing.Hash]storedObject{}}, nil
+	return &objectStore{ctx: ctx, file: file, w: bufio.NewWriterSize(file, 256<<10),
+		objects: map[plumbing.Hash]storedObject{}}, nil
 }
 
 func (s *objectStore) close() error {

@@ -36,7 +36,8 @@ func scanPack(f contextFile, limits Limits) error {
 		return err
 	}
 	if int64(count) > int64(limits.Objects) {
-		return treeError(artifact.TooManyFiles, "", "the pack has %d objects, at most %d are allowed", count, limits.Objects)
+		return treeError(artifact.TooManyFiles, "", "the pack has %d objects, at most %d are allowed", count,
+			limits.Objects)
 	}
 	var total int64
 	add := func(n int64) error {
@@ -44,7 +45,8 @@ func scanPack(f contextFile, limits Limits) error {
 			return treeError(artifact.TooLarge, "", "the pack has an object of more than the %d bytes allowed", limit)
 		}
 		if total += n; total > limits.ObjectBytes {
-			return treeError(artifact.TooLarge, "", "the objects of the pack have more than the %d bytes allowed", limits.ObjectBytes)
+			return treeError(artifact.TooLarge, "", "the objects of the pack have more than the %d bytes allowed",
+				limits.ObjectBytes)
 		}
 		return nil
 	}

@@ -51,7 +51,8 @@ func treeObject(entries ...any) packObject {
 }
 
 func commitObject(tree packObject) packObject {
-	body := fmt.Sprintf("tree %s\nauthor a <a@example.com> 0 +0000\ncommitter a <a@example.com> 0 +0000\n\nm\n", tree.id())
+	body := fmt.Sprintf("tree %s\nauthor a <a@example.com> 0 +0000\ncommitter a <a@example.com> 0 +0000\n\nm\n",
+		tree.id())
 	return packObject{kind: plumbing.CommitObject, body: []byte(body)}
 }
 
@@ -159,39 +160,60 @@ func TestLoadPack(t *testing.T) {
 		"blob instead of a commit": {encodePack(0, file), file.id(), CommitNotFound},
 		"missing tree":             {encodePack(0, head, file), head.id(), OperationFailed},
 		"missing blob":             {encodePack(0, head, good), head.id(), OperationFailed},
-		"tree instead of a blob":   {encodePack(0, append(in("100644 x", good.id()), good)...), in("100644 x", good.id())[0].id(), OperationFailed},
-		"truncated":                {encodePack(0, head, good, file)[:80], head.id(), OperationFailed},
-		"wrong checksum":           {append(encodePack(0, head, good, file), 1)[1:], head.id(), OperationFailed},
-		"count of four billion":    {encodePack(1<<32-1, head), head.id(), artifact.TooManyFiles},
-		"count is too high":        {encodePack(9, head, good, file), head.id(), OperationFailed},
-		"size is too low":          {encodePack(0, head, good, packObject{kind: file.kind, body: file.body, size: 2}), head.id(), OperationFailed},
-		"size is too high":         {encodePack(0, head, good, packObject{kind: file.kind, body: file.body, size: 2000}), head.id(), OperationFailed},
-		"size of terabytes":        {encodePack(0, head, good, packObject{kind: file.kind, body: file.body, size: 1 << 42}), head.id(), artifact.TooLarge},
-		"large object":             {encodePack(0, head, good, blobObject(strings.Repeat("0", 32<<10+1))), head.id(), artifact.TooLarge},
-		"large objects in total": {encodePack(0, head, blobObject(strings.Repeat("0", 30<<10)), blobObject(strings.Repeat("1", 30<<10)), blobObject(strings.Repeat("2", 30<<10))),
+		"tree instead of a blob": {encodePack(0, append(in("100644 x", good.id()), good)...),
+			in("100644 x", good.id())[0].id(), OperationFailed},
+		"truncated":             {encodePack(0, head, good, file)[:80], head.id(), OperationFailed},
+		"wrong checksum":        {append(encodePack(0, head, good, file), 1)[1:], head.id(), OperationFailed},
+		"count of four billion": {encodePack(1<<32-1, head), head.id(), artifact.TooManyFiles},
+		"count is too high":     {encodePack(9, head, good, file), head.id(), OperationFailed},
+		"size is too low": {encodePack(0, head, good, packObject{kind: file.kind, body: file.body, size: 2}),
+			head.id(), OperationFailed},
+		"size is too high": {encodePack(0, head, good,
+			packObject{kind: file.kind, body: file.body, size: 2000}), head.id(), OperationFailed},
+		"size of terabytes": {encodePack(0, head, good,
+			packObject{kind: file.kind, body: file.body, size: 1 << 42}), head.id(), artifact.TooLarge},
+		"large object": {encodePack(0, head, good, blobObject(strings.Repeat("0", 32<<10+1))), head.id(),
+			artifact.TooLarge},
+		"large objects in total": {encodePack(0, head, blobObject(strings.Repeat("0", 30<<10)),
+			blobObject(strings.Repeat("1", 30<<10)), blobObject(strings.Repeat("2", 30<<10))),
 			head.id(), artifact.TooLarge},
 		// A base of 8 bytes and a result of 2^35 bytes.
-		"delta of gigabytes": {encodePack(0, head, good, file, refDelta(file, 8, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0x90, 8)), head.id(), artifact.TooLarge},
+		"delta of gigabytes": {encodePack(0, head, good, file,
+			refDelta(file, 8, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0x90, 8)), head.id(), artifact.TooLarge},
 		// Bases of 8 bytes and results of 30 KiB each.
-		"large deltas in total": {encodePack(0, head, good, file, refDelta(file, 8, 0x80, 0xf0, 1), refDelta(file, 8, 0x81, 0xf0, 1), refDelta(file, 8, 0x82, 0xf0, 1)),
+		"large deltas in total": {encodePack(0, head, good, file, refDelta(file, 8, 0x80, 0xf0, 1),
+			refDelta(file, 8, 0x81, 0xf0, 1), refDelta(file, 8, 0x82, 0xf0, 1)),
 			head.id(), artifact.TooLarge},
-		"endless delta size":       {encodePack(0, head, refDelta(head, bytes.Repeat([]byte{0xff}, 30)...)), head.id(), artifact.TooLarge},
-		"empty delta":              {encodePack(0, head, refDelta(head)), head.id(), artifact.TooLarge},
-		"delta beyond its base":    {encodePack(0, head, good, file, refDelta(file, 8, 8, 0x91, 100, 8)), head.id(), OperationFailed},
-		"delta of an unknown base": {encodePack(0, head, refDelta(blobObject("unknown"), 7, 1, 0x90, 1)), head.id(), OperationFailed},
-		"offset before the pack": {encodePack(0, head, packObject{kind: plumbing.OFSDeltaObject, baseDistance: 127, body: []byte{1, 1, 0x90, 1}}),
+		"endless delta size": {encodePack(0, head, refDelta(head, bytes.Repeat([]byte{0xff}, 30)...)), head.id(),
+			artifact.TooLarge},
+		"empty delta": {encodePack(0, head, refDelta(head)), head.id(), artifact.TooLarge},
+		"delta beyond its base": {encodePack(0, head, good, file, refDelta(file, 8, 8, 0x91, 100, 8)), head.id(),
+			OperationFailed},
+		"delta of an unknown base": {encodePack(0, head, refDelta(blobObject("unknown"), 7, 1, 0x90, 1)), head.id(),
+			OperationFailed},
+		"offset before " +
+			"the pack": {encodePack(0, head,
+			packObject{kind: plumbing.OFSDeltaObject, baseDistance: 127, body: []byte{1, 1, 0x90, 1}}),
 			head.id(), OperationFailed},
-		"offset to itself":       {encodePack(0, head, packObject{kind: plumbing.OFSDeltaObject, baseDistance: 0, body: []byte{1, 1, 0x90, 1}}), head.id(), OperationFailed},
-		"unknown kind of object": {encodePack(0, head, packObject{kind: 5, body: []byte("x")}), head.id(), OperationFailed},
-		"exponential subtrees":   {encodePack(0, bomb...), bombHead.id(), artifact.TooDeep},
-		"deep tree":              {encodePack(0, append(deepPack, deepHead)...), deepHead.id(), artifact.TooDeep},
-		"..":                     {encodePack(0, in("100644 ..", file.id())...), in("100644 ..", file.id())[0].id(), artifact.UnsafePath},
-		".":                      {encodePack(0, in("100644 .", file.id())...), in("100644 .", file.id())[0].id(), artifact.UnsafePath},
-		"path as a name":         {encodePack(0, in("100644 a/../../b", file.id())...), in("100644 a/../../b", file.id())[0].id(), artifact.UnsafePath},
-		".GIT":                   {encodePack(0, in("100644 .GIT", file.id())...), in("100644 .GIT", file.id())[0].id(), artifact.UnsafePath},
+		"offset to itself": {encodePack(0, head,
+			packObject{kind: plumbing.OFSDeltaObject, baseDistance: 0, body: []byte{1, 1, 0x90, 1}}), head.id(),
+			OperationFailed},
+		"unknown kind of object": {encodePack(0, head, packObject{kind: 5, body: []byte("x")}), head.id(),
+			OperationFailed},
+		"exponential subtrees": {encodePack(0, bomb...), bombHead.id(), artifact.TooDeep},
+		"deep tree":            {encodePack(0, append(deepPack, deepHead)...), deepHead.id(), artifact.TooDeep},
+		"..": {encodePack(0, in("100644 ..", file.id())...), in("100644 ..", file.id())[0].id(),
+			artifact.UnsafePath},
+		".": {encodePack(0, in("100644 .", file.id())...), in("100644 .", file.id())[0].id(),
+			artifact.UnsafePath},
+		"path as a name": {encodePack(0, in("100644 a/../../b", file.id())...),
+			in("100644 a/../../b", file.id())[0].id(), artifact.UnsafePath},
+		".GIT": {encodePack(0, in("100644 .GIT", file.id())...), in("100644 .GIT", file.id())[0].id(),
+			artifact.UnsafePath},
 		"duplicate name": {encodePack(0, in("100644 x", file.id(), "100644 x", file.id())...),
 			in("100644 x", file.id(), "100644 x", file.id())[0].id(), artifact.Malformed},
-		"long name": {encodePack(0, in("100644 "+long, file.id())...), in("100644 "+long, file.id())[0].id(), artifact.Malformed},
+		"long name": {encodePack(0, in("100644 "+long, file.id())...), in("100644 "+long, file.id())[0].id(),
+			artifact.Malformed},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -238,7 +260,8 @@ func TestLoadPackWithCyclicDeltas(t *testing.T) {
 	toB := append([]byte{8, 8, 8}, b.body...)
 	tr := treeObject("100644 a", a.id(), "100644 b", b.id())
 	head := commitObject(tr)
-	got, err := loadTestPack(t.Context(), t, encodePack(0, head, tr, refDelta(b, toA...), refDelta(a, toB...), a, b), head.id(), tightLimits)
+	got, err := loadTestPack(t.Context(), t, encodePack(0, head, tr, refDelta(b, toA...), refDelta(a, toB...), a, b),
+		head.id(), tightLimits)
 	if err != nil {
 		if reasonOf(t, err) != OperationFailed {
 			t.Errorf("got %v", err)
@@ -283,7 +306,8 @@ func FuzzPack(f *testing.F) {
 	want := head.id()
 	f.Add(encodePack(0, head, tr, file))
 	f.Add(encodePack(0, head, tr, file, refDelta(file, 8, 2, 0x90, 2)))
-	f.Add(encodePack(0, head, tr, file, packObject{kind: plumbing.OFSDeltaObject, baseDistance: 27, body: []byte{8, 2, 0x90, 2}}))
+	f.Add(encodePack(0, head, tr, file,
+		packObject{kind: plumbing.OFSDeltaObject, baseDistance: 27, body: []byte{8, 2, 0x90, 2}}))
 	f.Add(encodePack(1<<32-1, head))
 	f.Add(encodePack(0, head, tr, packObject{kind: file.kind, body: file.body, size: 1 << 42}))
 	f.Add([]byte("PACK"))

@@ -163,7 +163,9 @@ func (b *Branch) advertisedRefs(ctx context.Context, w transport) (*packp.AdvRef
 		return nil, err
 	}
 	if !refs.Capabilities.Supports(capability.ReportStatus) {
-		return nil, newError(Unsupported, "the server of %s does not report the result of a push (report-status), so that nothing is pushed", b.maskedURL)
+		return nil, newError(Unsupported,
+			"the server of %s does not report the result of a push (report-status), so that nothing is pushed",
+			b.maskedURL)
 	}
 	return refs, nil
 }
@@ -185,7 +187,8 @@ func (b *Branch) readReport(ctx context.Context, body io.Reader, multiplexed boo
 		if gitErr, ok := errors.AsType[*Error](err); ok {
 			return gitErr
 		}
-		return wrapError(OperationFailed, err, "the response of %s to a push is incomplete or can't be read: %s", b.maskedURL, b.quoteServerText(messages.String()))
+		return wrapError(OperationFailed, err, "the response of %s to a push is incomplete or can't be read: %s",
+			b.maskedURL, b.quoteServerText(messages.String()))
 	}
 	rejection := report.Error()
 	if rejection == nil && len(report.CommandStatuses) == 0 {
@@ -199,7 +202,8 @@ func (b *Branch) readReport(ctx context.Context, body io.Reader, multiplexed boo
 		return b.branchMovedError()
 	}
 	_, _ = io.Copy(io.Discard, body) // messages of hooks can come last
-	return newError(PushRefused, "the server of %s rejected a push to the branch %s: %s: %s: check that the credentials allow it",
+	return newError(PushRefused,
+		"the server of %s rejected a push to the branch %s: %s: %s: check that the credentials allow it",
 		b.maskedURL, quoteName(b.name), b.quoteServerText(rejection.Error()), b.quoteServerText(messages.String()))
 }
 

@@ -19,7 +19,8 @@ import (
 var commitTime = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func testCommit(files map[string][]byte) Commit {
-	return Commit{Files: files, Message: "Export\n\nall of it\n", Name: "Robot", Email: "robot@example.com", When: commitTime}
+	return Commit{Files: files, Message: "Export\n\nall of it\n", Name: "Robot", Email: "robot@example.com",
+		When: commitTime}
 }
 
 // push pushes changed files to a branch.
@@ -74,7 +75,8 @@ func expectBranchFiles(t *testing.T, s *gitserver.Server, repo *gitserver.Repo, 
 	if !maps.Equal(got, want) {
 		t.Errorf("branch %s has %v, want %v", branch, got, want)
 	}
-	if output, err := s.Git(t.Context(), repo.Dir(), "fsck", "--strict", "--no-dangling"); err != nil || strings.Contains(output, "error") {
+	if output, err := s.Git(t.Context(), repo.Dir(), "fsck", "--strict", "--no-dangling"); err != nil ||
+		strings.Contains(output, "error") {
 		t.Errorf("git fsck failed: %s %v", output, err)
 	}
 }
@@ -82,7 +84,8 @@ func expectBranchFiles(t *testing.T, s *gitserver.Server, repo *gitserver.Repo, 
 func TestPushCreatesAndUpdatesBranches(t *testing.T) {
 	s, repo := newRepo(t)
 	at := Repository{URL: repo.URL()}
-	first, err := push(t, at, "main", map[string][]byte{"states/a.json": []byte("a"), "states/deep/er/b.json": []byte("b")})
+	first, err := push(t, at, "main",
+		map[string][]byte{"states/a.json": []byte("a"), "states/deep/er/b.json": []byte("b")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,17 +95,24 @@ func TestPushCreatesAndUpdatesBranches(t *testing.T) {
 	expectBranchFiles(t, s, repo, "main", map[string]string{"states/a.json": "a", "states/deep/er/b.json": "b"})
 
 	// Other files are kept, also with names that sort between those of the pushed files.
-	commit(t, repo, map[string]string{"states.txt": "x", "states-2": "x", "README": "x"}, gitserver.Executable("states/a.json", "a"))
-	second, err := push(t, at, "main", map[string][]byte{"states/a.json": []byte("a2"), "states/deep/er/b.json": nil, "states/c.json": []byte("c"), "states/gone": nil})
+	commit(t, repo, map[string]string{"states.txt": "x", "states-2": "x", "README": "x"},
+		gitserver.Executable("states/a.json", "a"))
+	second, err := push(t, at, "main", map[string][]byte{"states/a.json": []byte("a2"), "states/deep/er/b.json": nil,
+		"states/c.json": []byte("c"), "states/gone": nil})
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectBranchFiles(t, s, repo, "main", map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x", "README": "x"})
+	expectBranchFiles(t, s, repo, "main",
+		map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x",
+			"README": "x"})
 	output, err := s.Git(t.Context(), repo.Dir(), "log", "-1", "--format=%an <%ae> %cn <%ce> %at%n%B", "main")
-	if err != nil || output != fmt.Sprintf("Robot <robot@example.com> Robot <robot@example.com> %d\nExport\n\nall of it\n", commitTime.Unix()) {
+	if err != nil ||
+		output != fmt.Sprintf("Robot <robot@example.com> Robot <robot@example.com> %d\nExport\n\nall of it\n",
+			commitTime.Unix()) {
 		t.Errorf("got %q, %v", output, err)
 	}
-	if mode, err := s.Git(t.Context(), repo.Dir(), "ls-tree", "main", "states/a.json"); err != nil || !strings.HasPrefix(mode, "100755") {
+	if mode, err := s.Git(t.Context(), repo.Dir(), "ls-tree", "main", "states/a.json"); err != nil ||
+		!strings.HasPrefix(mode, "100755") {
 		t.Errorf("the mode of a file is lost: %s", mode)
 	}
 
@@ -120,7 +130,9 @@ func TestPushCreatesAndUpdatesBranches(t *testing.T) {
 	if parent, err := s.Git(t.Context(), repo.Dir(), "rev-parse", "states/prod^"); err != nil || parent != second {
 		t.Errorf("its parent is %s, want %s", parent, second)
 	}
-	expectBranchFiles(t, s, repo, "states/prod", map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x", "README": "x", "d": "d"})
+	expectBranchFiles(t, s, repo, "states/prod",
+		map[string]string{"states/a.json": "a2", "states/c.json": "c", "states.txt": "x", "states-2": "x",
+			"README": "x", "d": "d"})
 }
 
 func TestPushNeverForces(t *testing.T) {
@@ -143,7 +155,8 @@ func TestPushNeverForces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs = commit(t, repo, map[string]string{"b": "theirs again"}, gitserver.OnBranch("other"), gitserver.Onto(theirs))
+	theirs = commit(t, repo, map[string]string{"b": "theirs again"}, gitserver.OnBranch("other"),
+		gitserver.Onto(theirs))
 	writeHook(t, repo, "update", "#!/bin/sh\ngit update-ref refs/heads/main "+theirs+"\n")
 	if _, err := pushOn(t, late, map[string][]byte{"c": []byte("ours")}); reasonOf(t, err) != BranchMoved {
 		t.Errorf("got %v", err)
@@ -179,7 +192,8 @@ func TestPushRejections(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	at.Access = Access{Username: "user", Password: "hunter3-hunter3"}
-	if _, err := push(t, at, "main", files); reasonOf(t, err) != AuthenticationFailed || strings.Contains(err.Error(), "hunter3") {
+	if _, err := push(t, at, "main", files); reasonOf(t, err) != AuthenticationFailed ||
+		strings.Contains(err.Error(), "hunter3") {
 		t.Errorf("got %v", err)
 	}
 	at.Access.Password = "hunter2-hunter2"
@@ -189,7 +203,8 @@ func TestPushRejections(t *testing.T) {
 	head := branchHead(t, repo, "main")
 	writeHook(t, repo, "pre-receive", "#!/bin/sh\necho 'main is protected, hunter2-hunter2' >&2\nexit 1\n")
 	_, err := push(t, at, "main", map[string][]byte{"a": []byte("b")})
-	if reasonOf(t, err) != PushRefused || !strings.Contains(err.Error(), "main is protected") || strings.Contains(err.Error(), "hunter2") {
+	if reasonOf(t, err) != PushRefused || !strings.Contains(err.Error(), "main is protected") ||
+		strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
 	if got := branchHead(t, repo, "main"); got != head {
@@ -218,10 +233,12 @@ func TestPushRefusesRedirectToOtherHost(t *testing.T) {
 	_, repo := newRepo(t)
 	commit(t, repo, map[string]string{"a": "1"})
 	hop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, repo.URL()+strings.TrimPrefix(r.URL.RequestURI(), "/moved.git"), http.StatusMovedPermanently)
+		http.Redirect(w, r, repo.URL()+strings.TrimPrefix(r.URL.RequestURI(), "/moved.git"),
+			http.StatusMovedPermanently)
 	}))
 	defer hop.Close()
-	_, err := push(t, Repository{URL: hop.URL + "/moved.git", Access: Access{Username: "u", Password: "hunter2"}}, "main", map[string][]byte{"a": []byte("2")})
+	_, err := push(t, Repository{URL: hop.URL + "/moved.git", Access: Access{Username: "u", Password: "hunter2"}},
+		"main", map[string][]byte{"a": []byte("2")})
 	if reasonOf(t, err) != OperationFailed || !strings.Contains(err.Error(), "redirects to another host") {
 		t.Errorf("got %v", err)
 	}
@@ -261,7 +278,8 @@ func TestPushOverSSH(t *testing.T) {
 	if err != nil || branchHead(t, repo, "main") != id {
 		t.Fatal(id, err)
 	}
-	if _, err := push(t, Repository{URL: at, Access: access}, "main", map[string][]byte{"a/b": []byte("2")}); err != nil {
+	if _, err := push(t, Repository{URL: at, Access: access}, "main", map[string][]byte{"a/b": []byte("2")}); err !=
+		nil {
 		t.Fatal(err)
 	}
 	expectBranchFiles(t, s, repo, "main", map[string]string{"a/b": "2"})
@@ -269,11 +287,13 @@ func TestPushOverSSH(t *testing.T) {
 
 func TestPushRejectsInvalidPaths(t *testing.T) {
 	_, repo := newRepo(t)
-	commit(t, repo, map[string]string{"file": "x", "folder/x": "x"}, gitserver.Symlink("link", "/etc"), gitserver.Symlink("folder/link", "x"))
+	commit(t, repo, map[string]string{"file": "x", "folder/x": "x"}, gitserver.Symlink("link", "/etc"),
+		gitserver.Symlink("folder/link", "x"))
 	at := Repository{URL: repo.URL()}
 	for name, want := range map[string]Reason{
 		"file/a": PathTaken, "folder": PathTaken, "link": PathTaken, "link/a": PathTaken, "folder/link": PathTaken,
-		"../a": "UnsafePath", "a/../b": "UnsafePath", "/a": "UnsafePath", ".git/config": "UnsafePath", "a/.GIT/x": "UnsafePath", "": "UnsafePath", "a//b": "UnsafePath",
+		"../a": "UnsafePath", "a/../b": "UnsafePath", "/a": "UnsafePath", ".git/config": "UnsafePath",
+		"a/.GIT/x": "UnsafePath", "": "UnsafePath", "a//b": "UnsafePath",
 	} {
 		if _, err := push(t, at, "main", map[string][]byte{name: []byte("x")}); reasonOf(t, err) != want {
 			t.Errorf("%q: want %s, got %v", name, want, err)

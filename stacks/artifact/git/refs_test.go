@@ -47,7 +47,8 @@ func TestEditDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"main", "mian", 2}, {"main", "mai", 1}, {"kitten", "sitting", 3}, {"same", "same", 0}} {
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"main", "mian", 2}, {"main", "mai", 1}, {"kitten", "sitting", 3},
+		{"same", "same", 0}} {
 		if got := editDistance(c.a, c.b); got != c.want {
 			t.Errorf("%q to %q is %d, want %d", c.a, c.b, got, c.want)
 		}
@@ -142,7 +143,8 @@ func TestListDropsCredentialsOnRedirectToOtherHost(t *testing.T) {
 	_, repo := newRepo(t, gitserver.WithBasicAuth("user", "hunter2"))
 	commit(t, repo, map[string]string{"a": "a"})
 	// The target accepts the same password, but the password is only for the first host.
-	_, err := newClient(t, Options{}).List(t.Context(), Repository{URL: redirectingServer(t, strings.TrimSuffix(repo.URL(), "/team/fleet.git"))})
+	_, err := newClient(t, Options{}).
+		List(t.Context(), Repository{URL: redirectingServer(t, strings.TrimSuffix(repo.URL(), "/team/fleet.git"))})
 	if got := reasonOf(t, err); got != AuthenticationFailed {
 		t.Errorf("reason %q: %v", got, err)
 	}

@@ -165,7 +165,8 @@ func (c *Checkout) VerifyCommit(keys *Keys, now time.Time) error {
 func (c *Checkout) VerifyTag(keys *Keys, now time.Time) error {
 	subject := "tag " + quoteName(c.tag.Name)
 	if c.tag.Object == "" {
-		return newError(SignatureMissing, "%s is not annotated and can't have a signature: create it with git tag --sign", subject)
+		return newError(SignatureMissing,
+			"%s is not annotated and can't have a signature: create it with git tag --sign", subject)
 	}
 	raw, err := c.readObject(plumbing.NewHash(c.tag.Object), plumbing.TagObject)
 	if err != nil {
@@ -177,7 +178,8 @@ func (c *Checkout) VerifyTag(keys *Keys, now time.Time) error {
 			return wrapError(SignatureInvalid, err, "the tag object can't be read")
 		}
 		if header.kind != plumbing.CommitObject.String() || header.object != c.Commit {
-			return newError(SignatureInvalid, "the signed tag is for the %.20s %.64s, not for commit %s", header.kind, header.object, c.Commit)
+			return newError(SignatureInvalid, "the signed tag is for the %.20s %.64s, not for commit %s", header.kind,
+				header.object, c.Commit)
 		}
 		if header.name != c.tag.Name {
 			return newError(SignatureInvalid, "the tag was signed as %.100q and renamed afterwards", header.name)
@@ -224,16 +226,21 @@ func (k *Keys) verify(s signedObject, now time.Time) error {
 
 func (k *Keys) verifyPGP(s signedObject, now time.Time) error {
 	config := &packet.Config{Time: func() time.Time { return now }}
-	_, err := openpgp.CheckArmoredDetachedSignature(k.pgp, bytes.NewReader(s.payload), bytes.NewReader(s.signature), config)
+	_, err := openpgp.CheckArmoredDetachedSignature(k.pgp, bytes.NewReader(s.payload), bytes.NewReader(s.signature),
+		config)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
 		return newError(SignerUnknown, "the OpenPGP signature is by a key that is not trusted")
-	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrSignatureExpired), errors.Is(err, pgperrors.ErrKeyRevoked):
-		return wrapError(SignerExpired, err, "the OpenPGP signature is by a trusted key that is expired or revoked: if the key was renewed, export it again")
+	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrSignatureExpired),
+		errors.Is(err, pgperrors.ErrKeyRevoked):
+		return wrapError(SignerExpired, err,
+			"the OpenPGP signature is by a trusted key that is expired or revoked: if the key was renewed, export "+
+				"it again")
 	}
-	return wrapError(SignatureInvalid, err, "the OpenPGP signature is wrong: the content was changed after signing, or the signature is for other content")
+	return wrapError(SignatureInvalid, err,
+		"the OpenPGP signature is wrong: the content was changed after signing, or the signature is for other content")
 }
 
 func (k *Keys) verifySSH(s signedObject, now time.Time) error {
@@ -249,14 +256,19 @@ func (k *Keys) verifySSH(s signedObject, now time.Time) error {
 		if !bytes.Equal(trusted.key.Marshal(), sig.PublicKey.Marshal()) {
 			continue
 		}
-		if err := sshsig.Verify(bytes.NewReader(s.payload), sig, trusted.key, sig.HashAlgorithm, sshNamespace); err != nil {
-			return wrapError(SignatureInvalid, err, "the SSH signature by %s is wrong: the content was changed after signing, or the signature is for other content", fingerprint)
+		if err := sshsig.Verify(bytes.NewReader(s.payload), sig, trusted.key, sig.HashAlgorithm,
+			sshNamespace); err != nil {
+			return wrapError(SignatureInvalid, err,
+				"the SSH signature by %s is wrong: the content was changed after signing, or the signature is for "+
+					"other content", fingerprint)
 		}
 		if !trusted.validBefore.IsZero() && !now.Before(trusted.validBefore) {
-			return newError(SignerExpired, "the SSH signature is by %s, which is trusted only until %s", fingerprint, trusted.validBefore.Format(time.RFC3339))
+			return newError(SignerExpired, "the SSH signature is by %s, which is trusted only until %s", fingerprint,
+				trusted.validBefore.Format(time.RFC3339))
 		}
 		if now.Before(trusted.validAfter) {
-			return newError(SignerExpired, "the SSH signature is by %s, which is trusted only from %s", fingerprint, trusted.validAfter.Format(time.RFC3339))
+			return newError(SignerExpired, "the SSH signature is by %s, which is trusted only from %s", fingerprint,
+				trusted.validAfter.Format(time.RFC3339))
 		}
 		return nil
 	}

@@ -44,7 +44,8 @@ func (c *Client) newSSHTransport(u *url.URL, a *Access, program string, e endpoi
 		program: program, proxy: a.Proxy, limits: c.limits, endpoint: e}
 	if u.User != nil {
 		if _, has := u.User.Password(); has {
-			return nil, newError(URLInvalid, "the URL %s contains a password: use a key (identity) in a Secret", w.maskedURL)
+			return nil, newError(URLInvalid, "the URL %s contains a password: use a key (identity) in a Secret",
+				w.maskedURL)
 		}
 		w.user = u.User.Username()
 	}
@@ -55,7 +56,8 @@ func (c *Client) newSSHTransport(u *url.URL, a *Access, program string, e endpoi
 		w.path = w.path[1:]
 	}
 	if w.proxy != nil && w.proxy.Scheme != "socks5" {
-		return nil, newError(CredentialsInvalid, "SSH requires a proxy with the scheme socks5, not %.20q", w.proxy.Scheme)
+		return nil, newError(CredentialsInvalid, "SSH requires a proxy with the scheme socks5, not %.20q",
+			w.proxy.Scheme)
 	}
 	var err error
 	if w.signer, err = parseSigner(a, w.maskedURL); err != nil {
@@ -70,7 +72,8 @@ func (c *Client) newSSHTransport(u *url.URL, a *Access, program string, e endpoi
 
 func parseSigner(a *Access, masked string) (ssh.Signer, error) {
 	if len(a.Identity) == 0 {
-		return nil, newError(AuthenticationRequired, "%s requires a Secret with a private key (identity) and the host keys of the server (known_hosts)", masked)
+		return nil, newError(AuthenticationRequired,
+			"%s requires a Secret with a private key (identity) and the host keys of the server (known_hosts)", masked)
 	}
 	var signer ssh.Signer
 	var err error
@@ -84,7 +87,9 @@ func parseSigner(a *Access, masked string) (ssh.Signer, error) {
 	}
 	if err != nil {
 		// The message omits err, which can contain parts of the key.
-		return nil, newError(CredentialsInvalid, "the private key (identity) can't be read: expected a key in PEM as ssh-keygen writes it, and its password if it is encrypted")
+		return nil, newError(CredentialsInvalid,
+			"the private key (identity) can't be read: expected a key in PEM as ssh-keygen writes it, and its "+
+				"password if it is encrypted")
 	}
 	return signer, nil
 }
@@ -191,7 +196,8 @@ func (w *sshTransport) dial(ctx context.Context) (net.Conn, error) {
 func (w *sshTransport) handshake(ctx context.Context, conn net.Conn) (*ssh.Client, error) {
 	keyOffered := false
 	check := &hostKeyCheck{knownHosts: w.knownHosts}
-	config := &ssh.ClientConfig{User: w.user, HostKeyCallback: check.callback, HostKeyAlgorithms: w.knownHosts.HostKeyAlgorithms(w.address),
+	config := &ssh.ClientConfig{User: w.user, HostKeyCallback: check.callback,
+		HostKeyAlgorithms: w.knownHosts.HostKeyAlgorithms(w.address),
 		Auth: []ssh.AuthMethod{ssh.PublicKeysCallback(func() ([]ssh.Signer, error) {
 			keyOffered = true
 			return []ssh.Signer{w.signer}, nil
@@ -205,10 +211,12 @@ func (w *sshTransport) handshake(ctx context.Context, conn net.Conn) (*ssh.Clien
 	case check.err != nil:
 		return nil, check.hostKeyError(w.address, w.maskedURL)
 	case keyOffered:
-		return nil, wrapError(AuthenticationFailed, err, "%s rejects the private key (identity) of user %.80q", w.maskedURL, w.user)
+		return nil, wrapError(AuthenticationFailed, err, "%s rejects the private key (identity) of user %.80q",
+			w.maskedURL, w.user)
 	}
 	if _, ok := errors.AsType[*ssh.AlgorithmNegotiationError](err); ok && len(config.HostKeyAlgorithms) > 0 {
-		return nil, wrapError(HostKeyUnknown, err, "%s has no host key of the types that known_hosts has for it", w.maskedURL)
+		return nil, wrapError(HostKeyUnknown, err, "%s has no host key of the types that known_hosts has for it",
+			w.maskedURL)
 	}
 	return nil, wrapError(OperationFailed, err, "the SSH handshake with %s failed", w.maskedURL)
 }
@@ -227,7 +235,9 @@ func (s *sshStream) Read(p []byte) (int, error) {
 		if s.transport.program == receivePack {
 			operation = "write to it"
 		}
-		return n, newError(RepositoryNotFound, "there is no repository at %s, or this private key (identity) is not allowed to %s; the server program exited with %d: %s",
+		return n, newError(RepositoryNotFound,
+			"there is no repository at %s, or this private key (identity) is not allowed to %s; the server program "+
+				"exited with %d: %s",
 			s.transport.maskedURL, operation, exit.ExitStatus(), s.transport.quoteServerText(s.stderr.String()))
 	}
 	return n, err

@@ -48,7 +48,8 @@ func (a *submoduleAdder) add(ctx context.Context, c *Checkout, baseURL, mountPat
 		return nil
 	}
 	if nested == maxNested {
-		return newError(SubmoduleInvalid, "submodules are nested more than %d levels deep, at %s", maxNested, quoteName(mountPath))
+		return newError(SubmoduleInvalid, "submodules are nested more than %d levels deep, at %s", maxNested,
+			quoteName(mountPath))
 	}
 	urls, err := c.submoduleURLs(mountPath)
 	if err != nil {
@@ -61,7 +62,8 @@ func (a *submoduleAdder) add(ctx context.Context, c *Checkout, baseURL, mountPat
 		submodulePath := path.Join(mountPath, link)
 		target, ok := urls[link]
 		if !ok {
-			return newError(SubmoduleInvalid, "the submodule at %s has no entry in %s: add it, or remove the submodule", quoteName(submodulePath), path.Join(mountPath, modulesFile))
+			return newError(SubmoduleInvalid, "the submodule at %s has no entry in %s: add it, or remove the submodule",
+				quoteName(submodulePath), path.Join(mountPath, modulesFile))
 		}
 		if err := a.addOne(ctx, c.tree.nodes[link], baseURL, target, submodulePath, nested); err != nil {
 			return prefixError(err, "submodule "+quoteName(submodulePath))
@@ -71,7 +73,8 @@ func (a *submoduleAdder) add(ctx context.Context, c *Checkout, baseURL, mountPat
 }
 
 // addOne adds one submodule.
-func (a *submoduleAdder) addOne(ctx context.Context, link *node, baseURL, rawURL, submodulePath string, nested int) error {
+func (a *submoduleAdder) addOne(ctx context.Context, link *node, baseURL, rawURL, submodulePath string,
+	nested int) error {
 	u, err := submoduleURL(baseURL, rawURL)
 	if err != nil {
 		return err
@@ -166,7 +169,8 @@ func submoduleURL(baseURL, target string) (*url.URL, error) {
 	}
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || !slices.Contains([]string{"https", "http", "ssh"}, u.Scheme) {
-		return nil, newError(SubmoduleInvalid, "the URL in %s must have the scheme https, http or ssh, or begin with ./ or ../", modulesFile)
+		return nil, newError(SubmoduleInvalid,
+			"the URL in %s must have the scheme https, http or ssh, or begin with ./ or ../", modulesFile)
 	}
 	return u, nil
 }

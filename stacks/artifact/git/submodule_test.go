@@ -52,9 +52,11 @@ func TestAddSubmodules(t *testing.T) {
 	s, repo := newRepo(t)
 	repos := newRepos(t, s, "team/lib", "other/deep")
 	deep := commit(t, repos[1], map[string]string{"d/e": "deep"})
-	lib := commit(t, repos[0], map[string]string{"l": "lib", ".gitmodules": gitmodules("in/deep", repos[1].URL())}, gitserver.Submodule("in/deep", deep))
+	lib := commit(t, repos[0], map[string]string{"l": "lib", ".gitmodules": gitmodules("in/deep", repos[1].URL())},
+		gitserver.Submodule("in/deep", deep))
 	commit(t, repos[0], map[string]string{"l": "later"}) // the submodule is not at the tip of its branch
-	commit(t, repo, map[string]string{"a": "a", ".gitmodules": gitmodules("libs/one", "../lib.git", "two", "../lib.git")},
+	commit(t, repo,
+		map[string]string{"a": "a", ".gitmodules": gitmodules("libs/one", "../lib.git", "two", "../lib.git")},
 		gitserver.Submodule("libs/one", lib), gitserver.Submodule("two", lib))
 	c, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{})
 	if err != nil {
@@ -62,7 +64,8 @@ func TestAddSubmodules(t *testing.T) {
 	}
 	got := files(t, c.FS())
 	maps.DeleteFunc(got, func(name, _ string) bool { return strings.HasSuffix(name, modulesFile) })
-	want := map[string]string{"a": "a", "libs/one/l": "lib", "libs/one/in/deep/d/e": "deep", "two/l": "lib", "two/in/deep/d/e": "deep"}
+	want := map[string]string{"a": "a", "libs/one/l": "lib", "libs/one/in/deep/d/e": "deep", "two/l": "lib",
+		"two/in/deep/d/e": "deep"}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -71,7 +74,8 @@ func TestAddSubmodules(t *testing.T) {
 	}
 	// The limits apply to all repositories together: 3 + 2 x 6 files and directories.
 	for files, want := range map[int]Reason{40: "", 12: artifact.TooManyFiles} {
-		if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{Tree: artifact.Limits{Files: files}}); reasonOf(t, err) != want {
+		if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()},
+			Limits{Tree: artifact.Limits{Files: files}}); reasonOf(t, err) != want {
 			t.Errorf("%d files: %v", files, err)
 		}
 	}
@@ -80,7 +84,8 @@ func TestAddSubmodules(t *testing.T) {
 		"bytes":   {ObjectBytes: 1 << 20, Tree: artifact.Limits{UnpackedBytes: 150}},
 		"objects": {Objects: 12},
 	} {
-		if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, l); err == nil || !strings.Contains(err.Error(), "submodule") {
+		if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, l); err == nil ||
+			!strings.Contains(err.Error(), "submodule") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -114,7 +119,8 @@ func TestAddSubmodulesErrors(t *testing.T) {
 			}
 		})
 	}
-	commit(t, repo, map[string]string{".gitmodules": gitmodules("sub", "../../lib.git")}, gitserver.Submodule("sub", strings.Repeat("1", 40)))
+	commit(t, repo, map[string]string{".gitmodules": gitmodules("sub", "../../lib.git")},
+		gitserver.Submodule("sub", strings.Repeat("1", 40)))
 	if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != CommitNotFound {
 		t.Errorf("an unknown commit: %v", err)
 	}
@@ -125,7 +131,8 @@ func TestAddSubmodulesErrors(t *testing.T) {
 		options = append(options, gitserver.Submodule(fmt.Sprint("s", i), id))
 	}
 	commit(t, repo, map[string]string{".gitmodules": gitmodules(all...)}, append(options, gitserver.Delete("sub"))...)
-	if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != SubmoduleInvalid {
+	if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t,
+		err) != SubmoduleInvalid {
 		t.Errorf("too many: %v", err)
 	}
 }
@@ -139,11 +146,13 @@ func TestAddSubmodulesBoundsNesting(t *testing.T) {
 	repos := newRepos(t, s, names...)
 	id := commit(t, repos[0], map[string]string{"x": "x"})
 	for _, r := range repos[1:] {
-		id = commit(t, r, map[string]string{".gitmodules": gitmodules("sub", repos[0].URL()), "y": r.URL()}, gitserver.Submodule("sub", id))
+		id = commit(t, r, map[string]string{".gitmodules": gitmodules("sub", repos[0].URL()), "y": r.URL()},
+			gitserver.Submodule("sub", id))
 		repos[0] = r
 	}
 	commit(t, repo, map[string]string{".gitmodules": gitmodules("sub", repos[0].URL())}, gitserver.Submodule("sub", id))
-	if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t, err) != SubmoduleInvalid || !strings.Contains(err.Error(), "nested more than") {
+	if _, err := checkoutWithSubmodules(t, Repository{URL: repo.URL()}, Limits{}); reasonOf(t,
+		err) != SubmoduleInvalid || !strings.Contains(err.Error(), "nested more than") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -40,7 +40,8 @@ func (r *Remote) newTag(name string, h plumbing.Hash) Tag {
 func (r *Remote) HighestTag(versionRange string) (Tag, error) {
 	constraint, err := semver.NewConstraint(versionRange)
 	if err != nil {
-		return Tag{}, wrapError(SemVerInvalid, err, "%.80q is not a version range, such as \">=1.2.0 <2.0.0\"", versionRange)
+		return Tag{}, wrapError(SemVerInvalid, err, "%.80q is not a version range, such as \">=1.2.0 <2.0.0\"",
+			versionRange)
 	}
 	search := artifact.VersionSearch{Range: constraint}
 	search.Add(r.refNames(tagPrefix))
@@ -48,10 +49,12 @@ func (r *Remote) HighestTag(versionRange string) (Tag, error) {
 		return r.newTag(name, r.refs[tagPrefix+name]), nil
 	}
 	if highest := search.Highest; highest != "" {
-		return Tag{}, newError(TagNotFound, "no tag of the repository at %s is in the range %.80q; the highest version is %.80q: push a tag, or widen the range "+
+		return Tag{}, newError(TagNotFound, "no tag of the repository at %s is in the range %.80q; the highest "+
+			"version is %.80q: push a tag, or widen the range "+
 			"(prereleases count only where the range names one)", r.maskedURL, versionRange, highest)
 	}
-	return Tag{}, newError(TagNotFound, "the repository at %s has no tag that is a version, such as v1.2.3: push one", r.maskedURL)
+	return Tag{}, newError(TagNotFound, "the repository at %s has no tag that is a version, such as v1.2.3: push one",
+		r.maskedURL)
 }
 
 // InRange is true for a tag that [Remote.HighestTag] can return for a range.

@@ -151,7 +151,8 @@ var _ fs.ReadDirFS = (*tree)(nil)
 func (c *Checkout) FS() fs.FS { return c.tree }
 
 // readCommit returns the file tree of a commit and the paths of its submodules.
-func readCommit(ctx context.Context, st *objectStore, commit plumbing.Hash, limits artifact.Limits) (*tree, []string, error) {
+func readCommit(ctx context.Context, st *objectStore, commit plumbing.Hash,
+	limits artifact.Limits) (*tree, []string, error) {
 	c, err := st.commit(commit)
 	if err != nil {
 		return nil, nil, err
@@ -208,7 +209,8 @@ func (b *treeBuilder) addEntry(parent *node, dir string, e gitobject.TreeEntry, 
 		return treeError(artifact.UnsafePath, name, "the name is not allowed")
 	}
 	if len(e.Name) > maxName || len(name) > maxPath {
-		return treeError(artifact.Malformed, name, "the path has more than %d bytes, or an element of more than %d", maxPath, maxName)
+		return treeError(artifact.Malformed, name, "the path has more than %d bytes, or an element of more than %d",
+			maxPath, maxName)
 	}
 	if b.tree.nodes[name] != nil {
 		return treeError(artifact.Malformed, name, "the path appears twice")
@@ -254,7 +256,8 @@ func (b *treeBuilder) addFileBytes(n *node, name string) error {
 	}
 	n.size = o.size
 	if b.tree.bytes += o.size; b.tree.bytes > b.limits.UnpackedBytes {
-		return treeError(artifact.TooLarge, name, "with this file the tree has more than the %d bytes allowed", b.limits.UnpackedBytes)
+		return treeError(artifact.TooLarge, name, "with this file the tree has more than the %d bytes allowed",
+			b.limits.UnpackedBytes)
 	}
 	return nil
 }
@@ -265,5 +268,6 @@ func (b *treeBuilder) tooManyFilesError() error {
 
 // safeName is false for names that git itself refuses to check out.
 func safeName(name string) bool {
-	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00") && !strings.EqualFold(name, ".git")
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00") &&
+		!strings.EqualFold(name, ".git")
 }

@@ -60,7 +60,8 @@ func TestVerifySignatures(t *testing.T) {
 		return func([]byte) ([]byte, error) { return []byte(begin + "\n\nAAAA\n-----END\n"), nil }
 	}
 	for kind, k := range map[string]struct{ mine, other, expired signer }{
-		"GPG": {newPGPSigner(t, now.Add(-time.Hour), 0), newPGPSigner(t, now.Add(-time.Hour), 0), newPGPSigner(t, now.Add(-48*time.Hour), 24*time.Hour)},
+		"GPG": {newPGPSigner(t, now.Add(-time.Hour), 0), newPGPSigner(t, now.Add(-time.Hour), 0),
+			newPGPSigner(t, now.Add(-48*time.Hour), 24*time.Hour)},
 		"SSH": {newSSHSigner(t, ""), newSSHSigner(t, ""), newSSHSigner(t, `me@example.com valid-before="20260101" `)},
 	} {
 		for name, c := range map[string]struct {
@@ -68,8 +69,9 @@ func TestVerifySignatures(t *testing.T) {
 			keys []byte
 			want Reason
 		}{
-			"right key":                          {k.mine.sign, k.mine.public, ""},
-			"right key among others":             {k.mine.sign, append(append(bytes.Clone(k.other.public), k.expired.public...), k.mine.public...), ""},
+			"right key": {k.mine.sign, k.mine.public, ""},
+			"right key among others": {k.mine.sign,
+				append(append(bytes.Clone(k.other.public), k.expired.public...), k.mine.public...), ""},
 			"wrong key":                          {k.mine.sign, k.other.public, SignerUnknown},
 			"unsigned":                           {unsigned, k.mine.public, SignatureMissing},
 			"tampered after signing":             {signTampered(k.mine.sign), k.mine.public, SignatureInvalid},
@@ -195,7 +197,8 @@ func TestVerifySignaturesOfRealPrograms(t *testing.T) {
 		"gpg": func() ([]byte, []string) {
 			run("gpg", "--batch", "--passphrase", "", "--quick-generate-key", "e2e@example.com", "rsa3072", "sign", "0")
 			t.Cleanup(func() { _ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() })
-			return []byte(run("gpg", "--export", "--armor", "e2e@example.com")), []string{"-c", "user.signingkey=e2e@example.com"}
+			return []byte(run("gpg", "--export", "--armor", "e2e@example.com")),
+				[]string{"-c", "user.signingkey=e2e@example.com"}
 		},
 		"ssh-keygen": func() ([]byte, []string) {
 			key := filepath.Join(home, "key")
@@ -216,7 +219,8 @@ func TestVerifySignaturesOfRealPrograms(t *testing.T) {
 			public, config := prepare()
 			run("git", "init", "--quiet", "--initial-branch="+name, work)
 			config = append(config, "-c", "user.name=e2e", "-c", "user.email=e2e@example.com")
-			run("git", append(config, "commit", "--quiet", "--allow-empty", "--gpg-sign", "-m", "signed\n\nwith a body")...)
+			run("git", append(config, "commit", "--quiet", "--allow-empty", "--gpg-sign", "-m",
+				"signed\n\nwith a body")...)
 			run("git", append(config, "tag", "--sign", "-m", "release", "v-"+name)...)
 			run("git", "push", "--quiet", repo.Dir(), name, "v-"+name)
 			keys, err := ParseKeys(map[string][]byte{"k": public})
@@ -250,23 +254,26 @@ func TestParseKeys(t *testing.T) {
 		"one SSH key": {key, 1, 0, ""},
 		"SSH keys with a comment and a principal": {"# me\n\n" + key + "you@example.com " + key, 2, 0, ""},
 		"quoted principals":                       {`"a b,c" ` + key, 1, 0, ""},
-		"options":                                 {`me namespaces="file,git",valid-after="20200101Z",valid-before="203001011200" ` + key, 1, 0, ""},
-		"one OpenPGP key":                         {pgp, 0, 1, ""},
-		"two OpenPGP keys":                        {pgp + string(newPGPSigner(t, now, 0).public), 0, 2, ""},
-		"empty":                                   {"", 0, 0, "there is no public key"},
-		"text":                                    {"hunter2-hunter2", 0, 0, `line 1 of "k"`},
-		"text after a key":                        {key + "hunter2-hunter2\n", 0, 0, `line 2 of "k"`},
-		"a private key":                           {"-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n", 0, 0, "not a public key"},
-		"cert-authority option":                   {"* cert-authority " + key, 0, 0, "unsupported option"},
-		"option without a principal":              {`namespaces="git" ` + key, 1, 0, ""},
-		"another namespace":                       {`me namespaces="file" ` + key, 0, 0, "namespaces"},
-		"invalid time":                            {`me valid-before="soon" ` + key, 0, 0, "YYYYMMDD"},
-		"broken OpenPGP":                          {pgpPublicKey + "\n\nhunter2\n", 0, 0, "OpenPGP"},
+		"options": {
+			`me namespaces="file,git",valid-after="20200101Z",valid-before="203001011200" ` + key, 1, 0, ""},
+		"one OpenPGP key":  {pgp, 0, 1, ""},
+		"two OpenPGP keys": {pgp + string(newPGPSigner(t, now, 0).public), 0, 2, ""},
+		"empty":            {"", 0, 0, "there is no public key"},
+		"text":             {"hunter2-hunter2", 0, 0, `line 1 of "k"`},
+		"text after a key": {key + "hunter2-hunter2\n", 0, 0, `line 2 of "k"`},
+		"a private key": {"-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n", 0, 0,
+			"not a public key"},
+		"cert-authority option":      {"* cert-authority " + key, 0, 0, "unsupported option"},
+		"option without a principal": {`namespaces="git" ` + key, 1, 0, ""},
+		"another namespace":          {`me namespaces="file" ` + key, 0, 0, "namespaces"},
+		"invalid time":               {`me valid-before="soon" ` + key, 0, 0, "YYYYMMDD"},
+		"broken OpenPGP":             {pgpPublicKey + "\n\nhunter2\n", 0, 0, "OpenPGP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := ParseKeys(map[string][]byte{"k": []byte(c.value)})
 			if c.says != "" {
-				if reasonOf(t, err) != CredentialsInvalid || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hunter2") {
+				if reasonOf(t, err) != CredentialsInvalid || !strings.Contains(err.Error(), c.says) ||
+					strings.Contains(err.Error(), "hunter2") {
 					t.Errorf("got %v, want %q", err, c.says)
 				}
 				return
@@ -305,8 +312,10 @@ func TestSplitCommit(t *testing.T) {
 		raw, payload, signature string
 		is                      Reason
 	}{
-		"signed":                   {"tree 1\ngpgsig A\n B\n \n C\nx y\n\nm\n gpgsig D\n", "tree 1\nx y\n\nm\n gpgsig D\n", "A\nB\n\nC\n", ""},
-		"other multi-line header":  {"tree 1\nmergetag a\n b\n c\ngpgsig A\n B\n\nm\n", "tree 1\nmergetag a\n b\n c\n\nm\n", "A\nB\n", ""},
+		"signed": {"tree 1\ngpgsig A\n B\n \n C\nx y\n\nm\n gpgsig D\n",
+			"tree 1\nx y\n\nm\n gpgsig D\n", "A\nB\n\nC\n", ""},
+		"other multi-line header": {"tree 1\nmergetag a\n b\n c\ngpgsig A\n B\n\nm\n",
+			"tree 1\nmergetag a\n b\n c\n\nm\n", "A\nB\n", ""},
 		"SHA-256 signature":        {"tree 1\ngpgsig-sha256 X\n Y\ngpgsig A\n\nm\n", "tree 1\n\nm\n", "A\n", ""},
 		"signature in the message": {"tree 1\n\ngpgsig A\n", "tree 1\n\ngpgsig A\n", "", SignatureMissing},
 		"similar header":           {"tree 1\ngpgsigned A\n\nm", "tree 1\ngpgsigned A\n\nm", "", SignatureMissing},
@@ -316,7 +325,8 @@ func TestSplitCommit(t *testing.T) {
 		"continuation line first":  {" x\ntree 1\ngpgsig A\n\nm", "tree 1\n\nm", "A\n", ""},
 	} {
 		s, err := splitCommit([]byte(c.raw))
-		if reasonOf(t, err) != c.is || (c.is != SignatureInvalid && string(s.payload) != c.payload) || string(s.signature) != c.signature {
+		if reasonOf(t, err) != c.is || (c.is != SignatureInvalid && string(s.payload) != c.payload) ||
+			string(s.signature) != c.signature {
 			t.Errorf("%s: got %q %q %v", name, s.payload, s.signature, err)
 		}
 	}
@@ -338,7 +348,8 @@ func FuzzSignature(f *testing.F) {
 	}
 	f.Add([]byte(sshSignature + "\nAAAA\n-----END SSH SIGNATURE-----\n"))
 	f.Fuzz(func(t *testing.T, sig []byte) {
-		raw := append(append([]byte("tree 2\ngpgsig "), bytes.ReplaceAll(sig, []byte("\n"), []byte("\n "))...), "\n\nm\n"...)
+		raw := append(append([]byte("tree 2\ngpgsig "), bytes.ReplaceAll(sig, []byte("\n"), []byte("\n "))...),
+			"\n\nm\n"...)
 		err := recoverPanic(func() error {
 			s, err := splitCommit(raw)
 			if err != nil {

@@ -75,7 +75,8 @@ type Repository struct {
 func (c *Client) Repository(rawURL string, a Access) (*Repository, error) {
 	path, ok := strings.CutPrefix(rawURL, Scheme)
 	if !ok {
-		return nil, newError(URLInvalid, "%.200q is not a repository URL; expected oci://<registry>/<repository>", rawURL)
+		return nil, newError(URLInvalid, "%.200q is not a repository URL; expected oci://<registry>/<repository>",
+			rawURL)
 	}
 	options := []name.Option{name.StrictValidation}
 	if a.Insecure {
@@ -84,10 +85,13 @@ func (c *Client) Repository(rawURL string, a Access) (*Repository, error) {
 	repo, err := name.NewRepository(path, options...)
 	if err != nil {
 		// Not err: it repeats the URL, which may contain a password by mistake.
-		return nil, newError(URLInvalid, "%s is not a repository URL; expected oci://<registry>/<repository>, with the tag or digest only in ref", artifact.MaskURL(rawURL))
+		return nil, newError(URLInvalid,
+			"%s is not a repository URL; expected oci://<registry>/<repository>, with the tag or digest only in ref",
+			artifact.MaskURL(rawURL))
 	}
 	client := artifact.NewHTTPClientWith(artifact.ClientOptions{TLS: a.TLS, Proxy: a.Proxy})
-	r := &Repository{client: c, name: repo, keychain: a.Keychain, http: client, transport: newLimitedTransport(NewCredentialGuard(client.Transport, repo.RegistryStr()), a.Insecure)}
+	r := &Repository{client: c, name: repo, keychain: a.Keychain, http: client,
+		transport: newLimitedTransport(NewCredentialGuard(client.Transport, repo.RegistryStr()), a.Insecure)}
 	if r.keychain == nil {
 		r.keychain = authn.NewMultiKeychain()
 	}

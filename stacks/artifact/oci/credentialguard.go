@@ -34,11 +34,13 @@ var realmPattern = regexp.MustCompile(`(?i)realm="([^"]+)"`)
 func (g *credentialGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := hostPort(r.URL)
 	if _, trusted := g.tokenServers.Load(host); !trusted && host != g.registry {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead { // the body of a POST for a token contains credentials
+		// the body of a POST for a token contains credentials
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			if r.Body != nil {
 				_ = r.Body.Close()
 			}
-			return nil, &artifact.Error{Reason: artifact.RefusedAddress, Message: fmt.Sprintf("%.200s requests the credentials of another host", r.URL.Host)}
+			return nil, &artifact.Error{Reason: artifact.RefusedAddress,
+				Message: fmt.Sprintf("%.200s requests the credentials of another host", r.URL.Host)}
 		}
 		r = r.Clone(r.Context())
 		r.Header.Del("Authorization")

@@ -57,8 +57,11 @@ func TestCredentialGuardRemovesCredentials(t *testing.T) {
 		t.Errorf("a POST to another host: saw %q", saw)
 	}
 	// The registry can name a token server, another host can't.
-	answer = &http.Response{StatusCode: 401, Body: http.NoBody, Header: http.Header{"Www-Authenticate": {`Bearer realm="https://auth.example.com/token",service="x"`}}}
-	for _, c := range []struct{ asked, saw string }{{"https://content.example.com/", ""}, {"https://r.example.com/v2/", "Basic x"}} {
+	answer = &http.Response{StatusCode: 401, Body: http.NoBody,
+		Header: http.Header{"Www-Authenticate": {`Bearer realm="https://auth.example.com/token",service="x"`}}}
+	for _, c := range []struct {
+		asked, saw string
+	}{{"https://content.example.com/", ""}, {"https://r.example.com/v2/", "Basic x"}} {
 		if err := send("GET", c.asked); err != nil {
 			t.Error(err)
 		}
@@ -74,7 +77,8 @@ func TestRedirectTargetsGetNoCredentials(t *testing.T) {
 	registry, hostile := newTestRegistry(t), newTestRegistry(t)
 	var credentials []string
 	hostile.setHook(func(w http.ResponseWriter, req *http.Request) bool {
-		if a := req.Header.Get("Authorization"); a != "" && a != "Bearer theirs" { // the token that the hostile server issued itself
+		// the token that the hostile server issued itself
+		if a := req.Header.Get("Authorization"); a != "" && a != "Bearer theirs" {
 			credentials = append(credentials, req.URL.Path+" "+a)
 		}
 		if req.URL.Path == "/token" {
@@ -120,7 +124,9 @@ func TestRedirectTargetsGetNoCredentials(t *testing.T) {
 				}
 				return true
 			})
-			repo, err := NewClient(Options{}).Repository(Scheme+own+"/team/fleet", proxyAccess(t, map[string]*testRegistry{own: registry, evil: hostile}))
+			repo, err := NewClient(Options{}).
+				Repository(Scheme+own+"/team/fleet",
+					proxyAccess(t, map[string]*testRegistry{own: registry, evil: hostile}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,5 +166,6 @@ func proxyAccess(t *testing.T, hosts map[string]*testRegistry) Access {
 		pool.AddCert(r.server.Certificate())
 	}
 	// The certificates of the test servers are for example.com.
-	return Access{Keychain: staticKeychain{user, password}, Proxy: address, TLS: &tls.Config{RootCAs: pool, ServerName: "example.com", MinVersion: tls.VersionTLS12}}
+	return Access{Keychain: staticKeychain{user, password}, Proxy: address,
+		TLS: &tls.Config{RootCAs: pool, ServerName: "example.com", MinVersion: tls.VersionTLS12}}
 }

@@ -107,7 +107,8 @@ func (r *Repository) classifyError(ctx context.Context, err error, what string) 
 		return r.statusError(answer, what)
 	}
 	if errors.Is(err, errPlainHTTP) {
-		return wrapError(OperationFailed, artifact.WithoutURL(err), "%s can't be read over https; set insecure: true to allow plain http", what)
+		return wrapError(OperationFailed, artifact.WithoutURL(err),
+			"%s can't be read over https; set insecure: true to allow plain http", what)
 	}
 	return wrapError(OperationFailed, artifact.WithoutURL(err), "%s can't be read from its registry", what)
 }
@@ -123,11 +124,15 @@ func (r *Repository) statusError(e *transport.Error, what string) *Error {
 	}
 	switch {
 	case e.StatusCode == http.StatusNotFound || e.StatusCode == http.StatusGone:
-		return newError(ArtifactNotFound, "the registry does not have %s (%s): push it, or correct url and ref", what, response)
+		return newError(ArtifactNotFound, "the registry does not have %s (%s): push it, or correct url and ref", what,
+			response)
 	case e.StatusCode != http.StatusUnauthorized && e.StatusCode != http.StatusForbidden:
 		return newError(OperationFailed, "the registry responded with %s to the request for %s", response, what)
 	case r.anonymous():
-		return newError(AuthenticationRequired, "the registry requires credentials for %s (%s): the repository is private or does not exist", what, response)
+		return newError(AuthenticationRequired,
+			"the registry requires credentials for %s (%s): the repository is private or does not exist", what,
+			response)
 	}
-	return newError(AuthenticationFailed, "the registry does not allow these credentials to read %s (%s)", what, response)
+	return newError(AuthenticationFailed, "the registry does not allow these credentials to read %s (%s)", what,
+		response)
 }

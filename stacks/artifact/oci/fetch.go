@@ -70,7 +70,10 @@ func (r *Repository) Fetch(ctx context.Context, digest, layerType string) (*Tree
 func (r *Repository) selectLayer(m Manifest, layerType string) (v1.Descriptor, error) {
 	what := r.name.Digest(m.Digest)
 	if !types.MediaType(m.MediaType).IsImage() {
-		return v1.Descriptor{}, newError(Unsupported, "%s has the type %.100q; expected a single artifact, not an index or a multi-platform image", what, m.MediaType)
+		return v1.Descriptor{},
+			newError(Unsupported,
+				"%s has the type %.100q; expected a single artifact, not an index or a multi-platform image", what,
+				m.MediaType)
 	}
 	found := make([]string, 0, len(m.Layers))
 	for _, l := range m.Layers {
@@ -82,12 +85,14 @@ func (r *Repository) selectLayer(m Manifest, layerType string) (v1.Descriptor, e
 	if len(found) == 0 {
 		return v1.Descriptor{}, newError(LayerNotFound, "%s has no layer", what)
 	}
-	return v1.Descriptor{}, newError(LayerNotFound, "%s has no layer of type %.100q; it has %s", what, layerType, strings.Join(found[:min(5, len(found))], ", "))
+	return v1.Descriptor{}, newError(LayerNotFound, "%s has no layer of type %.100q; it has %s", what, layerType,
+		strings.Join(found[:min(5, len(found))], ", "))
 }
 
 func (r *Repository) checkLayerSize(l v1.Descriptor) error {
 	if limit := r.client.limits.DownloadBytes; l.Size < 0 || l.Size > limit {
-		err := &artifact.Error{Reason: artifact.TooLarge, Message: fmt.Sprintf("the layer has %d bytes, at most %d are allowed", l.Size, limit)}
+		err := &artifact.Error{Reason: artifact.TooLarge,
+			Message: fmt.Sprintf("the layer has %d bytes, at most %d are allowed", l.Size, limit)}
 		return wrapError(err.Reason, err, "%s can't be used", r)
 	}
 	return nil
@@ -121,5 +126,6 @@ func (r *Repository) unpack(ctx context.Context, dir string, layer v1.Descriptor
 }
 
 func (r *Repository) storageError(err error) *Error {
-	return wrapError(artifact.Storage, &artifact.Error{Reason: artifact.Storage, Message: "storing the layer", Err: err}, "%s can't be stored", r)
+	return wrapError(artifact.Storage,
+		&artifact.Error{Reason: artifact.Storage, Message: "storing the layer", Err: err}, "%s can't be stored", r)
 }

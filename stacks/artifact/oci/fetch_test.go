@@ -100,13 +100,20 @@ func TestFetchRejectsInvalidArtifacts(t *testing.T) {
 		terminal bool
 		says     string
 	}{
-		"link":           {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}), reason: artifact.UnsafePath, terminal: true, says: "symbolic link"},
-		"path":           {content: tarball(t, tar.Header{Name: "../a", Typeflag: tar.TypeReg}), reason: artifact.UnsafePath, terminal: true, says: `..`},
-		"bomb":           {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 1 << 20}), limits: artifact.Limits{UnpackedBytes: 1000}, reason: artifact.TooLarge, terminal: true},
-		"large layer":    {content: make([]byte, 1001), limits: artifact.Limits{DownloadBytes: 1000}, reason: artifact.TooLarge, terminal: true, says: "1001 bytes"},
-		"not a tarball":  {content: []byte("text"), reason: artifact.Malformed, terminal: true, says: FluxContentMediaType},
-		"no such layer":  {content: []byte("text"), selector: "text/x", reason: LayerNotFound, terminal: true, says: `"text/x"; it has "` + FluxContentMediaType},
-		"truncated gzip": {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 9})[:40], reason: artifact.Malformed, terminal: true},
+		"link": {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeSymlink,
+			Linkname: "/etc/passwd"}), reason: artifact.UnsafePath, terminal: true, says: "symbolic link"},
+		"path": {content: tarball(t, tar.Header{Name: "../a", Typeflag: tar.TypeReg}),
+			reason: artifact.UnsafePath, terminal: true, says: `..`},
+		"bomb": {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 1 << 20}),
+			limits: artifact.Limits{UnpackedBytes: 1000}, reason: artifact.TooLarge, terminal: true},
+		"large layer": {content: make([]byte, 1001), limits: artifact.Limits{DownloadBytes: 1000},
+			reason: artifact.TooLarge, terminal: true, says: "1001 bytes"},
+		"not a tarball": {content: []byte("text"), reason: artifact.Malformed, terminal: true,
+			says: FluxContentMediaType},
+		"no such layer": {content: []byte("text"), selector: "text/x", reason: LayerNotFound, terminal: true,
+			says: `"text/x"; it has "` + FluxContentMediaType},
+		"truncated gzip": {content: tarball(t, tar.Header{Name: "a", Typeflag: tar.TypeReg, Size: 9})[:40],
+			reason: artifact.Malformed, terminal: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTestRegistry(t)
@@ -171,20 +178,30 @@ func TestFetchFromHostileRegistry(t *testing.T) {
 		terminal bool
 		says     string
 	}{
-		"another manifest": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }, OperationFailed, false, "does not match"},
-		"another layer": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bytes.Repeat([]byte("x"), len(archive))) },
+		"another manifest": {"/manifests/", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("{}"))
+		}, OperationFailed, false, "does not match"},
+		"another layer": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(bytes.Repeat([]byte("x"), len(archive)))
+		},
 			artifact.DigestMismatch, false, "have the digest"},
-		"a shorter layer": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(archive[:20]) }, OperationFailed, false, ""},
+		"a shorter layer": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(archive[:20])
+		}, OperationFailed, false, ""},
 		"a truncated response": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(archive)))
 			_, _ = w.Write(archive[:20])
 		}, OperationFailed, false, ""},
-		"endless manifest":            {"/manifests/", endless, artifact.TooLarge, true, ""},
-		"endless layer":               {"/blobs/", endless, artifact.TooLarge, true, ""},
-		"redirect to link-local":      {"/blobs/", redirect("https://169.254.169.254/latest/meta-data"), OperationFailed, false, "169.254.169.254"},
+		"endless manifest": {"/manifests/", endless, artifact.TooLarge, true, ""},
+		"endless layer":    {"/blobs/", endless, artifact.TooLarge, true, ""},
+		"redirect to link-local": {"/blobs/", redirect("https://169.254.169.254/latest/meta-data"),
+			OperationFailed, false, "169.254.169.254"},
 		"redirect to IPv6 link-local": {"/blobs/", redirect("https://[fe80::1]/x"), OperationFailed, false, "fe80::1"},
-		"redirect to plain http":      {"/blobs/", redirect("http://127.0.0.1:1/x"), OperationFailed, false, "plain http"},
-		"endless redirects":           {"/blobs/", func(w http.ResponseWriter, req *http.Request) { redirect(req.URL.Path)(w, req) }, URLInvalid, true, "redirects"},
+		"redirect to plain http": {"/blobs/", redirect("http://127.0.0.1:1/x"), OperationFailed, false,
+			"plain http"},
+		"endless redirects": {"/blobs/", func(w http.ResponseWriter, req *http.Request) {
+			redirect(req.URL.Path)(w, req)
+		}, URLInvalid, true, "redirects"},
 		"an error that contains a secret": {"/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = w.Write([]byte(`{"errors":[{"code":"DENIED","message":"not with ` + password + `"}]}`))
@@ -227,7 +244,8 @@ func TestResolveBoundsTagPages(t *testing.T) {
 	})
 	plain := httptest.NewServer(r)
 	defer plain.Close()
-	repo, err := NewClient(Options{}).Repository(Scheme+strings.TrimPrefix(plain.URL, "http://")+"/team/fleet", Access{Insecure: true})
+	repo, err := NewClient(Options{}).Repository(Scheme+strings.TrimPrefix(plain.URL, "http://")+"/team/fleet",
+		Access{Insecure: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +301,9 @@ func TestReferrers(t *testing.T) {
 	})
 	_, err = r.repository().Referrers(t.Context(), digest)
 	expectError(t, err, artifact.Malformed, false)
-	r.respondTo("/referrers/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	r.respondTo("/referrers/", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})
 	_, err = r.repository().Referrers(t.Context(), digest)
 	expectError(t, err, OperationFailed, false, "500")
 }

@@ -49,7 +49,8 @@ func (r *Repository) manifest(ctx context.Context, ref name.Reference) (Manifest
 	if err := requireSHA256(d.Digest, ref); err != nil {
 		return Manifest{}, err
 	}
-	m := Manifest{Digest: d.Digest.String(), MediaType: string(d.MediaType), Raw: d.Manifest, Annotations: d.Annotations, ArtifactType: d.ArtifactType}
+	m := Manifest{Digest: d.Digest.String(), MediaType: string(d.MediaType), Raw: d.Manifest,
+		Annotations: d.Annotations, ArtifactType: d.ArtifactType}
 	if d.MediaType.IsImage() {
 		parsed, err := v1.ParseManifest(bytes.NewReader(d.Manifest))
 		if err != nil {
@@ -64,7 +65,8 @@ func (r *Repository) manifest(ctx context.Context, ref name.Reference) (Manifest
 // error is an *Error.
 func (r *Repository) Blob(ctx context.Context, d v1.Descriptor, limit int64) ([]byte, error) {
 	if d.Size < 0 || d.Size > limit {
-		return nil, newError(artifact.TooLarge, "the blob %s of %s has %d bytes, at most %d are allowed", d.Digest, r, d.Size, limit)
+		return nil, newError(artifact.TooLarge, "the blob %s of %s has %d bytes, at most %d are allowed", d.Digest, r,
+			d.Size, limit)
 	}
 	var b bytes.Buffer
 	if err := r.copyBlob(ctx, &b, d.Digest, d.Size); err != nil {
@@ -111,7 +113,8 @@ func (r *Repository) Referrers(ctx context.Context, digest string) ([]v1.Descrip
 		return nil, wrapError(Unsupported, err, "the referrers can't be read")
 	}
 	what := "the referrers of " + r.name.Digest(digest).String()
-	index, err := remote.Referrers(r.name.Digest(digest), append(r.options(), remote.WithContext(ctx), remote.Reuse(r.puller))...)
+	index, err := remote.Referrers(r.name.Digest(digest),
+		append(r.options(), remote.WithContext(ctx), remote.Reuse(r.puller))...)
 	if err != nil {
 		return nil, r.classifyError(ctx, err, what)
 	}

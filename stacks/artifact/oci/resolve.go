@@ -105,7 +105,8 @@ func requireSHA256(digest v1.Hash, ref name.Reference) error {
 func (r *Repository) highestTag(ctx context.Context, versionRange string) (string, error) {
 	constraint, err := semver.NewConstraint(versionRange)
 	if err != nil {
-		return "", wrapError(SemVerInvalid, err, "%.80q is not a version range, such as \">=1.2.0 <2.0.0\"", versionRange)
+		return "", wrapError(SemVerInvalid, err, "%.80q is not a version range, such as \">=1.2.0 <2.0.0\"",
+			versionRange)
 	}
 	search := artifact.VersionSearch{Range: constraint}
 	lister, err := r.puller.Lister(ctx, r.name)
@@ -123,7 +124,8 @@ func (r *Repository) highestTag(ctx context.Context, versionRange string) (strin
 		return search.InRange, nil
 	}
 	if highest := search.Highest; highest != "" {
-		return "", newError(TagNotFound, "no tag of %s is in the range %.80q; the highest version is %.80q: push a tag, or widen the range "+
+		return "", newError(TagNotFound, "no tag of %s is in the range %.80q; the highest version is %.80q: push a "+
+			"tag, or widen the range "+
 			"(prereleases count only where the range names one)", r, versionRange, highest)
 	}
 	return "", newError(TagNotFound, "%s has no tag that is a version, such as v1.2.3: push one", r)
@@ -138,5 +140,6 @@ func isTemporary(err error) bool {
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		return answer.Temporary()
 	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }

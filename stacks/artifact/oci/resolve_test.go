@@ -26,7 +26,8 @@ func (l staticKeychain) Resolve(authn.Resource) (authn.Authenticator, error) {
 func TestResolve(t *testing.T) {
 	r := newTestRegistry(t)
 	digests := map[string]string{}
-	for _, tag := range []string{"latest", "main", "v1.2.0", "1.10.0", "v2.0.0", "v3.0.0-rc.1", "1.2", "v01.2.3", "not-a-version"} {
+	for _, tag := range []string{"latest", "main", "v1.2.0", "1.10.0", "v2.0.0", "v3.0.0-rc.1", "1.2", "v01.2.3",
+		"not-a-version"} {
 		digests[tag] = r.pushFiles(tag, map[string]string{"a": tag})
 	}
 	for name, c := range map[string]struct {
@@ -57,7 +58,9 @@ func TestResolve(t *testing.T) {
 	t.Run("digest", func(t *testing.T) {
 		var got ResolvedRef
 		var err error
-		asked := r.requestsOf(func() { got, err = r.repository().Resolve(t.Context(), Ref{Digest: digests["main"], Tag: "v1.2.0"}) })
+		asked := r.requestsOf(func() {
+			got, err = r.repository().Resolve(t.Context(), Ref{Digest: digests["main"], Tag: "v1.2.0"})
+		})
 		if err != nil || got.Digest != digests["main"] || got.Revision() != digests["main"] || len(asked) != 0 {
 			t.Errorf("got %v %v after %v", got, err, asked)
 		}
@@ -82,7 +85,9 @@ func TestResolveFallsBackToGet(t *testing.T) {
 	want := r.pushFiles("main", map[string]string{"a": "a"})
 	for name, hook := range map[string]http.HandlerFunc{
 		"not allowed": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
-		"no digest":   func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "application/json") },
+		"no digest": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+		},
 	} {
 		r.setHook(func(w http.ResponseWriter, req *http.Request) bool {
 			if req.Method == http.MethodHead {
@@ -144,7 +149,8 @@ func TestTokenAuthentication(t *testing.T) {
 	r.setHook(func(w http.ResponseWriter, req *http.Request) bool {
 		switch {
 		case req.URL.Path == "/token":
-			if u, p, _ := req.BasicAuth(); u != user || p != password || req.URL.Query().Get("scope") != "repository:team/fleet:pull" {
+			if u, p, _ := req.BasicAuth(); u != user || p != password ||
+				req.URL.Query().Get("scope") != "repository:team/fleet:pull" {
 				w.WriteHeader(http.StatusUnauthorized)
 				return true
 			}
@@ -243,7 +249,8 @@ func TestPlainHTTPRequiresInsecure(t *testing.T) {
 	defer plain.Close()
 	at := Scheme + strings.TrimPrefix(plain.URL, "http://") + "/team/fleet"
 	for insecure := range 2 {
-		repo, err := NewClient(Options{}).Repository(at, Access{Keychain: staticKeychain{user, password}, Insecure: insecure == 1})
+		repo, err := NewClient(Options{}).
+			Repository(at, Access{Keychain: staticKeychain{user, password}, Insecure: insecure == 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,9 +271,12 @@ func TestPlainHTTPRequiresInsecure(t *testing.T) {
 
 func TestRepositoryRejectsInvalidURLs(t *testing.T) {
 	for _, u := range []string{
-		"", "https://registry.example.com/team/fleet", "oci://", "oci://registry.example.com", "oci://registry.example.com/",
-		"oci://registry.example.com/team/fleet:main", "oci://registry.example.com/team/fleet@sha256:" + strings.Repeat("0", 64),
-		"oci://" + user + ":" + password + "@registry.example.com/team/fleet", "oci://registry.example.com/Team/Fleet", "oci://nginx", "oci://a b/c",
+		"", "https://registry.example.com/team/fleet", "oci://", "oci://registry.example.com",
+		"oci://registry.example.com/",
+		"oci://registry.example.com/team/fleet:main", "oci://registry.example.com/team/fleet@sha256:" +
+			strings.Repeat("0", 64),
+		"oci://" + user + ":" + password + "@registry.example.com/team/fleet", "oci://registry.example.com/Team/Fleet",
+		"oci://nginx", "oci://a b/c",
 	} {
 		_, err := NewClient(Options{}).Repository(u, Access{})
 		expectError(t, err, URLInvalid, true, "oci://<registry>/<repository>")

@@ -51,7 +51,8 @@ type testRegistry struct {
 
 func newTestRegistry(t *testing.T) *testRegistry {
 	t.Helper()
-	r := &testRegistry{t: t, tempDir: filepath.Join(t.TempDir(), "made"), inner: registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))}
+	r := &testRegistry{t: t, tempDir: filepath.Join(t.TempDir(), "made"),
+		inner: registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true))}
 	r.server = httptest.NewTLSServer(r)
 	r.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(r.server.Close)
@@ -104,7 +105,8 @@ func (r *testRegistry) host() string { return strings.TrimPrefix(r.server.URL, "
 
 func (r *testRegistry) repository() *Repository {
 	r.t.Helper()
-	repo, err := NewClient(Options{Limits: r.limits, TempDir: r.tempDir, Backoff: time.Nanosecond}).Repository(Scheme+r.host()+"/team/fleet", r.access)
+	repo, err := NewClient(Options{Limits: r.limits, TempDir: r.tempDir, Backoff: time.Nanosecond}).
+		Repository(Scheme+r.host()+"/team/fleet", r.access)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -123,11 +125,13 @@ func (r *testRegistry) push(tag string, layers ...layer) string {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), FluxConfigMediaType)
 	for _, l := range layers {
 		var err error
-		if image, err = mutate.Append(image, mutate.Addendum{Layer: static.NewLayer(l.content, l.mediaType)}); err != nil {
+		if image, err = mutate.Append(image, mutate.Addendum{Layer: static.NewLayer(l.content, l.mediaType)}); err !=
+			nil {
 			r.t.Fatal(err)
 		}
 	}
-	return r.write(tag, mutate.Annotations(image, map[string]string{"org.opencontainers.image.revision": "main@sha1:abc"}).(v1.Image))
+	return r.write(tag,
+		mutate.Annotations(image, map[string]string{"org.opencontainers.image.revision": "main@sha1:abc"}).(v1.Image))
 }
 
 func (r *testRegistry) write(tag string, image v1.Image) string {
@@ -140,7 +144,9 @@ func (r *testRegistry) write(tag string, image v1.Image) string {
 	hook := r.hook
 	r.hook = nil
 	r.mu.Unlock()
-	if err := remote.Write(ref, image, remote.WithTransport(&http.Transport{TLSClientConfig: r.access.TLS, DisableKeepAlives: true}), remote.WithAuth(authn.Anonymous)); err != nil {
+	if err := remote.Write(ref, image,
+		remote.WithTransport(&http.Transport{TLSClientConfig: r.access.TLS, DisableKeepAlives: true}),
+		remote.WithAuth(authn.Anonymous)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.setHook(hook)

@@ -69,12 +69,14 @@ func (b *limitedTransport) check(r *http.Request) error {
 		return errPlainHTTP
 	}
 	if b.requests.Add(1) > sessionRequests {
-		return &artifact.Error{Reason: artifact.TooLarge, Message: fmt.Sprintf("the session needs more than %d requests to the registry", sessionRequests)}
+		return &artifact.Error{Reason: artifact.TooLarge,
+			Message: fmt.Sprintf("the session needs more than %d requests to the registry", sessionRequests)}
 	}
 	hops := 0
 	for resp := r.Response; resp != nil && resp.Request != nil; resp = resp.Request.Response {
 		if hops++; hops > maxRedirects {
-			return &artifact.Error{Reason: artifact.RefusedAddress, Message: fmt.Sprintf("more than %d redirects", maxRedirects)}
+			return &artifact.Error{Reason: artifact.RefusedAddress,
+				Message: fmt.Sprintf("more than %d redirects", maxRedirects)}
 		}
 		if resp.Request.URL.Scheme == "https" && r.URL.Scheme != "https" {
 			return &artifact.Error{Reason: artifact.RefusedAddress, Message: "refusing a redirect from https to http"}
@@ -106,7 +108,8 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.bytesLeft -= int64(n)
 	if b.bytesLeft < 0 || (b.sessionBytesLeft != nil && b.sessionBytesLeft.Add(-int64(n)) < 0) {
-		return 0, &artifact.Error{Reason: artifact.TooLarge, Message: "the response of the registry is larger than allowed"}
+		return 0, &artifact.Error{Reason: artifact.TooLarge,
+			Message: "the response of the registry is larger than allowed"}
 	}
 	return n, err
 }

@@ -62,18 +62,24 @@ func NewCosignKeys(secret map[string][]byte) (*Cosign, error) {
 		}
 		verifier, err := signature.LoadVerifier(key, crypto.SHA256)
 		if err != nil {
-			return nil, newError(MaterialInvalid, "the entry %q has a key type that Cosign does not support: %s", name, err)
+			return nil, newError(MaterialInvalid, "the entry %q has a key type that Cosign does not support: %s", name,
+				err)
 		}
 		expiringKey := root.NewExpiringKey(verifier, time.Time{}, time.Time{})
-		material := root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) { return expiringKey, nil })
-		v, err := sigstore.NewVerifier(material, sigstore.WithNoObserverTimestamps(), sigstore.WithoutStatementPredicate())
+		material := root.NewTrustedPublicKeyMaterial(func(string) (root.TimeConstrainedVerifier, error) {
+			return expiringKey, nil
+		})
+		v, err := sigstore.NewVerifier(material, sigstore.WithNoObserverTimestamps(),
+			sigstore.WithoutStatementPredicate())
 		if err != nil {
 			return nil, newError(MaterialInvalid, "the entry %q: %s", name, err)
 		}
-		c.anchors = append(c.anchors, trustAnchor{name: name, verifier: v, policy: []sigstore.PolicyOption{sigstore.WithKey()}})
+		c.anchors = append(c.anchors,
+			trustAnchor{name: name, verifier: v, policy: []sigstore.PolicyOption{sigstore.WithKey()}})
 	}
 	if len(c.anchors) == 0 {
-		return nil, newError(MaterialInvalid, "there is no public key: add one with a name that ends with %s", keySuffix)
+		return nil, newError(MaterialInvalid, "there is no public key: add one with a name that ends with %s",
+			keySuffix)
 	}
 	c.trustedSigner = "a trusted key"
 	return c, nil
@@ -94,7 +100,9 @@ func NewCosignKeyless(trustedRoot []byte, identities []Identity) (*Cosign, error
 		return nil, newError(MaterialInvalid, "the trusted root has no certificate authority")
 	}
 	if logs+authorities == 0 {
-		return nil, newError(MaterialInvalid, "the trusted root has neither a transparency log nor a timestamp authority: add one, to confirm when signatures were made")
+		return nil, newError(MaterialInvalid,
+			"the trusted root has neither a transparency log nor a timestamp authority: add one, to confirm when "+
+				"signatures were made")
 	}
 	options := []sigstore.VerifierOption{sigstore.WithObserverTimestamps(1), sigstore.WithoutStatementPredicate()}
 	if logs > 0 {
@@ -114,7 +122,8 @@ func NewCosignKeyless(trustedRoot []byte, identities []Identity) (*Cosign, error
 	for i, id := range identities {
 		matcher, err := sigstore.NewShortCertificateIdentity("", id.Issuer, "", id.Subject)
 		if err != nil {
-			return nil, newError(MaterialInvalid, "matchOIDCIdentity[%d]: issuer and subject must be regular expressions: %s", i, err)
+			return nil, newError(MaterialInvalid,
+				"matchOIDCIdentity[%d]: issuer and subject must be regular expressions: %s", i, err)
 		}
 		rootAnchor.policy = append(rootAnchor.policy, sigstore.WithCertificateIdentity(matcher))
 	}
@@ -151,7 +160,8 @@ func digestPolicy(sum string) func() sigstore.ArtifactPolicyOption {
 // verifyBundle verifies a signature and returns its signer, if a trust anchor accepts it. The
 // policy selects what it must sign; check inspects the signed content after the signature was
 // verified.
-func (c *Cosign) verifyBundle(b *bundle.Bundle, policy func() sigstore.ArtifactPolicyOption, check func(*sigstore.VerificationResult) error) (string, error) {
+func (c *Cosign) verifyBundle(b *bundle.Bundle, policy func() sigstore.ArtifactPolicyOption,
+	check func(*sigstore.VerificationResult) error) (string, error) {
 	var lastErr error
 	for _, a := range c.anchors {
 		var signer string

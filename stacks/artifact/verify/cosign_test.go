@@ -31,7 +31,8 @@ func (r *testRegistry) newKey() (*signatures.Key, *Cosign) {
 
 func TestCosignKeySignatures(t *testing.T) {
 	type sign func(*signatures.Key, context.Context, signatures.Artifact) error
-	for name, by := range map[string]sign{"tag": (*signatures.Key).SignWithTag, "referrer": (*signatures.Key).SignWithReferrer} {
+	for name, by := range map[string]sign{"tag": (*signatures.Key).SignWithTag,
+		"referrer": (*signatures.Key).SignWithReferrer} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("right key", func(t *testing.T) {
 				r := newTestRegistry(t)
@@ -131,7 +132,8 @@ func TestNewCosignKeysRejectsInvalidSecrets(t *testing.T) {
 }
 
 // newKeyless returns a Sigstore instance and a verifier that trusts one of its identities.
-func (r *testRegistry) newKeyless(w signatures.TrustedRootOptions, identities ...Identity) (*signatures.Sigstore, *Cosign) {
+func (r *testRegistry) newKeyless(w signatures.TrustedRootOptions,
+	identities ...Identity) (*signatures.Sigstore, *Cosign) {
 	r.t.Helper()
 	s, err := signatures.NewSigstore()
 	r.must(err)
@@ -147,7 +149,8 @@ func (r *testRegistry) newKeyless(w signatures.TrustedRootOptions, identities ..
 
 func TestCosignKeylessSignatures(t *testing.T) {
 	type sign func(*signatures.Sigstore, context.Context, signatures.Artifact, string, string, time.Duration) error
-	for name, by := range map[string]sign{"tag": (*signatures.Sigstore).SignWithTag, "referrer": (*signatures.Sigstore).SignWithReferrer} {
+	for name, by := range map[string]sign{"tag": (*signatures.Sigstore).SignWithTag,
+		"referrer": (*signatures.Sigstore).SignWithReferrer} {
 		t.Run(name, func(t *testing.T) {
 			for root, w := range map[string]signatures.TrustedRootOptions{
 				"log and timestamps": {}, "log alone": {NoTimestamps: true}, "timestamps alone": {NoLog: true},
@@ -161,7 +164,8 @@ func TestCosignKeylessSignatures(t *testing.T) {
 			}
 			t.Run("one of two identities", func(t *testing.T) {
 				r := newTestRegistry(t)
-				s, v := r.newKeyless(signatures.TrustedRootOptions{}, Identity{"nobody", "nobody"}, Identity{issuer, subject})
+				s, v := r.newKeyless(signatures.TrustedRootOptions{}, Identity{"nobody", "nobody"},
+					Identity{issuer, subject})
 				r.must(by(s, t.Context(), r.artifact, subject, issuer, time.Minute))
 				r.expectSigned(v, issuer)
 			})
@@ -202,7 +206,8 @@ func TestCosignKeylessSignatures(t *testing.T) {
 				r.must(by(s, t.Context(), r.signatureOfOther("other"), subject, issuer, time.Minute))
 				r.expectError(v, Untrusted)
 			})
-			for root, w := range map[string]signatures.TrustedRootOptions{"log and timestamps": {}, "timestamps alone": {NoLog: true}} {
+			for root, w := range map[string]signatures.TrustedRootOptions{"log and timestamps": {},
+				"timestamps alone": {NoLog: true}} {
 				t.Run("tampered after signing, "+root, func(t *testing.T) {
 					r := newTestRegistry(t)
 					s, v := r.newKeyless(w)
@@ -244,11 +249,15 @@ func TestNewCosignKeylessRejectsInvalidMaterial(t *testing.T) {
 		identities []Identity
 		says       string
 	}{
-		"no authority":                      {signatures.TrustedRootOptions{NoAuthority: true}, one, "no certificate authority"},
-		"no log and no timestamp authority": {signatures.TrustedRootOptions{NoLog: true, NoTimestamps: true}, one, "neither"},
-		"no identity":                       {signatures.TrustedRootOptions{}, nil, "matchOIDCIdentity"},
-		"invalid regular expression":        {signatures.TrustedRootOptions{}, []Identity{{Issuer: "(", Subject: "y"}}, "matchOIDCIdentity[0]"},
-		"identity without a subject":        {signatures.TrustedRootOptions{}, []Identity{{Issuer: "x"}}, "matchOIDCIdentity[0]"},
+		"no authority": {signatures.TrustedRootOptions{NoAuthority: true}, one,
+			"no certificate authority"},
+		"no log and no timestamp authority": {signatures.TrustedRootOptions{NoLog: true, NoTimestamps: true}, one,
+			"neither"},
+		"no identity": {signatures.TrustedRootOptions{}, nil, "matchOIDCIdentity"},
+		"invalid regular expression": {signatures.TrustedRootOptions{}, []Identity{{Issuer: "(", Subject: "y"}},
+			"matchOIDCIdentity[0]"},
+		"identity without a subject": {signatures.TrustedRootOptions{}, []Identity{{Issuer: "x"}},
+			"matchOIDCIdentity[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, err := s.TrustedRoot(c.root)

@@ -32,7 +32,8 @@ func (c *Cosign) verifyReferrers(ctx context.Context, repo *oci.Repository, sum 
 		return "", err
 	}
 	for _, d := range found {
-		if !strings.HasPrefix(d.ArtifactType, bundleType) || d.Annotations[predicateAnnotation] != "" && d.Annotations[predicateAnnotation] != signPredicate {
+		if !strings.HasPrefix(d.ArtifactType, bundleType) || d.Annotations[predicateAnnotation] != "" &&
+			d.Annotations[predicateAnnotation] != signPredicate {
 			continue
 		}
 		if t.count >= maxSignatures {
@@ -49,7 +50,8 @@ func (c *Cosign) verifyReferrers(ctx context.Context, repo *oci.Repository, sum 
 	return "", nil
 }
 
-func (c *Cosign) fetchAndVerifyBundle(ctx context.Context, repo *oci.Repository, d v1.Descriptor, sum string) (string, error) {
+func (c *Cosign) fetchAndVerifyBundle(ctx context.Context, repo *oci.Repository, d v1.Descriptor,
+	sum string) (string, error) {
 	m, err := repo.Manifest(ctx, d.Digest.String())
 	if err != nil {
 		return "", err

@@ -59,7 +59,8 @@ func (c *Cosign) verifyTagged(ctx context.Context, repo *oci.Repository, sum str
 	return "", nil
 }
 
-func (c *Cosign) verifyLayer(ctx context.Context, repo *oci.Repository, layer v1.Descriptor, sum string) (string, error) {
+func (c *Cosign) verifyLayer(ctx context.Context, repo *oci.Repository, layer v1.Descriptor,
+	sum string) (string, error) {
 	payloadJSON, err := repo.Blob(ctx, layer, maxSignatureBytes)
 	if err != nil {
 		return "", err
@@ -72,7 +73,9 @@ func (c *Cosign) verifyLayer(ctx context.Context, repo *oci.Repository, layer v1
 	if err != nil {
 		return "", err
 	}
-	return c.verifyBundle(b, contentPolicy(payloadJSON), func(*sigstore.VerificationResult) error { return checkPayload(payloadJSON, sum) })
+	return c.verifyBundle(b, contentPolicy(payloadJSON), func(*sigstore.VerificationResult) error {
+		return checkPayload(payloadJSON, sum)
+	})
 }
 
 // checkPayload checks that the signed payload names the digest of the artifact.
@@ -82,7 +85,8 @@ func checkPayload(signed []byte, sum string) error {
 		return errors.New("the signed content is not a Cosign payload")
 	}
 	if p.Critical.Type != payload.CosignSignatureType {
-		return fmt.Errorf("the signed payload has the type %.80q, expected %q", p.Critical.Type, payload.CosignSignatureType)
+		return fmt.Errorf("the signed payload has the type %.80q, expected %q", p.Critical.Type,
+			payload.CosignSignatureType)
 	}
 	if got := p.Critical.Image.DockerManifestDigest; got != "sha256:"+sum {
 		return fmt.Errorf("the signature is for another artifact, %.80q", got)
@@ -102,11 +106,13 @@ func toBundle(signed []byte, annotations map[string]string, byKey bool) (*bundle
 		MediaType:            bundleType + "+json;version=0.1",
 		VerificationMaterial: &protobundle.VerificationMaterial{},
 		Content: &protobundle.Bundle_MessageSignature{MessageSignature: &protocommon.MessageSignature{
-			MessageDigest: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: sum[:]}, Signature: sig,
+			MessageDigest: &protocommon.HashOutput{Algorithm: protocommon.HashAlgorithm_SHA2_256, Digest: sum[:]},
+			Signature:     sig,
 		}},
 	}
 	if byKey {
-		b.VerificationMaterial.Content = &protobundle.VerificationMaterial_PublicKey{PublicKey: &protocommon.PublicKeyIdentifier{}}
+		b.VerificationMaterial.Content = &protobundle.VerificationMaterial_PublicKey{
+			PublicKey: &protocommon.PublicKeyIdentifier{}}
 		return bundle.NewBundle(b)
 	}
 	if err := addCertificate(b.VerificationMaterial, annotations); err != nil {
@@ -121,9 +127,10 @@ func addCertificate(m *protobundle.VerificationMaterial, annotations map[string]
 	if err != nil || len(certificates) == 0 {
 		return errors.New("the signature has no certificate")
 	}
-	m.Content = &protobundle.VerificationMaterial_X509CertificateChain{X509CertificateChain: &protocommon.X509CertificateChain{
-		Certificates: []*protocommon.X509Certificate{{RawBytes: certificates[0].Raw}},
-	}}
+	m.Content = &protobundle.VerificationMaterial_X509CertificateChain{
+		X509CertificateChain: &protocommon.X509CertificateChain{
+			Certificates: []*protocommon.X509Certificate{{RawBytes: certificates[0].Raw}},
+		}}
 	if annotation := annotations[logAnnotation]; annotation != "" {
 		entry := parseLogEntry(annotation)
 		if entry == nil {
@@ -167,7 +174,8 @@ func parseLogEntry(annotation string) *protorekor.TransparencyLogEntry {
 		return nil
 	}
 	return &protorekor.TransparencyLogEntry{
-		LogIndex: entry.Payload.LogIndex, LogId: &protocommon.LogId{KeyId: id}, IntegratedTime: entry.Payload.IntegratedTime,
+		LogIndex: entry.Payload.LogIndex, LogId: &protocommon.LogId{KeyId: id},
+		IntegratedTime:    entry.Payload.IntegratedTime,
 		KindVersion:       &protorekor.KindVersion{Kind: kind.Kind, Version: kind.Version},
 		InclusionPromise:  &protorekor.InclusionPromise{SignedEntryTimestamp: entry.SignedEntryTimestamp},
 		CanonicalizedBody: entry.Payload.Body,

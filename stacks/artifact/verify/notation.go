@@ -91,7 +91,9 @@ func readPolicy(raw []byte) (*trustpolicy.Document, error) {
 		}
 		for _, must := range []trustpolicy.ValidationType{trustpolicy.TypeIntegrity, trustpolicy.TypeAuthenticity} {
 			if level.Enforcement[must] != trustpolicy.ActionEnforce {
-				return nil, newError(MaterialInvalid, "%s: policy %.80q does not enforce %s and would accept a signature by anyone: use level strict or permissive",
+				return nil, newError(MaterialInvalid,
+					"%s: policy %.80q does not enforce %s and would accept a signature by anyone: use level strict "+
+						"or permissive",
 					PolicyName, p.Name, must)
 			}
 		}
@@ -105,7 +107,8 @@ func revocationOptions(client *http.Client) (o verifier.VerifierOptions, err err
 		return o, err
 	}
 	with := func(p purpose.Purpose) (revocation.Validator, error) {
-		return revocation.NewWithOptions(revocation.Options{OCSPHTTPClient: client, CRLFetcher: fetcher, CertChainPurpose: p})
+		return revocation.NewWithOptions(revocation.Options{OCSPHTTPClient: client, CRLFetcher: fetcher,
+			CertChainPurpose: p})
 	}
 	if o.RevocationCodeSigningValidator, err = with(purpose.CodeSigning); err != nil {
 		return o, err
@@ -138,7 +141,8 @@ func readCertificates(secret map[string][]byte) (trustStore, error) {
 		s = append(s, found...)
 	}
 	if len(s) == 0 {
-		return nil, newError(MaterialInvalid, "there is no certificate: add one with a name that ends with .crt or .pem")
+		return nil, newError(MaterialInvalid,
+			"there is no certificate: add one with a name that ends with .crt or .pem")
 	}
 	return s, nil
 }
@@ -160,7 +164,8 @@ func parseCertificates(rest []byte) (found []*x509.Certificate) {
 func (n *Notation) Verify(ctx context.Context, repo *oci.Repository, sum string) (string, error) {
 	reference := repo.String() + "@" + sum
 	if _, err := n.policy.GetApplicableTrustPolicy(reference); err != nil {
-		return "", newError(MaterialInvalid, "no policy of %s applies to %s: add the repository, or *, to registryScopes", PolicyName, repo)
+		return "", newError(MaterialInvalid,
+			"no policy of %s applies to %s: add the repository, or *, to registryScopes", PolicyName, repo)
 	}
 	m, err := repo.Manifest(ctx, sum)
 	if err != nil {
@@ -184,7 +189,8 @@ func (n *Notation) Verify(ctx context.Context, repo *oci.Repository, sum string)
 			return signer, nil
 		}
 		if ctx.Err() != nil {
-			return "", newError(Untrusted, "verifying %s timed out or was interrupted: %s", reference, context.Cause(ctx))
+			return "", newError(Untrusted, "verifying %s timed out or was interrupted: %s", reference,
+				context.Cause(ctx))
 		}
 		if err := t.add(d.Digest.String(), err); err != nil {
 			return "", err
@@ -193,7 +199,8 @@ func (n *Notation) Verify(ctx context.Context, repo *oci.Repository, sum string)
 	return "", t.toError("a trusted certificate")
 }
 
-func (n *Notation) verifySignature(ctx context.Context, repo *oci.Repository, d v1.Descriptor, target ocispec.Descriptor, reference string) (string, error) {
+func (n *Notation) verifySignature(ctx context.Context, repo *oci.Repository, d v1.Descriptor,
+	target ocispec.Descriptor, reference string) (string, error) {
 	m, err := repo.Manifest(ctx, d.Digest.String())
 	if err != nil {
 		return "", err
@@ -207,7 +214,9 @@ func (n *Notation) verifySignature(ctx context.Context, repo *oci.Repository, d 
 	}
 	var outcome *notation.VerificationOutcome
 	err = recoverPanic(func() (err error) {
-		outcome, err = n.verifier.Verify(ctx, target, raw, notation.VerifierVerifyOptions{ArtifactReference: reference, SignatureMediaType: string(m.Layers[0].MediaType)})
+		outcome, err = n.verifier.Verify(ctx, target, raw,
+			notation.VerifierVerifyOptions{ArtifactReference: reference,
+				SignatureMediaType: string(m.Layers[0].MediaType)})
 		return err
 	})
 	if err != nil {

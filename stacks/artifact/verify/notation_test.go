@@ -177,7 +177,8 @@ func TestNewNotationRejectsInvalidSecrets(t *testing.T) {
 		if err := json.Unmarshal(policy("strict"), &p); err != nil {
 			t.Fatal(err)
 		}
-		p["trustPolicies"].([]any)[0].(map[string]any)["signatureVerification"].(map[string]any)["override"] = map[string]any{"authenticity": "log"}
+		p["trustPolicies"].([]any)[0].(map[string]any)["signatureVerification"].(map[string]any)["override"] =
+			map[string]any{"authenticity": "log"}
 		b, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
@@ -188,15 +189,23 @@ func TestNewNotationRejectsInvalidSecrets(t *testing.T) {
 		secret map[string][]byte
 		says   string
 	}{
-		"no policy":                                 {map[string][]byte{"ca.crt": n.PEM()}, PolicyName},
-		"policy is not JSON":                        {map[string][]byte{PolicyName: []byte("x"), "ca.crt": n.PEM()}, PolicyName},
-		"empty policy":                              {map[string][]byte{PolicyName: []byte("{}"), "ca.crt": n.PEM()}, PolicyName},
-		"policy with level skip":                    {map[string][]byte{PolicyName: policy("skip"), "ca.crt": n.PEM()}, ""},
-		"policy with level audit":                   {map[string][]byte{PolicyName: policy("audit"), "ca.crt": n.PEM()}, "authenticity"},
-		"policy that does not enforce authenticity": {map[string][]byte{PolicyName: logged(), "ca.crt": n.PEM()}, "authenticity"},
-		"no certificate":                            {map[string][]byte{PolicyName: policy("strict"), "ca.txt": n.PEM()}, ".crt"},
-		"invalid certificate":                       {map[string][]byte{PolicyName: policy("strict"), "ca.pem": []byte("x")}, `"ca.pem"`},
-		"private key instead of a certificate":      {map[string][]byte{PolicyName: policy("strict"), "ca.pem": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")}, `"ca.pem"`},
+		"no policy": {map[string][]byte{"ca.crt": n.PEM()}, PolicyName},
+		"policy is not JSON": {map[string][]byte{PolicyName: []byte("x"), "ca.crt": n.PEM()},
+			PolicyName},
+		"empty policy": {map[string][]byte{PolicyName: []byte("{}"), "ca.crt": n.PEM()},
+			PolicyName},
+		"policy with level skip": {map[string][]byte{PolicyName: policy("skip"), "ca.crt": n.PEM()},
+			""},
+		"policy with level audit": {map[string][]byte{PolicyName: policy("audit"), "ca.crt": n.PEM()},
+			"authenticity"},
+		"policy that does not enforce authenticity": {map[string][]byte{PolicyName: logged(), "ca.crt": n.PEM()},
+			"authenticity"},
+		"no certificate": {map[string][]byte{PolicyName: policy("strict"),
+			"ca.txt": n.PEM()}, ".crt"},
+		"invalid certificate": {map[string][]byte{PolicyName: policy("strict"),
+			"ca.pem": []byte("x")}, `"ca.pem"`},
+		"private key instead of a certificate": {map[string][]byte{PolicyName: policy("strict"),
+			"ca.pem": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")}, `"ca.pem"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewNotation(c.secret, nil)

@@ -39,7 +39,8 @@ func newTestRegistry(t *testing.T) *testRegistry {
 // push pushes an artifact with the content and returns its digest.
 func (r *testRegistry) push(content string) string {
 	r.t.Helper()
-	digest, err := r.server.Push(r.t.Context(), "team/fleet", content, fstest.MapFS{"a": {Data: []byte(content)}}, "main")
+	digest, err := r.server.Push(r.t.Context(), "team/fleet", content, fstest.MapFS{"a": {Data: []byte(content)}},
+		"main")
 	r.must(err)
 	return digest
 }
@@ -68,7 +69,8 @@ func (r *testRegistry) tamperedSignature() signatures.Artifact {
 
 func (r *testRegistry) verify(v Verifier) (string, error) {
 	r.t.Helper()
-	repo, err := oci.NewClient(oci.Options{Backoff: time.Nanosecond}).Repository(oci.Scheme+r.artifact.Repository, oci.Access{Insecure: true})
+	repo, err := oci.NewClient(oci.Options{Backoff: time.Nanosecond}).
+		Repository(oci.Scheme+r.artifact.Repository, oci.Access{Insecure: true})
 	r.must(err)
 	defer repo.Close()
 	return v.Verify(r.t.Context(), repo, r.artifact.Digest)

@@ -63,5 +63,6 @@ func (t *failures) toError(trustedSigner string) error {
 	if omitted := t.count - len(t.messages); omitted > 0 {
 		s += fmt.Sprintf("; and %d more", omitted)
 	}
-	return newError(Untrusted, "none of the %d signatures of %s is valid and made by %s: %s", t.count, t.artifact, trustedSigner, s)
+	return newError(Untrusted, "none of the %d signatures of %s is valid and made by %s: %s", t.count, t.artifact,
+		trustedSigner, s)
 }

@@ -17,7 +17,8 @@ func CheckAliasExpansion(file string, data []byte) error {
 	left := MaxNodes
 	for _, d := range docs {
 		if countExpanded(d.Root, &left, 0); left < 0 {
-			return problem.Errorf(file, d.Line, "the document has more than %d values once its aliases are expanded", MaxNodes)
+			return problem.Errorf(file, d.Line, "the document has more than %d values once its aliases are expanded",
+				MaxNodes)
 		}
 	}
 	return nil

@@ -10,7 +10,8 @@ func TestCheckAliasExpansion(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
 	for i := 1; i < 9; i++ {
-		fmt.Fprintf(&bomb, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
+		fmt.Fprintf(&bomb, "a%d: &a%d [%s]\n", i, i,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
 	}
 	for name, tc := range map[string]struct {
 		data string

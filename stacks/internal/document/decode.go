@@ -31,8 +31,8 @@ func (l Lines) Of(path string) int {
 }
 
 // Decode decodes node into the struct that into points to. Decode reports every key that is not a
-// field (by its json tag), that is a duplicate, or whose value has the wrong type. A field with the tag
-// dialect:"helm" has Helm values.
+// field (by its json tag), that is a duplicate, or whose value has the wrong type. A field with the
+// tag dialect:"helm" has Helm values.
 func Decode(file string, node *yaml.Node, into any) (Lines, problem.Errors) {
 	d := &decoder{converter: converter{file: file}, lines: Lines{}}
 	d.decode(node, reflect.ValueOf(into).Elem(), "", 0)
@@ -47,7 +47,9 @@ type decoder struct {
 
 // report adds a problem. Its message is the path of the field, followed by the formatted text.
 func (d *decoder) report(n *yaml.Node, path, format string, args ...any) {
-	d.problems = append(d.problems, &problem.Error{File: d.file, Line: n.Line, Field: path, Message: fmt.Sprintf("field %q %s", path, fmt.Sprintf(format, args...))})
+	d.problems = append(d.problems,
+		&problem.Error{File: d.file, Line: n.Line, Field: path,
+			Message: fmt.Sprintf("field %q %s", path, fmt.Sprintf(format, args...))})
 }
 
 func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) {
@@ -88,7 +90,9 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 func (d *decoder) freeForm(n *yaml.Node, path string) (any, bool) {
 	value, err := d.value(n, 0)
 	for _, e := range problem.Flatten(err) {
-		d.problems = append(d.problems, &problem.Error{File: d.file, Line: e.Line, Field: path, Message: fmt.Sprintf("field %q: %s", path, e.Message)})
+		d.problems = append(d.problems,
+			&problem.Error{File: d.file, Line: e.Line, Field: path,
+				Message: fmt.Sprintf("field %q: %s", path, e.Message)})
 	}
 	return value, err == nil
 }

@@ -114,7 +114,9 @@ type sample struct {
 }
 
 func TestDecode(t *testing.T) {
-	node, err := ParseSingle("f.yaml", []byte("name: y\non: on\ncount: 3\ninner: &i {name: x}\nlist: [*i, {count: 1}]\nfree: {a: [1]}\nmarks: {k: v}\n"))
+	node, err := ParseSingle("f.yaml",
+		[]byte("name: y\non: on\ncount: 3\ninner: &i {name: x}\nlist: [*i, {count: 1}]\nfree: {a: [1]}\nmarks: "+
+			"{k: v}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,13 +126,16 @@ func TestDecode(t *testing.T) {
 		t.Fatal(problems)
 	}
 	raw, _ := json.Marshal(got)
-	if want := `"name":"y","on":true,"count":3`; !strings.Contains(string(raw), want) || got.List[0].Name != "x" || got.List[1].Count != 1 || got.Marks["k"] != "v" {
+	if want := `"name":"y","on":true,"count":3`; !strings.Contains(string(raw), want) || got.List[0].Name != "x" ||
+		got.List[1].Count != 1 || got.Marks["k"] != "v" {
 		t.Errorf("got %s", raw)
 	}
 	if lines.Of("list[1].count") != 5 || lines.Of("free.a[0]") != 6 || lines.Of("gone") != 1 {
 		t.Errorf("lines: %v", lines)
 	}
-	node, err = ParseSingle("f.yaml", []byte("name: [1]\non: maybe\ncount: 1.5\nsmall: 300\ninner: 3\nlist: {}\nfree: [1]\nmarks: {k: 1}\nNAME: x\n<<: {}\n"))
+	node, err = ParseSingle("f.yaml",
+		[]byte("name: [1]\non: maybe\ncount: 1.5\nsmall: 300\ninner: 3\nlist: {}\nfree: [1]\nmarks: {k: 1}\nNAME: "+
+			"x\n<<: {}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +147,10 @@ func TestDecode(t *testing.T) {
 	text := strings.Join(all, "\n")
 	for _, want := range []string{
 		`field "name" must be a string, not a list`, `field "on" must be true or false, not a string`,
-		`field "count" must be a whole number, not a number`, `field "small" must be a whole number`, `field "inner" must be a mapping, not a number`,
-		`field "list" must be a list, not a mapping`, `field "free" must be a mapping, not a list`, `field "marks.k" must be a string`,
+		`field "count" must be a whole number, not a number`, `field "small" must be a whole number`,
+		`field "inner" must be a mapping, not a number`,
+		`field "list" must be a list, not a mapping`, `field "free" must be a mapping, not a list`,
+		`field "marks.k" must be a string`,
 		`field "NAME" is not known name`, `field "<<" is not known`,
 	} {
 		if !strings.Contains(text, want) {

@@ -33,8 +33,8 @@ func (d Dialect) Value(file string, node *yaml.Node) (any, error) {
 	return c.value(node, 0)
 }
 
-// MapLast is like Map in the dialect of Helm, but the last value of a key counts that is set several
-// times: it calls onRepeated with the line and the key.
+// MapLast is like Map in the dialect of Helm, but the last value of a key counts that is set
+// several times: it calls onRepeated with the line and the key.
 func MapLast(file string, node *yaml.Node, onRepeated func(line int, key string)) (map[string]any, error) {
 	c := converter{file: file, dialect: Helm, onRepeated: onRepeated}
 	return c.root(node)
@@ -227,7 +227,8 @@ func (c *converter) scalar(n *yaml.Node) (any, error) {
 
 // isPlain reports whether a scalar has neither quotes nor a tag.
 func isPlain(n *yaml.Node) bool {
-	return n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0
+	return n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|
+		yaml.TaggedStyle) == 0
 }
 
 func (c *converter) number(n *yaml.Node) (any, error) {

@@ -54,14 +54,16 @@ func NewMap(source string) (*Map, error) {
 	if issues.Err() != nil {
 		var lines []string
 		for _, e := range issues.Errors() {
-			lines = append(lines, fmt.Sprintf("%s (at %d:%d of the expression)", e.Message, e.Location.Line(), e.Location.Column()+1))
+			lines = append(lines,
+				fmt.Sprintf("%s (at %d:%d of the expression)", e.Message, e.Location.Line(), e.Location.Column()+1))
 		}
 		return nil, &problem.Error{Message: "does not compile: " + strings.Join(lines, "; "), Err: issues.Err()}
 	}
 	if got := ast.OutputType(); got.Kind() != types.MapKind && got.Kind() != types.DynKind {
 		return nil, problem.Newf("must return a map, not %s", got)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100), cel.EvalOptions(cel.OptOptimize))
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100),
+		cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, problem.Newf("does not compile: %w", err)
 	}
@@ -70,7 +72,8 @@ func NewMap(source string) (*Map, error) {
 
 // Eval evaluates the expression.
 func (m *Map) Eval(ctx context.Context, params, stack map[string]any, version string) (map[string]any, error) {
-	out, err := evaluate(ctx, m.program, map[string]any{"params": nonNil(params), "stack": nonNil(stack), "version": version})
+	out, err := evaluate(ctx, m.program,
+		map[string]any{"params": nonNil(params), "stack": nonNil(stack), "version": version})
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,8 @@ func TestMapRejectsInvalidExpressions(t *testing.T) {
 }
 
 func TestEvalStopsWhenCanceled(t *testing.T) {
-	m, err := NewMap(`{'a': [1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, a + b + c)))}`)
+	m, err := NewMap(
+		`{'a': [1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, a + b + c)))}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,8 @@ func TestResultsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, x := range map[string]any{"many values": many, "deep values": deep} {
-		if _, err := m.Eval(t.Context(), map[string]any{"x": x}, nil, ""); err == nil || !strings.Contains(err.Error(), "returns too many or too deeply nested values") {
+		if _, err := m.Eval(t.Context(), map[string]any{"x": x}, nil, ""); err == nil ||
+			!strings.Contains(err.Error(), "returns too many or too deeply nested values") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

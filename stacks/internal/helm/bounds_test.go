@@ -18,8 +18,10 @@ func TestChartFilesAreBounded(t *testing.T) {
 	}
 	root := t.TempDir()
 	for name, files := range map[string][]string{
-		"direct.tgz": append([]string{"c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/more", ""}, asMain(sub)...),
-		"within.tgz": {"c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/charts/sub-1.0.0.tgz", string(gzipped(t, archiveOf(t, sub...)))},
+		"direct.tgz": append([]string{"c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/more", ""},
+			asMain(sub)...),
+		"within.tgz": {"c/Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n", "c/charts/sub-1.0.0.tgz",
+			string(gzipped(t, archiveOf(t, sub...)))},
 	} {
 		write(t, filepath.Join(root, name), gzipped(t, archiveOf(t, files...)))
 		tree, err := source.Open(root)
@@ -56,7 +58,8 @@ func TestFunctionCallsAreBounded(t *testing.T) {
 		fmt.Sprintf(`untilStep 0 %d 1 | len`, maxLoop+1):   false,
 		fmt.Sprintf(`untilStep 0 -%d -1 | len`, maxLoop+1): false,
 	} {
-		if out, err := execTemplate(t, newTestGenerator(generated.Refuse, "a"), "{{ "+call+" }}"); (err == nil) != allowed {
+		if out, err := execTemplate(t, newTestGenerator(generated.Refuse, "a"),
+			"{{ "+call+" }}"); (err == nil) != allowed {
 			t.Errorf("%s: %s, %v", call, out, err)
 		}
 	}

@@ -82,7 +82,8 @@ func Open(tree *source.Tree, dir string, limits Limits) (*Chart, error) {
 	if folder {
 		return c, c.resolveDependencies(tree, &left)
 	}
-	return c, c.checkComplete("which is not in the archive; package the chart again (helm dependency build, then helm package), or commit the chart as a folder")
+	return c, c.checkComplete("which is not in the archive; package the chart again (helm dependency build, then " +
+		"helm package), or commit the chart as a folder")
 }
 
 // OpenFetched reads a chart from the folder with its unpacked archive. called is the chart's Path
@@ -119,7 +120,8 @@ func openUnpacked(root, called string, limits Limits, left *int64) (*Chart, erro
 		return nil, err
 	}
 	// The user cannot change the chart in its repository, so the advice is another one.
-	return c, c.checkComplete("which is not in the archive; ask the publisher to include it (helm dependency build, then helm package), or vendor the chart in the source with its dependencies")
+	return c, c.checkComplete("which is not in the archive; ask the publisher to include it (helm dependency build, " +
+		"then helm package), or vendor the chart in the source with its dependencies")
 }
 
 // parse unpacks vendored archives in the files, and sets Digest and pristine.
@@ -191,7 +193,9 @@ func sortSubcharts(ch *chart.Chart) {
 // version.
 func contentDigest(ch *chart.Chart) []byte {
 	sum := sha256.New()
-	for _, f := range slices.SortedFunc(slices.Values(ch.Raw), func(a, b *common.File) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, f := range slices.SortedFunc(slices.Values(ch.Raw), func(a, b *common.File) int {
+		return strings.Compare(a.Name, b.Name)
+	}) {
 		_, _ = fmt.Fprintf(sum, "%q %d\n", f.Name, len(f.Data))
 		_, _ = sum.Write(f.Data)
 	}
@@ -218,7 +222,9 @@ func (c *Chart) Version() string { return c.pristine.Metadata.Version }
 
 // HasSchemas returns true if the chart or one of its subcharts has a values.schema.json.
 func (c *Chart) HasSchemas() bool {
-	return slices.ContainsFunc(c.files, func(f *archive.BufferedFile) bool { return path.Base(f.Name) == "values.schema.json" })
+	return slices.ContainsFunc(c.files, func(f *archive.BufferedFile) bool {
+		return path.Base(f.Name) == "values.schema.json"
+	})
 }
 
 // TopLevelKeys returns the top-level keys of the values that the chart knows.

@@ -63,17 +63,21 @@ func readHook(o *manifest.Object) (keep bool, warning string) {
 	e := parseHookEvents(events)
 	switch {
 	case e.pre && e.post:
-		warning = fmt.Sprintf("%s: %s is both a pre hook and a post hook (%s); it runs only as a pre hook", o.File, o, events)
+		warning = fmt.Sprintf("%s: %s is both a pre hook and a post hook (%s); it runs only as a pre hook", o.File, o,
+			events)
 	case (e.pre || e.post) && e.remove && o.Kind == "Job":
-		warning = fmt.Sprintf("%s: %s is both an install hook and a pre-delete hook (%s); it does not run before deletion", o.File, o, events)
+		warning = fmt.Sprintf("%s: %s is both an install hook and a pre-delete hook (%s); it does not run before "+
+			"deletion", o.File, o, events)
 	case e.pre, e.post, e.crd:
 	case e.remove && preDeleteKinds[o.Kind]:
 	case e.remove:
-		return false, fmt.Sprintf("%s: %s is skipped: a pre-delete hook must be a Job, or of a kind that Jobs use", o.File, o)
+		return false, fmt.Sprintf("%s: %s is skipped: a pre-delete hook must be a Job, or of a kind that Jobs use",
+			o.File, o)
 	case e.test && len(e.others) == 0:
 		return false, ""
 	default:
-		return false, fmt.Sprintf("%s: %s is skipped: the hook %s is not supported", o.File, o, strings.Join(e.others, ", "))
+		return false, fmt.Sprintf("%s: %s is skipped: the hook %s is not supported", o.File, o,
+			strings.Join(e.others, ", "))
 	}
 	remove := e.remove && !e.pre && !e.post && o.Kind == "Job"
 	if !e.pre && !e.post && !remove {
@@ -84,7 +88,8 @@ func readHook(o *manifest.Object) (keep bool, warning string) {
 	if err != nil && weightText != "" {
 		warning = fmt.Sprintf("%s: %s has the hook weight %q, which is not a number; 0 is used", o.File, o, weightText)
 	}
-	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreRemove: remove, Weight: weight, DeletePolicies: deletePolicies(marks)}
+	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreRemove: remove, Weight: weight,
+		DeletePolicies: deletePolicies(marks)}
 	return true, warning
 }
 

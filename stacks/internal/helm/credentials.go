@@ -60,18 +60,23 @@ func (g *generator) credentialFuncs() template.FuncMap {
 		"genSignedCert": func(cn string, ips, dns []any, days int, ca certificate) (certificate, error) {
 			return g.issue("genSignedCert", cn, ips, dns, days, ca)
 		},
-		"genSignedCertWithKey": func(cn string, ips, dns []any, days int, ca certificate, key string) (certificate, error) {
+		"genSignedCertWithKey": func(cn string, ips, dns []any, days int, ca certificate,
+			key string) (certificate, error) {
 			return g.issue("genSignedCertWithKey", cn, ips, dns, days, ca, key)
 		},
-		"buildCustomCert": func(cert, key string) (certificate, error) { return callSprig("buildCustomCert", cert, key) },
-		"bcrypt":          func(password string) (string, error) { return g.salted("bcrypt", "", password) },
-		"htpasswd":        g.htpasswd,
-		"encryptAES":      g.encryptAES,
+		"buildCustomCert": func(cert, key string) (certificate, error) {
+			return callSprig("buildCustomCert", cert, key)
+		},
+		"bcrypt":     func(password string) (string, error) { return g.salted("bcrypt", "", password) },
+		"htpasswd":   g.htpasswd,
+		"encryptAES": g.encryptAES,
 	}
 }
 
 // credential returns a value that cannot be derived. placeholder makes what only looks like it.
-func (g *generator) credential(function, arguments string, byArguments bool, placeholder func(*rand.ChaCha8) (generated.Value, error), generate func() (generated.Value, error)) (generated.Value, error) {
+func (g *generator) credential(function, arguments string, byArguments bool,
+	placeholder func(*rand.ChaCha8) (generated.Value, error),
+	generate func() (generated.Value, error)) (generated.Value, error) {
 	if g.Policy == generated.Refuse {
 		g.note(g.refused, function)
 		return placeholder(g.derive(function))
@@ -111,7 +116,9 @@ func (g *generator) issue(function, cn string, others ...any) (certificate, erro
 	if err != nil {
 		return certificate{}, fmt.Errorf("%s: %w", function, err)
 	}
-	v, err := g.credential(function, string(raw), true, func(source *rand.ChaCha8) (generated.Value, error) { return placeholderCertificate(source, cn) },
+	v, err := g.credential(function, string(raw), true, func(source *rand.ChaCha8) (generated.Value, error) {
+		return placeholderCertificate(source, cn)
+	},
 		func() (generated.Value, error) {
 			c, err := callSprig(function, arguments...)
 			return generated.Value{Text: c.Cert, PrivateKey: c.Key}, err
@@ -119,8 +126,8 @@ func (g *generator) issue(function, cn string, others ...any) (certificate, erro
 	return certificate{Cert: v.Text, Key: v.PrivateKey}, err
 }
 
-// placeholderCertificate returns a certificate and its key that depend only on source. Others may read
-// the key: they are only to be parsed.
+// placeholderCertificate returns a certificate and its key that depend only on source. Others may
+// read the key: they are only to be parsed.
 func placeholderCertificate(source *rand.ChaCha8, cn string) (generated.Value, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	_, _ = source.Read(seed) // never fails
@@ -129,9 +136,11 @@ func placeholderCertificate(source *rand.ChaCha8, cn string) (generated.Value, e
 	if err != nil {
 		return generated.Value{}, err
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: cn}, NotBefore: placeholderTime, NotAfter: placeholderTime.AddDate(100, 0, 0),
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: cn},
+		NotBefore: placeholderTime, NotAfter: placeholderTime.AddDate(100, 0, 0),
 		IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(cryptorand.Reader, template, template, key.Public(), key) // ed25519 needs no random numbers
+	// ed25519 needs no random numbers
+	der, err := x509.CreateCertificate(cryptorand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return generated.Value{}, err
 	}
@@ -160,8 +169,10 @@ func (g *generator) encryptAES(password, plaintext string) (string, error) {
 	if plaintext == "" {
 		return "", nil
 	}
-	v, err := g.credential("encryptAES", password+"\x00"+plaintext, true, func(source *rand.ChaCha8) (generated.Value, error) {
-		return generated.Value{Text: base64.StdEncoding.EncodeToString(randomBytes(source, (len(plaintext)/16+2)*16))}, nil
+	v, err := g.credential("encryptAES", password+"\x00"+
+		plaintext, true, func(source *rand.ChaCha8) (generated.Value, error) {
+		return generated.Value{Text: base64.StdEncoding.EncodeToString(randomBytes(source, (len(plaintext)/16+2)*16))},
+			nil
 	}, func() (generated.Value, error) {
 		fn, _ := sprigFuncs["encryptAES"].(func(string, string) (string, error))
 		text, err := fn(password, plaintext)

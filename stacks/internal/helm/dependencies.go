@@ -41,7 +41,8 @@ func (c *Chart) WithDependencies(fetched []FetchedDependency) (*Chart, error) {
 			return nil, err
 		}
 		if sub.Name() != f.Name || sub.Version() != f.Version {
-			return nil, c.errorf("Chart.yaml", "the repository %s returned chart %s %s for %s %s, which the chart depends on", f.Repository, sub.Name(), sub.Version(), f.Name, f.Version)
+			return nil, c.errorf("Chart.yaml", "the repository %s returned chart %s %s for %s %s, which the chart "+
+				"depends on", f.Repository, sub.Name(), sub.Version(), f.Name, f.Version)
 		}
 		if err := out.addSubchart(sub); err != nil {
 			return nil, err
@@ -58,11 +59,13 @@ func (c *Chart) addSubchart(sub *Chart) error {
 	folder := path.Join("charts", sub.Name()+"-"+sub.Version())
 	for _, f := range c.files {
 		if strings.HasPrefix(f.Name, folder+"/") {
-			return c.errorf("", "the folder %s of the chart conflicts with its dependency %s %s; %s", folder, sub.Name(), sub.Version(), vendorAdvice)
+			return c.errorf("", "the folder %s of the chart conflicts with its dependency %s %s; %s", folder,
+				sub.Name(), sub.Version(), vendorAdvice)
 		}
 	}
 	for _, f := range sub.files {
-		c.files = append(c.files, &archive.BufferedFile{Name: path.Join(folder, f.Name), ModTime: f.ModTime, Data: f.Data})
+		c.files = append(c.files,
+			&archive.BufferedFile{Name: path.Join(folder, f.Name), ModTime: f.ModTime, Data: f.Data})
 	}
 	return nil
 }
@@ -113,7 +116,8 @@ func (c *Chart) resolveDependencies(tree *source.Tree, left *int64) error {
 	c.required = missing.remote
 	for _, name := range c.missing() {
 		if !slices.ContainsFunc(c.required, func(d Dependency) bool { return d.Name == name }) {
-			return c.errorf("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", name, vendorAdvice)
+			return c.errorf("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", name,
+				vendorAdvice)
 		}
 	}
 	return nil
@@ -124,7 +128,8 @@ func (c *Chart) resolveDependencies(tree *source.Tree, left *int64) error {
 func (c *Chart) addLocal(tree *source.Tree, dep *chart.Dependency, added map[string]*Chart, left *int64) error {
 	dir, err := source.Clean(c.Path, strings.TrimPrefix(dep.Repository, localScheme))
 	if err != nil {
-		return c.errorf("Chart.yaml", "the chart depends on %s with a %s repository: %s; %s", dep.Name, localScheme, err, vendorAdvice)
+		return c.errorf("Chart.yaml", "the chart depends on %s with a %s repository: %s; %s", dep.Name, localScheme,
+			err, vendorAdvice)
 	}
 	sub := added[dir]
 	if sub == nil {
@@ -133,7 +138,8 @@ func (c *Chart) addLocal(tree *source.Tree, dep *chart.Dependency, added map[str
 		}
 	}
 	if sub.Name() != dep.Name || !util.IsCompatibleRange(dep.Version, sub.Version()) {
-		return c.errorf("Chart.yaml", "the chart depends on %s %s, but the chart in %s is %s %s", dep.Name, dep.Version, dir, sub.Name(), sub.Version())
+		return c.errorf("Chart.yaml", "the chart depends on %s %s, but the chart in %s is %s %s", dep.Name, dep.Version,
+			dir, sub.Name(), sub.Version())
 	}
 	if added[dir] != nil {
 		return nil
@@ -144,7 +150,9 @@ func (c *Chart) addLocal(tree *source.Tree, dep *chart.Dependency, added map[str
 
 func (c *Chart) openLocal(tree *source.Tree, dir, name string, left *int64) (*Chart, error) {
 	if !tree.IsDir(dir) {
-		return nil, c.errorf("Chart.yaml", "the chart depends on %s, but there is no folder %s in the source; correct its repository, or %s", name, dir, vendorAdvice)
+		return nil, c.errorf("Chart.yaml",
+			"the chart depends on %s, but there is no folder %s in the source; correct its repository, or %s", name,
+			dir, vendorAdvice)
 	}
 	sub := &Chart{Path: dir, limits: c.limits}
 	var err error
@@ -154,7 +162,8 @@ func (c *Chart) openLocal(tree *source.Tree, dir, name string, left *int64) (*Ch
 	if err := sub.parse(); err != nil {
 		return nil, err
 	}
-	return sub, sub.checkComplete("which is not in its folder charts/; " + vendorAdvice + ": a chart that is a " + localScheme + " dependency must vendor its own dependencies")
+	return sub, sub.checkComplete("which is not in its folder charts/; " + vendorAdvice + ": a chart that is a " +
+		localScheme + " dependency must vendor its own dependencies")
 }
 
 // MaxDependencies is the maximum number of dependencies of a chart that does not vendor all of
@@ -181,7 +190,9 @@ func resolveMissing(dir string, head *chart.Chart, lock string, have []string) (
 		n = max(n, len(head.Lock.Dependencies))
 	}
 	if n > MaxDependencies {
-		return nil, problem.Errorf(path.Join(dir, "Chart.yaml"), 0, "the chart lists %d dependencies, and not all of them are in its folder charts/; at most %d are allowed then; %s", n, MaxDependencies, vendorAdvice)
+		return nil, problem.Errorf(path.Join(dir, "Chart.yaml"), 0,
+			"the chart lists %d dependencies, and not all of them are in its folder charts/; at most %d are allowed "+
+				"then; %s", n, MaxDependencies, vendorAdvice)
 	}
 	var errs problem.Errors
 	refuse := func(file, format string, args ...any) {
@@ -191,19 +202,23 @@ func resolveMissing(dir string, head *chart.Chart, lock string, have []string) (
 		switch {
 		case slices.Contains(have, dep.Name):
 		case dep.Repository == "":
-			refuse("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", dep.Name, vendorAdvice)
+			refuse("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", dep.Name,
+				vendorAdvice)
 		case strings.HasPrefix(dep.Repository, "@"), strings.HasPrefix(dep.Repository, "alias:"):
-			refuse("Chart.yaml", "the chart depends on %s of the repository %q, an alias that is only in a local Helm configuration; set the repository URL, run helm dependency update and commit %s, or %s",
+			refuse("Chart.yaml", "the chart depends on %s of the repository %q, an alias that is only in a local "+
+				"Helm configuration; set the repository URL, run helm dependency update and commit %s, or %s",
 				dep.Name, dep.Repository, lock, vendorAdvice)
 		case strings.HasPrefix(dep.Repository, localScheme):
 			out.local = append(out.local, dep)
 		case head.Lock == nil:
-			refuse("Chart.yaml", "the chart depends on %s, which is not in its folder charts/, and there is no %s with its version; run helm dependency update and commit %s, or %s",
+			refuse("Chart.yaml", "the chart depends on %s, which is not in its folder charts/, and there is no %s "+
+				"with its version; run helm dependency update and commit %s, or %s",
 				dep.Name, lock, lock, vendorAdvice)
 		default:
 			d, why := lockedDependency(dep, head.Lock)
 			if why != "" {
-				refuse(lock, "the file is out of sync with Chart.yaml: the chart depends on %s, but the file %s; run helm dependency update and commit %s, or %s", dep.Name, why, lock, vendorAdvice)
+				refuse(lock, "the file is out of sync with Chart.yaml: the chart depends on %s, but the file %s; run "+
+					"helm dependency update and commit %s, or %s", dep.Name, why, lock, vendorAdvice)
 			} else if !slices.Contains(out.remote, d) {
 				out.remote = append(out.remote, d)
 			}

@@ -119,7 +119,9 @@ func loadMetadata(file string, files []*archive.BufferedFile) (head *chart.Chart
 		return nil, err
 	}
 	if line := firstAlias(root); line > 0 {
-		return nil, problem.Errorf(file, line, "this is a YAML alias, which is not allowed in a chart that does not vendor its dependencies; replace it by its value")
+		return nil, problem.Errorf(file, line,
+			"this is a YAML alias, which is not allowed in a chart that does not vendor its dependencies; replace it "+
+				"by its value")
 	}
 	defer func() {
 		if v := recover(); v != nil {
@@ -205,7 +207,9 @@ func (l *DependencyFinder) readArchiveMetadata(file string) ([]byte, error) {
 		header, err := files.Next()
 		switch {
 		case bounded.N <= 0:
-			return nil, notArchiveError(file, fmt.Errorf("unpacked, the vendored archives have more than %d bytes (--chart-max-bytes)", l.limits.Bytes))
+			return nil, notArchiveError(file,
+				fmt.Errorf("unpacked, the vendored archives have more than %d bytes (--chart-max-bytes)",
+					l.limits.Bytes))
 		case errors.Is(err, io.EOF):
 			return nil, notArchiveError(file, errors.New("there is no Chart.yaml"))
 		case err != nil:

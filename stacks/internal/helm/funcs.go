@@ -38,10 +38,14 @@ func init() {
 		refusal
 		functions []string
 	}{
-		{refusal{"the clock", "set a fixed value"}, []string{"now", "ago", "date", "dateInZone", "date_in_zone", "htmlDate", "htmlDateInZone", "durationRound"}},
+		{refusal{"the clock", "set a fixed value"},
+			[]string{"now", "ago", "date", "dateInZone", "date_in_zone", "htmlDate", "htmlDateInZone",
+				"durationRound"}},
 		{refusal{"a new key", "use an existing Secret, or let cert-manager issue the certificate"}, []string{
-			"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey"}},
-		{refusal{"a random salt", "compute the result beforehand and set it as a value from a Secret"}, []string{"bcrypt", "htpasswd", "encryptAES"}},
+			"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",
+			"genSignedCertWithKey"}},
+		{refusal{"a random salt", "compute the result beforehand and set it as a value from a Secret"},
+			[]string{"bcrypt", "htpasswd", "encryptAES"}},
 	} {
 		for _, name := range kind.functions {
 			refusedFuncs[name] = kind.refusal
@@ -124,7 +128,8 @@ func (g *generator) randBytes(count int) (string, error) {
 }
 
 func (g *generator) randInt(low, high int) (int, error) {
-	text, err := g.random("randInt", fmt.Sprintf("%d %d", low, high), false, func(source *rand.ChaCha8) (string, error) {
+	text, err := g.random("randInt", fmt.Sprintf("%d %d", low,
+		high), false, func(source *rand.ChaCha8) (string, error) {
 		if high <= low {
 			return "", fmt.Errorf("randInt needs a range, but %d is not below %d", low, high)
 		}
@@ -167,11 +172,15 @@ func (g *generator) dates() template.FuncMap {
 	}
 	parse := func(layout, s string) (time.Time, error) { return time.ParseInLocation(layout, s, time.UTC) }
 	return template.FuncMap{
-		"now":            func() time.Time { return g.now("now") },
-		"ago":            g.ago,
-		"date":           func(layout string, at any) string { return format("date", layout, at, "UTC") },
-		"dateInZone":     func(layout string, at any, zone string) string { return format("dateInZone", layout, at, zone) },
-		"date_in_zone":   func(layout string, at any, zone string) string { return format("date_in_zone", layout, at, zone) },
+		"now":  func() time.Time { return g.now("now") },
+		"ago":  g.ago,
+		"date": func(layout string, at any) string { return format("date", layout, at, "UTC") },
+		"dateInZone": func(layout string, at any, zone string) string {
+			return format("dateInZone", layout, at, zone)
+		},
+		"date_in_zone": func(layout string, at any, zone string) string {
+			return format("date_in_zone", layout, at, zone)
+		},
 		"htmlDate":       func(at any) string { return format("htmlDate", time.DateOnly, at, "UTC") },
 		"htmlDateInZone": func(at any, zone string) string { return format("htmlDateInZone", time.DateOnly, at, zone) },
 		"toDate":         func(layout, s string) time.Time { t, _ := parse(layout, s); return t },

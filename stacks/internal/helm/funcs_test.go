@@ -34,7 +34,8 @@ func execTemplate(t *testing.T, g *generator, text string) (string, error) {
 }
 
 func newTestGenerator(policy generated.Policy, seed string) *generator {
-	return newGenerator(Generation{Policy: policy, Stored: generated.NewValues([]byte(seed)), Now: time.Unix(1700000000, 0)}, "chart", []byte(seed), "chart and values")
+	return newGenerator(Generation{Policy: policy, Stored: generated.NewValues([]byte(seed)),
+		Now: time.Unix(1700000000, 0)}, "chart", []byte(seed), "chart and values")
 }
 
 // Random functions return the same output for the same seed and template, a different output for
@@ -77,13 +78,15 @@ func TestRandomFunctions(t *testing.T) {
 
 func TestDeterministicFunctions(t *testing.T) {
 	for text, want := range map[string]string{
-		`{{ keys (dict "b" 1 "a" 2) (dict "c" 3) }}`:                                                 "[a b c]",
-		`{{ values (dict "b" 1 "a" 2) }}`:                                                            "[2 1]",
-		`{{ until 3 }}{{ until -2 }}{{ untilStep 3 9 3 }}{{ untilStep 0 3 0 }}{{ untilStep 3 0 1 }}`: "[0 1 2][0 -1][3 6][][]",
-		`{{ repeat 3 "ab" }}`:                                                                        "ababab",
-		`{{ toDate "2006-01-02" "2024-03-04" | date "02.01.2006 15:04 MST" }}`:                       "04.03.2024 00:00 UTC",
-		`{{ date "2006" 0 }}{{ htmlDate 86400 }}`:                                                    "19701970-01-02",
-		`{{ durationRound "2h10m5s" }} {{ durationRound "400h" }} {{ durationRound "1ms" }}`:         "2h 16d 0s",
+		`{{ keys (dict "b" 1 "a" 2) (dict "c" 3) }}`: "[a b c]",
+		`{{ values (dict "b" 1 "a" 2) }}`:            "[2 1]",
+		`{{ until 3 }}{{ until -2 }}{{ untilStep 3 9 3 }}{{ untilStep 0 3 0 }}{{ untilStep 3 0 1 }}`: "[0 1 2][0 " +
+			"-1][3 6][][]",
+		`{{ repeat 3 "ab" }}`: "ababab",
+		`{{ toDate "2006-01-02" "2024-03-04" | date "02.01.2006 15:04 MST" }}`: "04.03.2024 " +
+			"00:00 UTC",
+		`{{ date "2006" 0 }}{{ htmlDate 86400 }}`:                                            "19701970-01-02",
+		`{{ durationRound "2h10m5s" }} {{ durationRound "400h" }} {{ durationRound "1ms" }}`: "2h 16d 0s",
 	} {
 		got, err := execTemplate(t, newTestGenerator(generated.Refuse, "a"), text)
 		if err != nil || got != want {
@@ -94,12 +97,17 @@ func TestDeterministicFunctions(t *testing.T) {
 
 // calls has a call of each function that cannot be derived.
 var calls = map[string]string{
-	"now": `now | date "2006"`, "ago": `ago 0`, "date": `date "2006" "now"`, "htmlDate": `htmlDate (dict)`, "dateInZone": `dateInZone "2006" (dict) "UTC"`,
-	"date_in_zone": `date_in_zone "2006" (dict) "UTC"`, "durationRound": `durationRound (toDate "2006" "2020")`, "htmlDateInZone": `htmlDateInZone "" "UTC"`,
-	"genPrivateKey": `genPrivateKey "ed25519"`, "genCA": `genCA "x" 1`, "genCAWithKey": `genCAWithKey "x" 1 (genPrivateKey "ed25519")`,
-	"genSelfSignedCert": `genSelfSignedCert "x" nil (list "x.y") 1`, "genSelfSignedCertWithKey": `genSelfSignedCertWithKey "x" (list "127.0.0.1") nil 1 (genPrivateKey "ed25519")`,
-	"genSignedCert": `genSignedCert "x" nil (list "x.y") 1 (genCA "ca" 1)`, "genSignedCertWithKey": `genSignedCertWithKey "x" nil nil 1 (genCA "ca" 1) (genPrivateKey "ed25519")`,
-	"bcrypt": `bcrypt "x"`, "htpasswd": `htpasswd "x" "y"`, "encryptAES": `encryptAES "x" "y"`,
+	"now": `now | date "2006"`, "ago": `ago 0`, "date": `date "2006" "now"`, "htmlDate": `htmlDate (dict)`,
+	"dateInZone":   `dateInZone "2006" (dict) "UTC"`,
+	"date_in_zone": `date_in_zone "2006" (dict) "UTC"`, "durationRound": `durationRound (toDate "2006" "2020")`,
+	"htmlDateInZone": `htmlDateInZone "" "UTC"`,
+	"genPrivateKey":  `genPrivateKey "ed25519"`, "genCA": `genCA "x" 1`,
+	"genCAWithKey":             `genCAWithKey "x" 1 (genPrivateKey "ed25519")`,
+	"genSelfSignedCert":        `genSelfSignedCert "x" nil (list "x.y") 1`,
+	"genSelfSignedCertWithKey": `genSelfSignedCertWithKey "x" (list "127.0.0.1") nil 1 (genPrivateKey "ed25519")`,
+	"genSignedCert":            `genSignedCert "x" nil (list "x.y") 1 (genCA "ca" 1)`,
+	"genSignedCertWithKey":     `genSignedCertWithKey "x" nil nil 1 (genCA "ca" 1) (genPrivateKey "ed25519")`,
+	"bcrypt":                   `bcrypt "x"`, "htpasswd": `htpasswd "x" "y"`, "encryptAES": `encryptAES "x" "y"`,
 }
 
 // Functions whose output differs with each render are refused, all of them at once.
@@ -110,7 +118,8 @@ func TestRefusedFunctions(t *testing.T) {
 			t.Errorf("%s: %v", calls[name], err)
 		}
 		err := g.refusal(func(_, file string) []problem.Error { return []problem.Error{{File: file, Line: 7}} })
-		if err == nil || !strings.HasPrefix(err.Error(), "chart/x:7: the template uses ") || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "now") {
+		if err == nil || !strings.HasPrefix(err.Error(), "chart/x:7: the template uses ") ||
+			!strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "now") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -147,14 +156,16 @@ func TestPlaceholders(t *testing.T) {
 			t.Errorf("%s: %q, %q, %v", name, first, second, err)
 		}
 	}
-	both, err := execTemplate(t, newTestGenerator(generated.Placeholders, "a"), `{{ randAlphaNum 8 }} {{ randAlphaNum 8 }}`)
+	both, err := execTemplate(t, newTestGenerator(generated.Placeholders, "a"),
+		`{{ randAlphaNum 8 }} {{ randAlphaNum 8 }}`)
 	if one, two, _ := strings.Cut(both, " "); err != nil || one == two || len(one) != 8 || len(two) != 8 {
 		t.Errorf("%s, %v", both, err)
 	}
 }
 
 func TestLimitsOfFunctions(t *testing.T) {
-	for _, call := range []string{`repeat 100000000 "ab"`, `until 10000000`, `randAlphaNum 1000000`, `randInt 3 3`, `randBytes -1`, `repeat -1 "a"`} {
+	for _, call := range []string{`repeat 100000000 "ab"`, `until 10000000`, `randAlphaNum 1000000`, `randInt 3 3`,
+		`randBytes -1`, `repeat -1 "a"`} {
 		if out, err := execTemplate(t, newTestGenerator(generated.Refuse, "a"), "{{ "+call+" }}"); err == nil {
 			t.Errorf("%s made %d bytes", call, len(out))
 		}
@@ -166,7 +177,8 @@ func TestLimitsOfFunctions(t *testing.T) {
 // it here.
 func TestNondeterministicFunctionsAreReplaced(t *testing.T) {
 	m := newTestGenerator(generated.Refuse, "a").funcMap()
-	for _, name := range strings.Fields(`now ago date dateInZone date_in_zone htmlDate htmlDateInZone durationRound toDate mustToDate
+	for _, name := range strings.Fields(
+		`now ago date dateInZone date_in_zone htmlDate htmlDateInZone durationRound toDate mustToDate
 		randAlphaNum randAlpha randNumeric randAscii randBytes randInt shuffle uuidv4 keys values
 		genPrivateKey genCA genCAWithKey genSelfSignedCert genSelfSignedCertWithKey genSignedCert genSignedCertWithKey
 		bcrypt htpasswd encryptAES`) {

@@ -15,7 +15,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-var fuzzOptions = Options{Release: "r", Namespace: "n", KubeVersion: "v1.36.0", Seed: []byte("seed"), Generation: Generation{Stored: generated.NewValues([]byte("key"))}}
+var fuzzOptions = Options{Release: "r", Namespace: "n", KubeVersion: "v1.36.0", Seed: []byte("seed"),
+	Generation: Generation{Stored: generated.NewValues([]byte("key"))}}
 
 // renderTwice opens a chart and renders it twice. Both results are equal, or the error has a file.
 func renderTwice(t *testing.T, root, dir string) {
@@ -64,7 +65,8 @@ func checkTyped(t *testing.T, err error) {
 func FuzzChart(f *testing.F) {
 	const meta = "apiVersion: v2\nname: shop\nversion: 1.0.0\n"
 	f.Add(meta, "from: x\nlist: [1, 2.5, yes]\n", `{"properties":{"from":{"type":"string"}}}`)
-	f.Add(meta+"dependencies: [{name: sub, version: 1.x, condition: sub.enabled}]\n", "sub: {enabled: false}\n", `{"$ref":"https://example.com/x.json"}`)
+	f.Add(meta+"dependencies: [{name: sub, version: 1.x, condition: sub.enabled}]\n", "sub: {enabled: false}\n",
+		`{"$ref":"https://example.com/x.json"}`)
 	f.Add(meta+"type: library\n", "", "")
 	f.Add(meta+"kubeVersion: '>=1.99'\nappVersion: 1.10\n", "a: &a [*a]\n", `{"$ref":"#"}`)
 	f.Add("apiVersion: v1\nname: ../../x\nversion: 0\n", "- a\n", `[]`)
@@ -73,7 +75,8 @@ func FuzzChart(f *testing.F) {
 	if err := os.MkdirAll(filepath.Join(root, "c", "templates"), 0o755); err != nil {
 		f.Fatal(err)
 	}
-	template := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {{ dict \"v\" (toYaml .Values) \"c\" .Chart.Version \"r\" (randAlpha 4) | toJson }}\n"
+	template := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {{ dict \"v\" (toYaml " +
+		".Values) \"c\" .Chart.Version \"r\" (randAlpha 4) | toJson }}\n"
 	write(f, filepath.Join(root, "c", "templates", "x.yaml"), []byte(template))
 	f.Fuzz(func(t *testing.T, meta, values, schema string) {
 		write(t, filepath.Join(root, "c", "Chart.yaml"), []byte(meta))
@@ -85,8 +88,10 @@ func FuzzChart(f *testing.F) {
 
 // FuzzChartArchive renders arbitrary tarballs, or rejects them.
 func FuzzChartArchive(f *testing.F) {
-	meta, object := "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
-	inner := gzipped(f, archiveOf(f, "sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "sub/templates/x.yaml", object))
+	meta, object := "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
+	inner := gzipped(f,
+		archiveOf(f, "sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "sub/templates/x.yaml", object))
 	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/templates/x.yaml", object))
 	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/charts/sub-1.0.0.tgz", string(inner)))
 	f.Add(archiveOf(f, "shop/Chart.yaml", meta, "shop/../../x", "x"))

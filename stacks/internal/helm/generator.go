@@ -50,8 +50,8 @@ type generator struct {
 	changed map[string]string
 	// executions are the template files that are being executed, the innermost last.
 	executions []*execution
-	// stream is what random strings are derived from under generated.Refuse: each execution of a file
-	// begins it again.
+	// stream is what random strings are derived from under generated.Refuse: each execution of a
+	// file begins it again.
 	stream *rand.ChaCha8
 	// derived and refused are the functions that each file called under generated.Refuse.
 	derived, refused map[string][]string
@@ -66,7 +66,8 @@ type execution struct {
 }
 
 func newGenerator(g Generation, chart string, seed []byte, clockFor string) *generator {
-	out := &generator{Generation: g, chart: chart, seed: seed, clockFor: clockFor, out: g.Stored.Clone(), used: map[string]bool{}, changed: map[string]string{},
+	out := &generator{Generation: g, chart: chart, seed: seed, clockFor: clockFor, out: g.Stored.Clone(),
+		used: map[string]bool{}, changed: map[string]string{},
 		derived: map[string][]string{}, refused: map[string][]string{}}
 	if out.last == nil {
 		out.last = g.Stored
@@ -75,8 +76,8 @@ func newGenerator(g Generation, chart string, seed []byte, clockFor string) *gen
 	return out
 }
 
-// begin starts the execution of a template file. An include of a file is an execution of its own, so
-// that it renders the same each time.
+// begin starts the execution of a template file. An include of a file is an execution of its own,
+// so that it renders the same each time.
 func (g *generator) begin(file string) string {
 	g.executions = append(g.executions, &execution{file: file, calls: map[string]int{}})
 	g.stream = g.derive(file)
@@ -108,7 +109,8 @@ func (g *generator) note(calls map[string][]string, function string) {
 
 // random returns what a random function makes. arguments identify the call if byArguments is set;
 // otherwise the value stays when they change.
-func (g *generator) random(function, arguments string, byArguments bool, generate func(*rand.ChaCha8) (string, error)) (string, error) {
+func (g *generator) random(function, arguments string, byArguments bool,
+	generate func(*rand.ChaCha8) (string, error)) (string, error) {
 	derived := ""
 	if g.Policy == generated.Refuse || g.Derive {
 		var err error
@@ -128,7 +130,8 @@ func (g *generator) random(function, arguments string, byArguments bool, generat
 }
 
 // value returns the value of a call: the stored one, or a new one.
-func (g *generator) value(function, arguments string, byArguments bool, generate func(*rand.ChaCha8) (generated.Value, error)) (generated.Value, error) {
+func (g *generator) value(function, arguments string, byArguments bool,
+	generate func(*rand.ChaCha8) (generated.Value, error)) (generated.Value, error) {
 	call := g.callName(function, arguments, byArguments)
 	g.used[call] = true
 	if v, stored := g.out.Calls[call]; stored {
@@ -192,9 +195,9 @@ func (g *generator) now(function string) time.Time {
 // placeholderTime is the time that templates read without a clock.
 var placeholderTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// place records where values are in Secrets. It returns the values that the last render had there, by
-// the call that now returns another one, because a call was inserted before it, or removed: they must
-// be rendered again with these. An empty value is to be generated again.
+// place records where values are in Secrets. It returns the values that the last render had there,
+// by the call that now returns another one, because a call was inserted before it, or removed: they
+// must be rendered again with these. An empty value is to be generated again.
 func (g *generator) place(objects []*manifest.Object) (moved map[string]generated.Value) {
 	g.out.Places = g.places(objects)
 	stays := map[string]bool{} // calls whose value is where it was
@@ -219,8 +222,8 @@ func (g *generator) place(objects []*manifest.Object) (moved map[string]generate
 	return moved
 }
 
-// isSameFunction reports whether two calls are of one function, and have the same arguments if these
-// are part of their names.
+// isSameFunction reports whether two calls are of one function, and have the same arguments if
+// these are part of their names.
 func isSameFunction(a, b string) bool {
 	function, hash, _ := parseCall(a)
 	other, otherHash, _ := parseCall(b)
@@ -289,12 +292,14 @@ func (g *generator) warnings(file func(string) string) []string {
 	var out []string
 	for name, functions := range g.derived { // name is the file's
 		slices.Sort(functions)
-		out = append(out, fmt.Sprintf("%s uses %s: what it makes is derived from the install and the chart, and changes when the chart does; better give it a value",
+		out = append(out, fmt.Sprintf("%s uses %s: what it makes is derived from the install and the chart, and "+
+			"changes when the chart does; better give it a value",
 			file(name), strings.Join(functions, ", ")))
 	}
 	for call, arguments := range g.changed {
 		function, _, name := parseCall(call)
-		out = append(out, fmt.Sprintf("%s: %s was called with %s before and now with %s: the value that was generated before is kept",
+		out = append(out, fmt.Sprintf("%s: %s was called with %s before and now with %s: the value that was "+
+			"generated before is kept",
 			file(name), function, orNothing(g.out.Calls[call].Arguments), orNothing(arguments)))
 	}
 	slices.Sort(out)
@@ -308,15 +313,16 @@ func orNothing(arguments string) string {
 	return arguments
 }
 
-// refusal returns an error for each call of a function that is not allowed, or nil. find returns where
-// the templates call a function that a file used.
+// refusal returns an error for each call of a function that is not allowed, or nil. find returns
+// where the templates call a function that a file used.
 func (g *generator) refusal(find func(function, file string) []problem.Error) error {
 	var errs problem.Errors
 	seen := map[string]bool{}
 	for _, file := range slices.Sorted(maps.Keys(g.refused)) {
 		for _, function := range slices.Sorted(slices.Values(g.refused[file])) {
 			for _, e := range find(function, file) {
-				e.Message = fmt.Sprintf("the template uses %s, which is not allowed: the function depends on %s, so that each render would differ; %s",
+				e.Message = fmt.Sprintf("the template uses %s, which is not allowed: the function depends on %s, so "+
+					"that each render would differ; %s",
 					function, refusedFuncs[function].dependsOn, refusedFuncs[function].advice)
 				if key := fmt.Sprintln(e.File, e.Line, function); !seen[key] {
 					seen[key] = true

@@ -43,14 +43,17 @@ func ignoreRules(tree *source.Tree, dir string) (*ignore.Rules, error) {
 }
 
 // readFiles reads the files below a folder except for those that rules ignore.
-func readFiles(tree *source.Tree, dir string, rules *ignore.Rules, limits Limits, left *int64) ([]*archive.BufferedFile, error) {
+func readFiles(tree *source.Tree, dir string, rules *ignore.Rules, limits Limits,
+	left *int64) ([]*archive.BufferedFile, error) {
 	relative := func(name string) string {
 		if dir == "." {
 			return name
 		}
 		return strings.TrimPrefix(name, dir+"/")
 	}
-	names, err := tree.Files(dir, func(name string, info fs.FileInfo) bool { return rules.Ignore(relative(name), info) })
+	names, err := tree.Files(dir, func(name string, info fs.FileInfo) bool {
+		return rules.Ignore(relative(name), info)
+	})
 	if err != nil {
 		return nil, err
 	}

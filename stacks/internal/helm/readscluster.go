@@ -14,8 +14,8 @@ var (
 )
 
 // ReadsCluster reports whether a render with these values may depend on the kinds or objects of the
-// cluster. It looks for the names in the templates, and in the values, which tpl makes templates. It
-// is true for a name in a comment, too: a wrong true only costs a wait.
+// cluster. It looks for the names in the templates, and in the values, which tpl makes templates.
+// It is true for a name in a comment, too: a wrong true only costs a wait.
 func (c *Chart) ReadsCluster(values map[string]any) bool {
 	given, err := json.Marshal(values)
 	return err != nil || mentionsCluster(given) || chartMentionsCluster(c.pristine)

@@ -57,12 +57,13 @@ func (c *Chart) Render(ctx context.Context, o Options) (Rendered, error) {
 		return Rendered{}, c.errorf("", "the target's Kubernetes version %q is not a version", o.KubeVersion)
 	}
 	if want := c.pristine.Metadata.KubeVersion; want != "" && !util.IsCompatibleRange(want, kube.String()) {
-		return Rendered{}, c.errorf("Chart.yaml", "the chart requires Kubernetes %s, but the target has %s", want, o.KubeVersion)
+		return Rendered{}, c.errorf("Chart.yaml", "the chart requires Kubernetes %s, but the target has %s", want,
+			o.KubeVersion)
 	}
 	o.Generation.last = o.Generation.Stored
 	out, moved, err := c.renderOnce(ctx, kube, o)
-	// What is made from a value that moved follows it: a checksum, a salted hash, a certificate of an
-	// authority.
+	// What is made from a value that moved follows it: a checksum, a salted hash, a certificate of
+	// an authority.
 	for round := 1; err == nil && len(moved) > 0 && round < maxRounds; round++ {
 		o.Generation.Stored = move(out.Generated, moved)
 		out, moved, err = c.renderOnce(ctx, kube, o)
@@ -74,7 +75,8 @@ func (c *Chart) Render(ctx context.Context, o Options) (Rendered, error) {
 const maxRounds = 4
 
 // renderOnce also returns the values that moved to other calls, see generator.place.
-func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion, o Options) (Rendered, map[string]generated.Value, error) {
+func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion,
+	o Options) (Rendered, map[string]generated.Value, error) {
 	loaded, vals, err := c.prepare(o.Values)
 	if err != nil {
 		return Rendered{}, nil, err
@@ -89,7 +91,9 @@ func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion, o Opti
 	out := Rendered{Generated: g.out}
 	instrument(loaded)
 	files, err := c.execute(ctx, loaded, vals, kube, o, g)
-	if refused := g.refusal(func(function, file string) []problem.Error { return c.findCalls(loaded, function, file) }); refused != nil {
+	if refused := g.refusal(func(function, file string) []problem.Error {
+		return c.findCalls(loaded, function, file)
+	}); refused != nil {
 		return out, nil, refused
 	}
 	if err != nil {
@@ -113,7 +117,8 @@ func (c *Chart) newGenerator(o Options) (*generator, error) {
 	if err != nil {
 		return nil, c.errorf("", "the values cannot be encoded as JSON")
 	}
-	return newGenerator(o.Generation, c.pristine.Name(), append(slices.Clone(o.Seed), c.Digest...), o.Generation.Stored.Hash(c.Digest, string(vals))), nil
+	return newGenerator(o.Generation, c.pristine.Name(), append(slices.Clone(o.Seed), c.Digest...),
+		o.Generation.Stored.Hash(c.Digest, string(vals))), nil
 }
 
 // callOfBegin returns the text that instrument puts before a template.
@@ -125,14 +130,16 @@ func callOfBegin(name string) []byte {
 func instrument(ch *chart.Chart) {
 	for i, t := range ch.Templates {
 		name := path.Join(ch.ChartFullPath(), t.Name)
-		ch.Templates[i] = &common.File{Name: t.Name, Data: slices.Concat(callOfBegin(name), t.Data, []byte("{{"+endFunc+"}}"))}
+		ch.Templates[i] = &common.File{Name: t.Name,
+			Data: slices.Concat(callOfBegin(name), t.Data, []byte("{{"+endFunc+"}}"))}
 	}
 	for _, sub := range ch.Dependencies() {
 		instrument(sub)
 	}
 }
 
-func (c *Chart) execute(ctx context.Context, loaded *chart.Chart, vals map[string]any, kube *common.KubeVersion, o Options, g *generator) (map[string]string, error) {
+func (c *Chart) execute(ctx context.Context, loaded *chart.Chart, vals map[string]any, kube *common.KubeVersion,
+	o Options, g *generator) (map[string]string, error) {
 	caps := common.DefaultCapabilities.Copy()
 	caps.KubeVersion = *kube
 	caps.APIVersions = common.VersionSet(o.APIVersions)
@@ -141,7 +148,8 @@ func (c *Chart) execute(ctx context.Context, loaded *chart.Chart, vals map[strin
 	release := common.ReleaseOptions{Name: o.Release, Namespace: o.Namespace, Revision: 1, IsInstall: true}
 	top, err := commonutil.ToRenderValuesWithSchemaValidation(loaded, vals, release, caps, true)
 	if err != nil {
-		return nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values", Err: err}
+		return nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values",
+			Err: err}
 	}
 	rendered, err := engine.Engine{CustomTemplateFuncs: g.funcMap()}.RenderWithContext(ctx, loaded, top)
 	if err != nil {
@@ -157,7 +165,8 @@ func (c *Chart) templateFile(loaded *chart.Chart, template string) string {
 }
 
 // findCalls returns the lines of a template file that name a function; if there are none, those of
-// partials, which the file may include; if there are none either, as for a template in a value, the file.
+// partials, which the file may include; if there are none either, as for a template in a value, the
+// file.
 func (c *Chart) findCalls(loaded *chart.Chart, function, file string) []problem.Error {
 	word := regexp.MustCompile(`\b` + function + `\b`)
 	var here, partials []problem.Error
@@ -197,9 +206,10 @@ func (c *Chart) findCalls(loaded *chart.Chart, function, file string) []problem.
 var (
 	// The engine has no typed errors. These patterns extract file and line from their text, only
 	// for the message.
-	simplePlace = regexp.MustCompile(`^(?:execution|parse) error (?:at|in) \(([^():]+)(?::(\d+))?(?::\d+)?\): ((?s).*)$`)
-	tracePlace  = regexp.MustCompile(`(?m)^\s*([^\s:]+):(\d+):\d+$`)
-	chainPlace  = regexp.MustCompile(`template: ([^\s:]+/[^\s:]+):(\d+):\d+: `)
+	simplePlace = regexp.MustCompile(
+		`^(?:execution|parse) error (?:at|in) \(([^():]+)(?::(\d+))?(?::\d+)?\): ((?s).*)$`)
+	tracePlace = regexp.MustCompile(`(?m)^\s*([^\s:]+):(\d+):\d+$`)
+	chainPlace = regexp.MustCompile(`template: ([^\s:]+/[^\s:]+):(\d+):\d+: `)
 )
 
 func (c *Chart) templateError(loaded *chart.Chart, err error) error {

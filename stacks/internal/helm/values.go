@@ -25,7 +25,8 @@ func (c *Chart) CheckValues(vals map[string]any) (violations []values.Violation,
 	}
 	coalesced, err := commonutil.CoalesceValues(loaded, floats)
 	if err != nil {
-		return nil, nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values", Err: err}
+		return nil, nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values",
+			Err: err}
 	}
 	var walk func(ch *chart.Chart, vals map[string]any, prefix []string) error
 	walk = func(ch *chart.Chart, vals map[string]any, prefix []string) error {
@@ -36,7 +37,9 @@ func (c *Chart) CheckValues(vals map[string]any) (violations []values.Violation,
 				return err
 			}
 			for _, url := range remote {
-				warnings = append(warnings, fmt.Sprintf("%s refers to %s, which is not fetched; that part of the values is not checked", file, url))
+				warnings = append(warnings,
+					fmt.Sprintf("%s refers to %s, which is not fetched; that part of the values is not checked", file,
+						url))
 			}
 			for _, v := range found {
 				v.Path = slices.Concat(prefix, v.Path)

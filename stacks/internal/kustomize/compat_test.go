@@ -48,7 +48,8 @@ func TestBuildMatchesKustomize(t *testing.T) {
 // such as Components.
 func compareBuild(t *testing.T, tree *source.Tree, root, dir string) bool {
 	t.Helper()
-	want, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
+	want, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
+		Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
 	got, ownErr := Build(t.Context(), tree, dir)
 	if err != nil || ownErr != nil {
 		if err == nil || ownErr == nil {

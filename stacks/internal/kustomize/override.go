@@ -6,7 +6,8 @@ import (
 	"regexp"
 	"strings"
 
-	"sigs.k8s.io/kustomize/api/builtins" //nolint:staticcheck // deprecated in favor of a version that is not released yet
+	// nolint:staticcheck // deprecated in favor of a version that is not released yet
+	"sigs.k8s.io/kustomize/api/builtins"
 	"sigs.k8s.io/kustomize/api/provider"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/resource"
@@ -34,7 +35,8 @@ func (o Override) Empty() bool {
 // imageFields and replicaKinds are kustomize's defaults.
 var (
 	imageFields = types.FsSlice{
-		{Path: "spec/containers[]/image"}, {Path: "spec/initContainers[]/image"}, {Path: "spec/volumes[]/image/reference"},
+		{Path: "spec/containers[]/image"}, {Path: "spec/initContainers[]/image"},
+		{Path: "spec/volumes[]/image/reference"},
 		{Path: "spec/template/spec/containers[]/image"}, {Path: "spec/template/spec/initContainers[]/image"},
 		{Path: "spec/template/spec/volumes[]/image/reference"},
 	}
@@ -57,7 +59,8 @@ func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*mani
 			err = m.Append(res)
 		}
 		if err != nil {
-			return nil, &problem.Error{File: object.File, Line: object.Line, Message: fmt.Sprintf("%s cannot be changed", object), Err: err}
+			return nil, &problem.Error{File: object.File, Line: object.Line,
+				Message: fmt.Sprintf("%s cannot be changed", object), Err: err}
 		}
 		origin[res] = object
 	}
@@ -92,7 +95,8 @@ func collectObjects(m resmap.ResMap, origin map[*resource.Resource]*manifest.Obj
 		}
 		objects, err := manifest.FromNode(document.Kustomize, before.File, res.YNode())
 		if err != nil {
-			return nil, problem.Errorf(before.File, before.Line, "after the overrides, %s: %s", before, problem.Flatten(err)[0].Message)
+			return nil, problem.Errorf(before.File, before.Line, "after the overrides, %s: %s", before,
+				problem.Flatten(err)[0].Message)
 		}
 		for _, o := range objects {
 			o.Line, o.Hook = before.Line, before.Hook
@@ -115,7 +119,8 @@ func (a *applier) fail(field, format string, args ...any) {
 
 func (a *applier) applyImage(image types.Image) {
 	trial := a.m.DeepCopy()
-	marked := &builtins.ImageTagTransformerPlugin{ImageTag: types.Image{Name: image.Name, NewName: probeImage}, FieldSpecs: imageFields}
+	marked := &builtins.ImageTagTransformerPlugin{ImageTag: types.Image{Name: image.Name, NewName: probeImage},
+		FieldSpecs: imageFields}
 	if err := marked.Transform(trial); err != nil {
 		a.fail("images", "override.images: image %q cannot be matched: %s", image.Name, oneLine(err))
 		return
@@ -136,13 +141,15 @@ func (a *applier) applyReplicas(replica types.Replica) {
 	found := false
 	for _, kind := range replicaKinds {
 		gvk := resid.Gvk{Kind: kind}
-		plugin.FieldSpecs = append(plugin.FieldSpecs, types.FieldSpec{Path: "spec/replicas", CreateIfNotPresent: true, Gvk: gvk})
+		plugin.FieldSpecs = append(plugin.FieldSpecs,
+			types.FieldSpec{Path: "spec/replicas", CreateIfNotPresent: true, Gvk: gvk})
 		found = found || len(a.m.GetMatchingResourcesByAnyId(func(id resid.ResId) bool {
 			return id.Name == replica.Name && id.IsSelected(&gvk)
 		})) > 0
 	}
 	if !found {
-		a.fail("replicas", "override.replicas: %q matches no rendered object: no %s has that name", replica.Name, strings.Join(replicaKinds, ", "))
+		a.fail("replicas", "override.replicas: %q matches no rendered object: no %s has that name", replica.Name,
+			strings.Join(replicaKinds, ", "))
 		return
 	}
 	if err := plugin.Transform(a.m); err != nil {
@@ -164,7 +171,8 @@ func (a *applier) applyPatch(i int, patch types.Patch) {
 	for _, doc := range docs {
 		id := doc.OrgId()
 		target := &types.Selector{ResId: resid.ResId{
-			Gvk:  resid.Gvk{Group: regexp.QuoteMeta(id.Group), Version: regexp.QuoteMeta(id.Version), Kind: regexp.QuoteMeta(id.Kind)},
+			Gvk: resid.Gvk{Group: regexp.QuoteMeta(id.Group), Version: regexp.QuoteMeta(id.Version),
+				Kind: regexp.QuoteMeta(id.Kind)},
 			Name: regexp.QuoteMeta(id.Name), Namespace: regexp.QuoteMeta(id.Namespace),
 		}}
 		text, err := doc.AsYAML()
@@ -192,7 +200,8 @@ func (a *applier) applyToTarget(name, text string, target *types.Selector) {
 		return
 	}
 	plugin := &builtins.PatchTransformerPlugin{}
-	if err = plugin.Config(resmap.NewPluginHelpers(nil, nil, a.factory, types.DisabledPluginConfig()), config); err == nil {
+	if err = plugin.Config(resmap.NewPluginHelpers(nil, nil, a.factory, types.DisabledPluginConfig()),
+		config); err == nil {
 		err = plugin.Transform(a.m)
 	}
 	if err != nil {

@@ -64,7 +64,8 @@ func (s *scanner) checkPlugin(file string, line int, m map[string]any) {
 		return
 	}
 	if m["apiVersion"] != "builtin" {
-		fail("the plugin %s of apiVersion %v is not built into kustomize; external plugins are not supported", kind, m["apiVersion"])
+		fail("the plugin %s of apiVersion %v is not built into kustomize; external plugins are not supported", kind,
+			m["apiVersion"])
 		return
 	}
 	meta, _ := m["metadata"].(map[string]any)
@@ -76,7 +77,8 @@ func (s *scanner) checkPlugin(file string, line int, m map[string]any) {
 	}
 	for _, name := range pathsIn(m) {
 		if remotePattern.MatchString(name) {
-			fail("the plugin %s names %q, which is remote, and nothing is fetched while rendering; copy it into the source", kind, name)
+			fail("the plugin %s names %q, which is remote, and nothing is fetched while rendering; copy it into "+
+				"the source", kind, name)
 		}
 	}
 }

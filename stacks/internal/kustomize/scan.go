@@ -75,7 +75,8 @@ func FindFile(tree *source.Tree, dir string) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", problem.Errorf(dir, 0, "there is more than one kustomization in this folder: %s", strings.Join(found, ", "))
+	return "", problem.Errorf(dir, 0, "there is more than one kustomization in this folder: %s",
+		strings.Join(found, ", "))
 }
 
 // Read returns the path of the kustomization file in a folder, and its content.
@@ -94,7 +95,8 @@ func Read(tree *source.Tree, dir string) (file string, root *yaml.Node, err erro
 func (s *scanner) scanKustomization(dir string, ancestors []string, plugins bool) {
 	if s.visited++; s.visited > maxKustomizations {
 		if s.visited == maxKustomizations+1 {
-			s.errs = append(s.errs, problem.Errorf(dir, 0, "the build reads more than %d kustomizations", maxKustomizations))
+			s.errs = append(s.errs,
+				problem.Errorf(dir, 0, "the build reads more than %d kustomizations", maxKustomizations))
 		}
 		return
 	}
@@ -112,7 +114,8 @@ func (s *scanner) scanKustomization(dir string, ancestors []string, plugins bool
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], resolveAlias(root.Content[i+1])
 		if !slices.Contains(known, key.Value) {
-			s.fail(t, key, key.Value, "field %q is not known in a kustomization", key.Value).Suggestion = problem.Nearest(key.Value, known)
+			s.fail(t, key, key.Value, "field %q is not known in a kustomization",
+				key.Value).Suggestion = problem.Nearest(key.Value, known)
 			continue
 		}
 		if why, no := refusedFields[key.Value]; no {
@@ -203,7 +206,8 @@ var remotePattern = regexp.MustCompile(`(?i)://|^[a-z][a-z0-9+.-]*:|^[a-z][a-z0-
 // the source or does not exist.
 func (s *scanner) resolveLocal(t *scanTarget, field string, n *yaml.Node, name string) (string, bool) {
 	if remotePattern.MatchString(name) {
-		s.fail(t, n, field, "field %q: %q is remote, and nothing is fetched while rendering; copy it into the source", field, name)
+		s.fail(t, n, field, "field %q: %q is remote, and nothing is fetched while rendering; copy it into the source",
+			field, name)
 		return "", false
 	}
 	clean, err := source.Clean(t.dir, name)

@@ -7,11 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// dropFilled removes fields that the control plane, or an injector of certificates, fills. To own them
-// empty would only be a contest. The API server treats an absent field as it does an empty one.
+// dropFilled removes fields that the control plane, or an injector of certificates, fills. To own
+// them empty would only be a contest. The API server treats an absent field as it does an empty
+// one.
 func dropFilled(o *Object) {
 	switch {
-	case o.Group == "admissionregistration.k8s.io" && (o.Kind == "MutatingWebhookConfiguration" || o.Kind == "ValidatingWebhookConfiguration"):
+	case o.Group == "admissionregistration.k8s.io" &&
+		(o.Kind == "MutatingWebhookConfiguration" || o.Kind == "ValidatingWebhookConfiguration"):
 		webhooks, _ := o.Value["webhooks"].([]any)
 		for _, w := range webhooks {
 			if webhook, ok := w.(map[string]any); ok {
@@ -36,7 +38,8 @@ func dropEmptyBundle(value map[string]any, path ...string) {
 		return
 	}
 	text, isText := fields["caBundle"].(string)
-	if raw, err := base64.StdEncoding.DecodeString(text); err == nil && (isText || fields["caBundle"] == nil) && !hasCertificate(raw) {
+	if raw, err := base64.StdEncoding.DecodeString(text); err == nil && (isText || fields["caBundle"] == nil) &&
+		!hasCertificate(raw) {
 		delete(fields, "caBundle")
 	}
 }

@@ -25,24 +25,31 @@ spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {` + bundle + `}}
 `
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"empty bundle":       {webhook(`, caBundle: ""`), webhook("")},
-		"null bundle":        {webhook(`, caBundle: null`), webhook("")},
-		"newline":            {webhook(`, caBundle: Cg==`), webhook("")},
-		"placeholder":        {webhook(`, caBundle: ` + encode("a placeholder")), webhook("")},
-		"certificate":        {webhook(`, caBundle: ` + encode(certificate)), webhook(`, caBundle: ` + encode(certificate))},
-		"not base64":         {webhook(`, caBundle: "%"`), webhook(`, caBundle: "%"`)},
-		"no client config":   {"apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: x}\nwebhooks: [x, {}]\n", ""},
-		"conversion":         {crd(`caBundle: ""`), crd("")},
-		"without conversion": {"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x}\nspec: {}\n", ""},
-		"APIService": {"apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: x}\nspec: {caBundle: \"\"}\n",
+		"empty bundle": {webhook(`, caBundle: ""`), webhook("")},
+		"null bundle":  {webhook(`, caBundle: null`), webhook("")},
+		"newline":      {webhook(`, caBundle: Cg==`), webhook("")},
+		"placeholder":  {webhook(`, caBundle: ` + encode("a placeholder")), webhook("")},
+		"certificate": {webhook(`, caBundle: ` + encode(certificate)),
+			webhook(`, caBundle: ` + encode(certificate))},
+		"not base64": {webhook(`, caBundle: "%"`), webhook(`, caBundle: "%"`)},
+		"no client config": {"apiVersion: admissionregistration.k8s.io/v1\nkind: " +
+			"MutatingWebhookConfiguration\nmetadata: {name: x}\nwebhooks: [x, {}]\n", ""},
+		"conversion": {crd(`caBundle: ""`), crd("")},
+		"without conversion": {"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: " +
+			"{name: x}\nspec: {}\n", ""},
+		"APIService": {"apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: x}\nspec: " +
+			"{caBundle: \"\"}\n",
 			"apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: x}\nspec: {}\n"},
-		"aggregated role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: x}\naggregationRule: {}\nrules: []\n",
+		"aggregated role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " +
+			"x}\naggregationRule: {}\nrules: []\n",
 			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: x}\naggregationRule: {}\n"},
 		// Other empty fields are ours: they are put right when somebody fills them.
-		"role":          {"apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: x}\nrules: []\n", ""},
-		"cluster role":  {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: x}\nrules: []\n", ""},
-		"NetworkPolicy": {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: x}\nspec: {ingress: []}\n", ""},
-		"ConfigMap":     {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {caBundle: \"\"}\n", ""},
+		"role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: x}\nrules: []\n", ""},
+		"cluster role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " +
+			"x}\nrules: []\n", ""},
+		"NetworkPolicy": {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: x}\nspec: " +
+			"{ingress: []}\n", ""},
+		"ConfigMap": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {caBundle: \"\"}\n", ""},
 	} {
 		want := c.want
 		if want == "" {

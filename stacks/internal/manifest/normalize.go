@@ -96,9 +96,9 @@ func (k ClusterKinds) SetNamespace(o *Object, namespace string) {
 	meta["namespace"] = namespace
 }
 
-// DropRepeated removes objects that a chart renders several times: copies, and CustomResourceDefinitions,
-// of which the last one counts. Helm applies each of them, with the same result. It leaves others, which
-// FindDuplicates reports.
+// DropRepeated removes objects that a chart renders several times: copies, and
+// CustomResourceDefinitions, of which the last one counts. Helm applies each of them, with the same
+// result. It leaves others, which FindDuplicates reports.
 func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 	at := make(map[string]int, len(objects))
 	for _, o := range objects {
@@ -115,7 +115,8 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 			kept = append(kept, o)
 			continue
 		}
-		warnings = append(warnings, fmt.Sprintf("%s: %s is left out, because it is in %s, too", o.Location(), o, kept[first].Location()))
+		warnings = append(warnings,
+			fmt.Sprintf("%s: %s is left out, because it is in %s, too", o.Location(), o, kept[first].Location()))
 	}
 	return kept, warnings
 }

@@ -121,8 +121,8 @@ func objectsOf(file string, node *yaml.Node, convert func(*yaml.Node) (map[strin
 	return []*Object{o}, nil
 }
 
-// listItems returns the items of a List, and false for other objects. As for kubectl, an object with
-// items is a list even if it has a name.
+// listItems returns the items of a List, and false for other objects. As for kubectl, an object
+// with items is a list even if it has a name.
 func listItems(value map[string]any, node *yaml.Node) ([]*yaml.Node, bool) {
 	kind, _ := value["kind"].(string)
 	if _, isList := value["items"].([]any); !isList || !strings.HasSuffix(kind, "List") {
@@ -187,13 +187,15 @@ func New(file string, line int, value map[string]any) (*Object, error) {
 // HookAnnotation marks the hooks of charts.
 const HookAnnotation = "helm.sh/hook"
 
-// maxGeneratedPrefix leaves room for the hash: a Job and its Pods have names of at most 63 characters.
+// maxGeneratedPrefix leaves room for the hash: a Job and its Pods have names of at most 63
+// characters.
 const maxGeneratedPrefix = 63 - generatedHashLength
 
 const generatedHashLength = 10
 
-// setGeneratedName gives an object with generateName a name: the API server would give another one at
-// each apply. A Job or a hook gets the hash of its content, so that it runs again when that changes.
+// setGeneratedName gives an object with generateName a name: the API server would give another one
+// at each apply. A Job or a hook gets the hash of its content, so that it runs again when that
+// changes.
 func setGeneratedName(o *Object, meta map[string]any) error {
 	prefix, _ := meta["generateName"].(string)
 	delete(meta, "generateName")

@@ -17,9 +17,9 @@ import (
 // helm.sh/helm/v4/pkg/release/v1/util): text may follow on the same line.
 var documentStart = regexp.MustCompile(`(?m)^---[ \t]*`)
 
-// ParseRendered parses the objects that a template rendered, as Helm does: of a key that is set several
-// times, the last value counts, with a warning. Messages name the lines of the rendered text, which is
-// not a file of the user.
+// ParseRendered parses the objects that a template rendered, as Helm does: of a key that is set
+// several times, the last value counts, with a warning. Messages name the lines of the rendered
+// text, which is not a file of the user.
 func ParseRendered(file, text string) (objects []*Object, warnings []string, err error) {
 	var errs problem.Errors
 	parts := splitRendered(text)
@@ -29,7 +29,9 @@ func ParseRendered(file, text string) (objects []*Object, warnings []string, err
 	for _, part := range parts {
 		convert := func(n *yaml.Node) (map[string]any, error) {
 			return document.MapLast(file, n, func(line int, key string) {
-				warnings = append(warnings, fmt.Sprintf("%s: the key %q is set several times (line %d of the rendered template); its last value is used", file, key, part.line+line))
+				warnings = append(warnings,
+					fmt.Sprintf("%s: the key %q is set several times (line %d of the rendered template); its last "+
+						"value is used", file, key, part.line+line))
 			})
 		}
 		docs, err := document.Parse(file, []byte(part.text))

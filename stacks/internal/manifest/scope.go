@@ -11,8 +11,10 @@ func kindSet(kinds ...string) map[string]bool {
 // clusterScoped has all built-in groups, each with its cluster-scoped kinds. It does not use the
 // table in kyaml, because that is part of global state that every kustomize build may change.
 var clusterScoped = map[string]map[string]bool{
-	"":                             kindSet("Namespace", "Node", "PersistentVolume", "ComponentStatus"),
-	"admissionregistration.k8s.io": kindSet("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
+	"": kindSet("Namespace", "Node", "PersistentVolume", "ComponentStatus"),
+	"admissionregistration.k8s.io": kindSet("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy",
+		"MutatingAdmissionPolicyBinding"),
 	"apiextensions.k8s.io":         kindSet("CustomResourceDefinition"),
 	"apiregistration.k8s.io":       kindSet("APIService"),
 	"apps":                         nil,
@@ -33,6 +35,7 @@ var clusterScoped = map[string]map[string]bool{
 	"rbac.authorization.k8s.io":    kindSet("ClusterRole", "ClusterRoleBinding"),
 	"resource.k8s.io":              kindSet("DeviceClass", "ResourceSlice", "DeviceTaintRule"),
 	"scheduling.k8s.io":            kindSet("PriorityClass"),
-	"storage.k8s.io":               kindSet("StorageClass", "VolumeAttachment", "CSIDriver", "CSINode", "VolumeAttributesClass"),
-	"storagemigration.k8s.io":      kindSet("StorageVersionMigration"),
+	"storage.k8s.io": kindSet("StorageClass", "VolumeAttachment", "CSIDriver", "CSINode",
+		"VolumeAttributesClass"),
+	"storagemigration.k8s.io": kindSet("StorageVersionMigration"),
 }

@@ -140,7 +140,8 @@ func TestEncryptedFilesAreRecordedOrReplaced(t *testing.T) {
 	read("plain.yaml", "sops: none\n")
 	tree.SetComponent("two")
 	read("./sealed.yaml", sealed)
-	if got := tree.EncryptedFiles(); !slices.Equal(got, []EncryptedFile{{"sealed.yaml", "one"}, {"sealed.yaml", "two"}}) {
+	if got := tree.EncryptedFiles(); !slices.Equal(got,
+		[]EncryptedFile{{"sealed.yaml", "one"}, {"sealed.yaml", "two"}}) {
 		t.Errorf("encrypted files: %v", got)
 	}
 	before := tree.Trace()

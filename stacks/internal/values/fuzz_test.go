@@ -15,9 +15,12 @@ import (
 func FuzzSchema(f *testing.F) {
 	for _, schema := range []string{
 		`{}`, `{"properties":{"a":{"type":"integer","default":1},"b":{"properties":{"c":{"default":[]}}}},"required":["a"]}`,
-		`{"$ref":"#"}`, `{"$ref":"#/$defs/x","$defs":{"x":{"$ref":"#/$defs/x"}}}`, `{"$ref":"https://example.com/s.json"}`, `{"$id":"file:///etc/passwd","$ref":"x"}`,
-		`{"allOf":[{"properties":{"a":true}},{"not":{}}],"unevaluatedProperties":false}`, `{"patternProperties":{"(a+)+$":{"type":"string"}}}`,
-		`{"properties":{"a":{"default":{"b":{"default":1}}}}}`, `{"type":["object","null"],"properties":null}`, `{"properties":{"":{"enum":[1,"x",null]}},"if":{"const":1},"then":false}`,
+		`{"$ref":"#"}`, `{"$ref":"#/$defs/x","$defs":{"x":{"$ref":"#/$defs/x"}}}`,
+		`{"$ref":"https://example.com/s.json"}`, `{"$id":"file:///etc/passwd","$ref":"x"}`,
+		`{"allOf":[{"properties":{"a":true}},{"not":{}}],"unevaluatedProperties":false}`,
+		`{"patternProperties":{"(a+)+$":{"type":"string"}}}`,
+		`{"properties":{"a":{"default":{"b":{"default":1}}}}}`, `{"type":["object","null"],"properties":null}`,
+		`{"properties":{"":{"enum":[1,"x",null]}},"if":{"const":1},"then":false}`,
 		`{"multipleOf":1e-300}`, `{"items":{"$dynamicRef":"#x"}}`,
 	} {
 		f.Add(schema, `{"a":1,"b":{"c":"d"},"aaaaaaaaaaaaaaaaaaaa!":"x"}`)

@@ -93,7 +93,8 @@ func ParseSchema(data []byte) (map[string]any, error) {
 	return m, nil
 }
 
-var compositionKeywords = []string{"allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas", "dependencies", "not"}
+var compositionKeywords = []string{"allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "dependentSchemas",
+	"dependencies", "not"}
 
 // usesComposition returns true if the schema, or a schema in it, composes an object from several
 // schemas. Definitions may then be such parts, and must not be closed on their own.
@@ -119,7 +120,8 @@ func usesComposition(v any) bool {
 func closeObjects(schema map[string]any, definitions bool) {
 	if _, lists := schema["properties"].(map[string]any); lists {
 		open := false
-		for _, key := range append([]string{"additionalProperties", "patternProperties", "unevaluatedProperties"}, compositionKeywords...) {
+		for _, key := range append([]string{"additionalProperties", "patternProperties", "unevaluatedProperties"},
+			compositionKeywords...) {
 			_, there := schema[key]
 			open = open || there
 		}
@@ -201,7 +203,8 @@ func (s *Schema) CheckDefaults() error {
 			if def, has := sub["default"]; has {
 				compiled, err := s.compiler.Compile(schemaURL + "#" + at)
 				if err == nil && compiled.Validate(def) != nil {
-					errs = append(errs, problem.Newf("has a default for %q that it does not allow", document.Join(name, key)))
+					errs = append(errs,
+						problem.Newf("has a default for %q that it does not allow", document.Join(name, key)))
 				}
 			}
 			walk(sub, at, document.Join(name, key))

@@ -19,7 +19,8 @@ func parse(t testing.TB, text string) map[string]any {
 func TestViolationsHavePathButNoValue(t *testing.T) {
 	for _, tt := range []struct{ schema, value, want string }{
 		{`{"properties":{"a":{"type":"integer"}}}`, `{"a":"hunter2"}`, `a must be integer, not string`},
-		{`{"properties":{"a":{"type":["integer","null"]}}}`, `{"a":"hunter2"}`, `a must be null or integer, not string`},
+		{`{"properties":{"a":{"type":["integer","null"]}}}`, `{"a":"hunter2"}`,
+			`a must be null or integer, not string`},
 		{`{"properties":{"a":{"enum":["x","y"]}}}`, `{"a":"hunter2"}`, `a must be one of x, y`},
 		{`{"properties":{"a":{"const":"x"}}}`, `{"a":"hunter2"}`, `a must be x`},
 		{`{"properties":{"a":{"pattern":"^x"}}}`, `{"a":"hunter2"}`, `a must match the pattern ^x`},
@@ -41,14 +42,19 @@ func TestViolationsHavePathButNoValue(t *testing.T) {
 		{`{"dependentRequired":{"a":["b"]}}`, `{"a":1}`, `needs "b" if "a" is set`},
 		{`{"properties":{"a":false}}`, `{"a":"hunter2"}`, `a is not allowed`},
 		{`{"not":{"required":["a"]}}`, `{"a":"hunter2"}`, `is excluded by the schema`},
-		{`{"properties":{"a":{"anyOf":[{"type":"integer"},{"pattern":"^x"}]}}}`, `{"a":"hunter2"}`, `a matches none of the schema's alternatives: must be integer, not string, or must match the pattern ^x`},
-		{`{"properties":{"a":{"oneOf":[{"type":"string"},{"pattern":"^h"}]}}}`, `{"a":"hunter2"}`, `a matches none of the schema's alternatives`},
-		{`{"properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"number"}}}`, `{"a":"hunter2"}`, `a must be number, not string`},
-		{`{"properties":{"known":{}},"additionalProperties":false}`, `{"knwon":"hunter2"}`, `has the key "knwon", which is not in the schema`},
+		{`{"properties":{"a":{"anyOf":[{"type":"integer"},{"pattern":"^x"}]}}}`, `{"a":"hunter2"}`,
+			`a matches none of the schema's alternatives: must be integer, not string, or must match the pattern ^x`},
+		{`{"properties":{"a":{"oneOf":[{"type":"string"},{"pattern":"^h"}]}}}`, `{"a":"hunter2"}`,
+			`a matches none of the schema's alternatives`},
+		{`{"properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"number"}}}`, `{"a":"hunter2"}`,
+			`a must be number, not string`},
+		{`{"properties":{"known":{}},"additionalProperties":false}`, `{"knwon":"hunter2"}`,
+			`has the key "knwon", which is not in the schema`},
 		{`{"propertyNames":{"pattern":"^x"}}`, `{"abc":"hunter2"}`, `must match the pattern ^x`},
 		{`{"properties":{"a":{}},"unevaluatedProperties":false}`, `{"b":"hunter2"}`, `b is not allowed`},
 		{`{"if":{"required":["a"]},"then":{"required":["b"]}}`, `{"a":"hunter2"}`, `b is required`},
-		{`{"properties":{"a":{"contains":{"type":"integer"}}}}`, `{"a":["hunter2"]}`, `a lacks an item that the schema requires`},
+		{`{"properties":{"a":{"contains":{"type":"integer"}}}}`, `{"a":["hunter2"]}`,
+			`a lacks an item that the schema requires`},
 	} {
 		s, err := Compile(parse(t, tt.schema), AsWritten)
 		if err != nil {
@@ -70,16 +76,26 @@ func TestViolationsHavePathButNoValue(t *testing.T) {
 // An object with properties rejects all other keys, unless the schema allows them explicitly.
 func TestClosedSchemasRejectUnknownKeys(t *testing.T) {
 	for schema, tt := range map[string]struct{ accepted, refused []string }{
-		`{"properties":{"a":{"properties":{"b":{}}}}}`:                                                           {[]string{`{"a":{"b":1}}`}, []string{`{"x":1}`, `{"a":{"x":1}}`}},
-		`{"properties":{"a":{"type":"object"}}}`:                                                                 {[]string{`{"a":{"anything":1}}`}, []string{`{"x":1}`}},
-		`{"type":"object"}`:                                                                                      {[]string{`{"x":1}`}, nil},
-		`{"properties":{"a":{}},"additionalProperties":true}`:                                                    {[]string{`{"x":1}`}, nil},
-		`{"properties":{"a":{}},"patternProperties":{"^x":{}}}`:                                                  {[]string{`{"x":1}`}, nil},
-		`{"properties":{"a":{"items":{"properties":{"b":{}}}}}}`:                                                 {[]string{`{"a":[{"b":1}]}`}, []string{`{"a":[{"x":1}]}`}},
-		`{"additionalProperties":{"properties":{"b":{}}}}`:                                                       {[]string{`{"any":{"b":1}}`}, []string{`{"any":{"x":1}}`}},
-		`{"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"properties":{"b":{}}}}}`:                        {[]string{`{"a":{"b":1}}`}, []string{`{"a":{"x":1}}`}},
-		`{"allOf":[{"properties":{"a":{}}},{"properties":{"b":{}}}],"properties":{"c":{"properties":{"d":{}}}}}`: {[]string{`{"a":1,"b":2}`}, []string{`{"c":{"x":1}}`}},
-		`{"allOf":[{"$ref":"#/$defs/d"}],"properties":{"c":{}},"$defs":{"d":{"properties":{"b":{}}}}}`:           {[]string{`{"b":1,"c":2}`}, nil},
+		`{"properties":{"a":{"properties":{"b":{}}}}}`: {
+			[]string{`{"a":{"b":1}}`}, []string{`{"x":1}`, `{"a":{"x":1}}`}},
+		`{"properties":{"a":{"type":"object"}}}`: {
+			[]string{`{"a":{"anything":1}}`}, []string{`{"x":1}`}},
+		`{"type":"object"}`: {
+			[]string{`{"x":1}`}, nil},
+		`{"properties":{"a":{}},"additionalProperties":true}`: {
+			[]string{`{"x":1}`}, nil},
+		`{"properties":{"a":{}},"patternProperties":{"^x":{}}}`: {
+			[]string{`{"x":1}`}, nil},
+		`{"properties":{"a":{"items":{"properties":{"b":{}}}}}}`: {
+			[]string{`{"a":[{"b":1}]}`}, []string{`{"a":[{"x":1}]}`}},
+		`{"additionalProperties":{"properties":{"b":{}}}}`: {
+			[]string{`{"any":{"b":1}}`}, []string{`{"any":{"x":1}}`}},
+		`{"properties":{"a":{"$ref":"#/$defs/d"}},"$defs":{"d":{"properties":{"b":{}}}}}`: {
+			[]string{`{"a":{"b":1}}`}, []string{`{"a":{"x":1}}`}},
+		`{"allOf":[{"properties":{"a":{}}},{"properties":{"b":{}}}],"properties":{"c":{"properties":{"d":{}}}}}`: {
+			[]string{`{"a":1,"b":2}`}, []string{`{"c":{"x":1}}`}},
+		`{"allOf":[{"$ref":"#/$defs/d"}],"properties":{"c":{}},"$defs":{"d":{"properties":{"b":{}}}}}`: {
+			[]string{`{"b":1,"c":2}`}, nil},
 	} {
 		s, err := Compile(parse(t, schema), Closed)
 		if err != nil {
@@ -100,7 +116,8 @@ func TestClosedSchemasRejectUnknownKeys(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	s, err := Compile(parse(t, `{"properties":{"a":{"default":1},"b":{"default":{"d":2},"properties":{"c":{"default":3},"d":{}}},"l":{"items":{"properties":{"e":{"default":4}}}},"n":{"properties":{"x":{"default":5}}}}}`), Closed)
+	s, err := Compile(parse(t,
+		`{"properties":{"a":{"default":1},"b":{"default":{"d":2},"properties":{"c":{"default":3},"d":{}}},"l":{"items":{"properties":{"e":{"default":4}}}},"n":{"properties":{"x":{"default":5}}}}}`), Closed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +149,8 @@ func TestMerge(t *testing.T) {
 }
 
 func TestDropRemote(t *testing.T) {
-	schema := parse(t, `{"properties":{"a":{"$ref":"https://x.example.com/s.json#/a"},"b":{"$ref":"#/$defs/b"}},"$defs":{"b":{"items":[{"$ref":"other.json"}]}}}`)
+	schema := parse(t,
+		`{"properties":{"a":{"$ref":"https://x.example.com/s.json#/a"},"b":{"$ref":"#/$defs/b"}},"$defs":{"b":{"items":[{"$ref":"other.json"}]}}}`)
 	if got := DropRemote(schema); strings.Join(got, " ") != "https://x.example.com/s.json#/a other.json" {
 		t.Errorf("got %v", got)
 	}

@@ -63,7 +63,9 @@ func (s *Schema) Validate(v any) []Violation {
 	slices.SortStableFunc(out, func(a, b Violation) int {
 		return strings.Compare(Dotted(a.Path)+" "+a.Unknown, Dotted(b.Path)+" "+b.Unknown)
 	})
-	return slices.CompactFunc(out, func(a, b Violation) bool { return a.String() == b.String() && a.Unknown == b.Unknown })
+	return slices.CompactFunc(out, func(a, b Violation) bool {
+		return a.String() == b.String() && a.Unknown == b.Unknown
+	})
 }
 
 func (s *Schema) violations(e *jsonschema.ValidationError) []Violation {

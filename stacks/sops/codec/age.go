@@ -25,7 +25,8 @@ func readAgeIdentities(value []byte) ([]age.Identity, error) {
 		case strings.HasPrefix(line, "AGE-SECRET-KEY-PQ-1"):
 			id, err = age.ParseHybridIdentity(line)
 		case strings.HasPrefix(line, "AGE-PLUGIN-"):
-			return nil, invalid("has an identity of an age plugin on line %d, which is not supported: plugins are programs", i+1)
+			return nil, invalid("has an identity of an age plugin on line %d, which is not supported: plugins are "+
+				"programs", i+1)
 		default:
 			return nil, invalid("has no age identity (AGE-SECRET-KEY-1…) on line %d", i+1)
 		}
@@ -52,7 +53,9 @@ func checkRecipient(s string) error {
 	case err == nil:
 		return nil
 	case strings.Contains(strings.ToUpper(s), "AGE-SECRET-KEY-"):
-		return newError(sops.RecipientInvalid, "a recipient is a private age identity: set the public key (age1…), and replace the identity, which may have been exposed")
+		return newError(sops.RecipientInvalid,
+			"a recipient is a private age identity: set the public key (age1…), and replace the identity, which may "+
+				"have been exposed")
 	}
 	return newError(sops.RecipientInvalid, "the recipient %s is not an age public key (age1…)", sanitize(s))
 }

@@ -56,7 +56,8 @@ func readAzure(value []byte) (*azureCredentials, error) {
 	case c.ClientSecret == "" && c.Certificate != "":
 		return nil, invalid("has a clientCertificate, which is not supported: set clientSecret")
 	case c.ClientSecret == "" && c.ClientID != "":
-		return nil, invalid("requests a managed identity, which is not supported: set tenantId, clientId and clientSecret")
+		return nil, invalid("requests a managed identity, which is not supported: set tenantId, clientId and " +
+			"clientSecret")
 	case !azureID.MatchString(c.TenantID) || c.ClientID == "" || c.ClientSecret == "":
 		return nil, invalid("needs tenantId, clientId and clientSecret")
 	}
@@ -96,7 +97,8 @@ func readGCP(value []byte) ([]byte, error) {
 	}
 	switch {
 	case c.Type != "service_account":
-		return nil, invalid("has credentials of type %s: only service_account is allowed, other types could run programs or read files", sanitize(c.Type))
+		return nil, invalid("has credentials of type %s: only service_account is allowed, other types could run "+
+			"programs or read files", sanitize(c.Type))
 	case c.Email == "":
 		return nil, invalid("is not the JSON key of a service account: it needs client_email and private_key")
 	case c.Universe != "" && c.Universe != "googleapis.com":

@@ -44,7 +44,8 @@ func dataKey(ctx context.Context, meta *library.Metadata, keys Keys, o options) 
 	requestsCtx, cancel := context.WithTimeout(ctx, o.requestsTimeout)
 	defer cancel()
 	a := &keyResolver{ctx: ctx, requestsCtx: requestsCtx, keys: keys.material(), opts: o, requestsLeft: maxRequests}
-	key, err := meta.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(a)}, keyTypeOrder)
+	key, err := meta.GetDataKeyWithKeyServices([]keyservice.KeyServiceClient{keyservice.NewCustomLocalClient(a)},
+		keyTypeOrder)
 	if ctxErr := contextError(ctx); ctxErr != nil {
 		return nil, ctxErr
 	}
@@ -81,7 +82,8 @@ func (a *keyResolver) Decrypt(_ context.Context, req *keyservice.DecryptRequest)
 // the most relevant failure.
 func (a *keyResolver) dataKeyError(keys Keys) error {
 	e := &Error{Reason: sops.KeyMissing}
-	for _, reason := range []Reason{sops.ServiceFailed, sops.AddressRefused, sops.IntegrityFailed, sops.FileInvalid, sops.KeyInvalid, sops.InternalFailure} {
+	for _, reason := range []Reason{sops.ServiceFailed, sops.AddressRefused, sops.IntegrityFailed, sops.FileInvalid,
+		sops.KeyInvalid, sops.InternalFailure} {
 		for _, f := range a.failures {
 			if f.Reason == reason && e.Reason == sops.KeyMissing {
 				e.Reason = reason
@@ -94,7 +96,8 @@ func (a *keyResolver) dataKeyError(keys Keys) error {
 		if own := keys.Recipients(); len(own) > 0 {
 			available = "the Secret has the identities of " + summarize(own)
 		}
-		details = append(details, fmt.Sprintf("the file is encrypted for the age recipients %s, and %s", summarize(a.missingAge), available))
+		details = append(details,
+			fmt.Sprintf("the file is encrypted for the age recipients %s, and %s", summarize(a.missingAge), available))
 	}
 	if len(a.missingPGP) > 0 {
 		available := "the Secret has no PGP key (key *" + PGPSuffix + ")"
@@ -105,7 +108,8 @@ func (a *keyResolver) dataKeyError(keys Keys) error {
 			}
 			available = "the Secret has the keys " + summarize(own)
 		}
-		details = append(details, fmt.Sprintf("the file is encrypted for the PGP keys %s, and %s", summarize(a.missingPGP), available))
+		details = append(details,
+			fmt.Sprintf("the file is encrypted for the PGP keys %s, and %s", summarize(a.missingPGP), available))
 	}
 	const maxFailures = 5
 	for i, f := range a.failures {

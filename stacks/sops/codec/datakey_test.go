@@ -23,10 +23,12 @@ func TestKeyServiceRequestsShareDeadline(t *testing.T) {
 	o.requestTimeout, o.requestsTimeout = time.Second, 1500*time.Millisecond
 	var group library.KeyGroup
 	for range 8 {
-		group = append(group, &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "transit", KeyName: "demo", EncryptedKey: "vault:v1:eA=="})
+		group = append(group, &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "transit",
+			KeyName: "demo", EncryptedKey: "vault:v1:eA=="})
 	}
 	began := time.Now()
-	_, err := dataKey(t.Context(), &library.Metadata{KeyGroups: []library.KeyGroup{group}}, mustKeys(t, VaultToken, "hvs.token-secret"), o)
+	_, err := dataKey(t.Context(), &library.Metadata{KeyGroups: []library.KeyGroup{group}},
+		mustKeys(t, VaultToken, "hvs.token-secret"), o)
 	assertError(t, err, sops.ServiceFailed, "did not answer in time", "hvs.token-secret")
 	if took, asked := time.Since(began), s.requests.Load(); took > 5*time.Second || asked > 2 {
 		t.Errorf("took %s and sent %d requests", took, asked)

@@ -96,18 +96,22 @@ func decryptTree(tree *library.Tree, key []byte) error {
 	mac, err := marked.Decrypt(key, cipher)
 	unmark()
 	if err != nil {
-		return newError(sops.IntegrityFailed, "a value can't be decrypted: the value was changed, moved or replaced by plain text after the file was encrypted")
+		return newError(sops.IntegrityFailed,
+			"a value can't be decrypted: the value was changed, moved or replaced by plain text after the file was "+
+				"encrypted")
 	}
 	if tree.Metadata.MessageAuthenticationCode == "" {
 		return newError(sops.IntegrityFailed, "the file has no MAC, so changes can't be detected")
 	}
-	storedMAC, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, key, tree.Metadata.LastModified.Format(time.RFC3339))
+	storedMAC, err := cipher.Decrypt(tree.Metadata.MessageAuthenticationCode, key,
+		tree.Metadata.LastModified.Format(time.RFC3339))
 	if err != nil {
 		return newError(sops.IntegrityFailed, "the MAC of the file can't be decrypted: the metadata was changed")
 	}
 	text, _ := storedMAC.(string)
 	if subtle.ConstantTimeCompare([]byte(strings.ToUpper(text)), []byte(strings.ToUpper(mac))) != 1 {
-		return newError(sops.IntegrityFailed, "the MAC does not match the values: the file was changed after it was encrypted")
+		return newError(sops.IntegrityFailed,
+			"the MAC does not match the values: the file was changed after it was encrypted")
 	}
 	return nil
 }

@@ -55,7 +55,8 @@ func Encrypt(_ context.Context, r sops.EncryptRequest) (file []byte, err error) 
 	}
 	for _, b := range branches {
 		if store.HasSopsTopLevelKey(b) {
-			return nil, invalid("the file has a top-level key %q: it is encrypted already, or SOPS would take it for an encrypted file", "sops")
+			return nil, invalid("the file has a top-level key %q: it is encrypted already, or SOPS would take it for "+
+				"an encrypted file", "sops")
 		}
 	}
 	tree := library.Tree{Branches: branches, Metadata: library.Metadata{
@@ -74,7 +75,8 @@ func Encrypt(_ context.Context, r sops.EncryptRequest) (file []byte, err error) 
 		return nil, newError(sops.InternalFailure, "the encrypted file can't be serialized")
 	}
 	if len(file) > maxBytes {
-		return nil, invalid("the encrypted file has %d bytes; at most %d are allowed: split the file", len(file), maxBytes)
+		return nil, invalid("the encrypted file has %d bytes; at most %d are allowed: split the file", len(file),
+			maxBytes)
 	}
 	return file, nil
 }
@@ -93,7 +95,8 @@ func encryptTree(tree *library.Tree) error {
 	if err != nil {
 		return newError(sops.InternalFailure, "a value can't be encrypted")
 	}
-	tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key, tree.Metadata.LastModified.Format(time.RFC3339))
+	tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, key,
+		tree.Metadata.LastModified.Format(time.RFC3339))
 	if err != nil {
 		return newError(sops.InternalFailure, "the MAC can't be encrypted")
 	}

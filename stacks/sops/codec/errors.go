@@ -42,7 +42,9 @@ func contextError(ctx context.Context) error {
 // reports only the type of the panic, because the text may contain a value.
 func recoverPanic(err *error) {
 	if r := recover(); r != nil {
-		*err = newError(sops.InternalFailure, "internal error while processing the file (panic with %T): report it with a file that reproduces the error", r)
+		*err = newError(sops.InternalFailure,
+			"internal error while processing the file (panic with %T): report it with a file that reproduces "+
+				"the error", r)
 	}
 }
 
@@ -111,7 +113,8 @@ func statusCode(err error) int {
 	if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.Response != nil { // the token service of GCP
 		return e.Response.StatusCode
 	}
-	if e, ok := errors.AsType[*sdkerr.ServiceResponseError](err); ok && e.StatusCode >= 300 { // Huawei; below 300, the error is about the body
+	// Huawei; below 300, the error is about the body
+	if e, ok := errors.AsType[*sdkerr.ServiceResponseError](err); ok && e.StatusCode >= 300 {
 		return e.StatusCode
 	}
 	return 0

@@ -20,7 +20,8 @@ var fuzzFormats = []Format{sops.YAML, sops.JSON, sops.Dotenv, sops.INI, sops.Bin
 func FuzzDecrypt(f *testing.F) {
 	id := newAge(f)
 	recipient := id.Recipient().String()
-	keys := mustKeys(f, "a.agekey", id.String(), VaultToken, "hvs.token-secret", AWSCredentials, awsYAML, AzureCredentials, azureYAML, HuaweiCredentials, huaweiYML)
+	keys := mustKeys(f, "a.agekey", id.String(), VaultToken, "hvs.token-secret", AWSCredentials, awsYAML,
+		AzureCredentials, azureYAML, HuaweiCredentials, huaweiYML)
 	for i, format := range fuzzFormats {
 		file := mustEncrypt(f, plainFiles[format], format, sops.EncryptRequest{}, recipient)
 		f.Add(file, byte(i))
@@ -28,9 +29,12 @@ func FuzzDecrypt(f *testing.F) {
 		f.Add([]byte(plainFiles[format]), byte(i))
 	}
 	f.Add([]byte("a: &a [*a]\nsops: *a\n"), byte(0))
-	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  hc_vault: [{vault_address: 'https://169.254.169.254', engine_path: a, key_name: b, enc: c}]\n"), byte(0))
-	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  hckms: [{key_id: 'tr-west-1:00000000-0000-0000-0000-000000000000', enc: c}]\n"), byte(0))
-	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  shamir_threshold: 2\n  key_groups: [{pgp: [{fp: a, enc: b}]}, {age: [{recipient: a, enc: b}]}]\n"), byte(0))
+	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  hc_vault: [{vault_address: "+
+		"'https://169.254.169.254', engine_path: a, key_name: b, enc: c}]\n"), byte(0))
+	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  hckms: [{key_id: "+
+		"'tr-west-1:00000000-0000-0000-0000-000000000000', enc: c}]\n"), byte(0))
+	f.Add([]byte("sops:\n  lastmodified: 2026-11-01T12:00:00Z\n  shamir_threshold: 2\n  key_groups: [{pgp: [{fp: a, "+
+		"enc: b}]}, {age: [{recipient: a, enc: b}]}]\n"), byte(0))
 	f.Fuzz(func(t *testing.T, file []byte, format byte) {
 		if len(file) > maxFuzzBytes {
 			t.Skip()
@@ -40,10 +44,12 @@ func FuzzDecrypt(f *testing.F) {
 		if err == nil {
 			return
 		}
-		if _, ok := err.(*Error); !ok || out != nil { //nolint:errorlint // the error itself must have this type, not its chain
+		// nolint:errorlint // the error itself must have this type, not its chain
+		if _, ok := err.(*Error); !ok || out != nil {
 			t.Fatalf("%T %v, %d bytes", err, err, len(out))
 		}
-		assertNoSecrets(t, err, id.String(), "hvs.token-secret", "aws-secret-key", "azure-secret", "huawei-secret-key", "huawei-session-secret")
+		assertNoSecrets(t, err, id.String(), "hvs.token-secret", "aws-secret-key", "azure-secret", "huawei-secret-key",
+			"huawei-session-secret")
 		sops.IsEncrypted(file, fmt)
 	})
 }
@@ -62,7 +68,8 @@ func FuzzEncrypt(f *testing.F) {
 			t.Skip()
 		}
 		fmt := fuzzFormats[int(format)%len(fuzzFormats)]
-		file, err := encryptFile(plain, fmt, []string{id.Recipient().String()}, sops.EncryptRequest{EncryptedRegex: pattern})
+		file, err := encryptFile(plain, fmt, []string{id.Recipient().String()},
+			sops.EncryptRequest{EncryptedRegex: pattern})
 		if err != nil {
 			if file != nil {
 				t.Fatalf("got an error and a file: %v", err)
@@ -83,8 +90,10 @@ func FuzzEncrypt(f *testing.F) {
 func FuzzKeys(f *testing.F) {
 	_, _, private := newPGP(f)
 	for name, value := range map[string]string{
-		"a.agekey": newAge(f).String(), "a.asc": private, VaultToken: "hvs.token", AWSCredentials: awsYAML, AzureCredentials: azJSON,
-		GCPCredentials: `{"type": "external_account"}`, VaultAddresses: "https://a", VaultCA: "-----BEGIN CERTIFICATE-----\n", HuaweiCredentials: huaweiYML, "other": "x",
+		"a.agekey": newAge(f).String(), "a.asc": private, VaultToken: "hvs.token", AWSCredentials: awsYAML,
+		AzureCredentials: azJSON,
+		GCPCredentials:   `{"type": "external_account"}`, VaultAddresses: "https://a",
+		VaultCA: "-----BEGIN CERTIFICATE-----\n", HuaweiCredentials: huaweiYML, "other": "x",
 	} {
 		f.Add(name, []byte(value))
 		f.Add(name, []byte(strings.ToLower(value)))
@@ -99,7 +108,8 @@ func FuzzKeys(f *testing.F) {
 			}
 			return
 		}
-		if e, ok := err.(*Error); !ok || e.Reason != sops.KeyInvalid { //nolint:errorlint // the error itself must have this type, not its chain
+		// nolint:errorlint // the error itself must have this type, not its chain
+		if e, ok := err.(*Error); !ok || e.Reason != sops.KeyInvalid {
 			t.Fatalf("%T %v", err, err)
 		}
 		// Short values may occur in a message by chance, longer ones hardly.

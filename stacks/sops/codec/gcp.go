@@ -24,7 +24,8 @@ var gcpResource = regexp.MustCompile(`^projects/[a-zA-Z0-9.:-]{1,128}/locations/
 // connections that bypass the guarded client.
 func (a *keyResolver) decryptGCP(ctx context.Context, k *keyservice.GcpKmsKey, ciphertext []byte) ([]byte, error) {
 	if !gcpResource.MatchString(k.ResourceId) {
-		return nil, newError(sops.AddressRefused, "the resource ID is not the name of a key (projects/…/locations/…/keyRings/…/cryptoKeys/…)")
+		return nil, newError(sops.AddressRefused,
+			"the resource ID is not the name of a key (projects/…/locations/…/keyRings/…/cryptoKeys/…)")
 	}
 	account, err := google.JWTConfigFromJSON(a.keys.gcp, gcpScope)
 	if err != nil {

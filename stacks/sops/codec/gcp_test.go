@@ -21,9 +21,12 @@ func TestDecryptWithGCP(t *testing.T) {
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
-		case r.Host == "oauth2.googleapis.com" && r.URL.Path == "/token" && !forbidden && strings.Count(r.FormValue("assertion"), ".") == 2:
-			_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "gcp-token-secret", "token_type": "Bearer", "expires_in": 3600})
-		case r.Host == "cloudkms.googleapis.com" && r.Header.Get("Authorization") == "Bearer gcp-token-secret" && r.URL.Path == "/v1/"+ring+"k:decrypt":
+		case r.Host == "oauth2.googleapis.com" && r.URL.Path == "/token" && !forbidden &&
+			strings.Count(r.FormValue("assertion"), ".") == 2:
+			_ = json.NewEncoder(w).
+				Encode(map[string]any{"access_token": "gcp-token-secret", "token_type": "Bearer", "expires_in": 3600})
+		case r.Host == "cloudkms.googleapis.com" && r.Header.Get("Authorization") == "Bearer gcp-token-secret" &&
+			r.URL.Path == "/v1/"+ring+"k:decrypt":
 			var in struct{ Ciphertext string }
 			_ = json.NewDecoder(r.Body).Decode(&in)
 			_ = json.NewEncoder(w).Encode(map[string]string{"plaintext": in.Ciphertext})
@@ -32,7 +35,8 @@ func TestDecryptWithGCP(t *testing.T) {
 			<-r.Context().Done()
 		default:
 			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, `{"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "not with `+r.Header.Get("Authorization")+`"}}`)
+			_, _ = io.WriteString(w, `{"error": {"code": 403, "status": "PERMISSION_DENIED", "message": "not with `+
+				r.Header.Get("Authorization")+`"}}`)
 		}
 	})
 	to := func(name string) []byte {

@@ -188,12 +188,14 @@ stringData:
 }
 `
 	plainDotenv = "# about\nUSER=me\nPASSWORD=hunter2-secret\nMULTI=a\\nb\nEMPTY=\n# end\n"
-	plainINI    = "; about\n[first]\nuser     = me\n; about the password\npassword = hunter2-secret\n\n[second]\nempty = \n"
+	plainINI    = "; about\n[first]\nuser     = me\n; about the password\npassword = " +
+		"hunter2-secret\n\n[second]\nempty = \n"
 	plainBinary = "\x00\x01\xff binary-secret\n"
 )
 
 // plainFiles has a file of each format.
-var plainFiles = map[Format]string{sops.YAML: plainYAML, sops.JSON: plainJSON, sops.Dotenv: plainDotenv, sops.INI: plainINI, sops.Binary: plainBinary}
+var plainFiles = map[Format]string{sops.YAML: plainYAML, sops.JSON: plainJSON, sops.Dotenv: plainDotenv,
+	sops.INI: plainINI, sops.Binary: plainBinary}
 
 // noNetwork fails every connection.
 func noNetwork(context.Context, string, string) (net.Conn, error) {

@@ -82,7 +82,8 @@ func checkIP(a netip.Addr) error {
 		return newError(sops.AddressRefused, "the address %s is this machine", a)
 	}
 	if slices.Contains(metadataAddresses, a) {
-		return newError(sops.AddressRefused, "the address %s is that of a metadata service, with credentials of a machine", a)
+		return newError(sops.AddressRefused,
+			"the address %s is that of a metadata service, with credentials of a machine", a)
 	}
 	return nil
 }

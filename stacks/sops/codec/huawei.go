@@ -35,7 +35,8 @@ func readHuawei(value []byte) (*huaweiCredentials, error) {
 	if err := yaml.Unmarshal(value, c); err != nil {
 		return nil, invalid("is not YAML or JSON with access_key, secret_key and project_id")
 	}
-	if !isHeaderValue(c.AccessKey+c.SecretKey+c.Token) || c.AccessKey == "" || c.SecretKey == "" || !huaweiProject.MatchString(c.Project) {
+	if !isHeaderValue(c.AccessKey+c.SecretKey+c.Token) || c.AccessKey == "" || c.SecretKey == "" ||
+		!huaweiProject.MatchString(c.Project) {
 		return nil, invalid("needs access_key, secret_key and project_id")
 	}
 	return c, nil
@@ -67,10 +68,13 @@ func (a *keyResolver) decryptHuawei(ctx context.Context, k *keyservice.HckmsKey,
 	client, err := core.NewHcHttpClientBuilder().
 		// The credentials builder of the SDK is not used, because it finds credentials of the
 		// machine.
-		WithCredential(&auth.BasicCredentials{BaseCredentials: auth.BaseCredentials{AK: c.AccessKey, SK: c.SecretKey, SecurityToken: c.Token}, ProjectId: c.Project}).
+		WithCredential(&auth.BasicCredentials{BaseCredentials: auth.BaseCredentials{AK: c.AccessKey, SK: c.SecretKey,
+			SecurityToken: c.Token}, ProjectId: c.Project}).
 		WithEndpoint("https://" + host).
 		WithHttpConfig(config.DefaultHttpConfig().
-			WithHttpRoundTripper(roundTripperFunc(func(r *http.Request) (*http.Response, error) { return guarded.RoundTrip(r.WithContext(ctx)) })).
+			WithHttpRoundTripper(roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+				return guarded.RoundTrip(r.WithContext(ctx))
+			})).
 			WithTimeout(a.opts.requestTimeout).
 			WithUserAgent("ksctl-gitops")). // otherwise the SDK creates a file in the home directory
 		SafeBuild()
@@ -79,7 +83,8 @@ func (a *keyResolver) decryptHuawei(ctx context.Context, k *keyservice.HckmsKey,
 	}
 	algorithm := model.GetDecryptDataRequestBodyEncryptionAlgorithmEnum().SYMMETRIC_DEFAULT
 	response, err := huawei.NewKmsClient(client).DecryptData(&model.DecryptDataRequest{
-		Body: &model.DecryptDataRequestBody{CipherText: string(ciphertext), EncryptionAlgorithm: &algorithm, KeyId: &id[2]},
+		Body: &model.DecryptDataRequestBody{CipherText: string(ciphertext), EncryptionAlgorithm: &algorithm,
+			KeyId: &id[2]},
 	})
 	if err != nil {
 		return nil, err

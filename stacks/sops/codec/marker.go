@@ -22,7 +22,8 @@ func markTree(tree *library.Tree) (marked library.Tree, cipher library.Cipher, u
 		return marked, cipher, func() {}
 	}
 	m := marker{mark: rand.Text(), names: map[string]string{}} // random, so that no name contains it
-	m.rule, _ = regexp.Compile(rule)                           // as in the library, an invalid expression matches nothing
+	// as in the library, an invalid expression matches nothing
+	m.rule, _ = regexp.Compile(rule)
 	m.walkAll(tree.Branches, m.addMark)
 	if tree.Metadata.UnencryptedRegex != "" {
 		marked.Metadata.UnencryptedRegex, marked.Metadata.UnencryptedSuffix = "", m.mark
@@ -35,7 +36,8 @@ func markTree(tree *library.Tree) (marked library.Tree, cipher library.Cipher, u
 // hasSingleRule is true if the file has no rule other than one expression: the library refuses
 // files with two rules.
 func hasSingleRule(m library.Metadata) bool {
-	return m.UnencryptedSuffix+m.EncryptedSuffix+m.UnencryptedCommentRegex+m.EncryptedCommentRegex == "" && (m.UnencryptedRegex == "" || m.EncryptedRegex == "")
+	return m.UnencryptedSuffix+m.EncryptedSuffix+m.UnencryptedCommentRegex+m.EncryptedCommentRegex == "" &&
+		(m.UnencryptedRegex == "" || m.EncryptedRegex == "")
 }
 
 // marker marks the names in a tree that match a rule.

@@ -33,7 +33,8 @@ func decryptWithLibrary(t *testing.T, file []byte, f Format, keys Keys) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was, err := aes.NewCipher().Decrypt(tree.Metadata.MessageAuthenticationCode, key, tree.Metadata.LastModified.Format(time.RFC3339))
+	was, err := aes.NewCipher().Decrypt(tree.Metadata.MessageAuthenticationCode, key,
+		tree.Metadata.LastModified.Format(time.RFC3339))
 	if err != nil || was != mac {
 		t.Fatalf("got MAC %v, want %s: %v", was, mac, err)
 	}
@@ -51,16 +52,20 @@ func TestMarkedRuleMatchesLibrary(t *testing.T) {
 	keys := ageKeys(t, id)
 	odd := `{"a:b": {"c": "one", "name": "two"}, "a": {"b:c": "one"}, "name": {"a": [{"b": 1}], "name": null}, "": "x", "n\nname": 1.5, "name_": true, "list": [[{"name": 7, "x": ""}]]}` + "\n"
 	for _, rule := range []string{"^name$", "(?m)^(name|password)$", "a", "hosts|stringData", "kind", matchNothing} {
-		for f, plain := range map[Format]string{sops.YAML: plainYAML + "anchor: &x {name: a, b: c}\nalias: *x\n", sops.JSON: odd, sops.INI: plainINI, sops.Dotenv: plainDotenv} {
+		for f, plain := range map[Format]string{sops.YAML: plainYAML + "anchor: &x {name: a, b: c}\nalias: *x\n",
+			sops.JSON: odd, sops.INI: plainINI, sops.Dotenv: plainDotenv} {
 			for _, o := range []sops.EncryptRequest{{UnencryptedRegex: rule}, {EncryptedRegex: rule}} {
 				file := mustEncrypt(t, plain, f, o, id.Recipient().String())
 				got, want := mustDecrypt(t, file, f, keys, defaultOptions()), decryptWithLibrary(t, file, f, keys)
 				if got != want || strings.Contains(got, "ENC[") {
 					t.Errorf("%s, %+v: got\n%s\nwant, as the library\n%s", f, o, got, want)
 				}
-				assertEquivalent(t, f, got, mustDecrypt(t, mustEncrypt(t, plain, f, sops.EncryptRequest{}, id.Recipient().String()), f, keys, defaultOptions()))
+				assertEquivalent(t, f, got,
+					mustDecrypt(t, mustEncrypt(t, plain, f, sops.EncryptRequest{}, id.Recipient().String()), f, keys,
+						defaultOptions()))
 				if again := shapeOf(t, f, file); again != shapeWithLibrary(t, f, plain, o) {
-					t.Errorf("%s, %+v: got\n%s\nwant, as the library\n%s", f, o, again, shapeWithLibrary(t, f, plain, o))
+					t.Errorf("%s, %+v: got\n%s\nwant, as the library\n%s", f, o, again,
+						shapeWithLibrary(t, f, plain, o))
 				}
 			}
 		}
@@ -84,7 +89,8 @@ func shapeWithLibrary(t *testing.T, f Format, plain string, o sops.EncryptReques
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := library.Tree{Branches: branches, Metadata: library.Metadata{EncryptedRegex: o.EncryptedRegex, UnencryptedRegex: o.UnencryptedRegex}}
+	tree := library.Tree{Branches: branches,
+		Metadata: library.Metadata{EncryptedRegex: o.EncryptedRegex, UnencryptedRegex: o.UnencryptedRegex}}
 	if _, err := tree.Encrypt(make([]byte, 32), aes.NewCipher()); err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +131,10 @@ func TestInvalidRuleMatchesNothing(t *testing.T) {
 		marked, cipher, unmark := markTree(&ours)
 		_, err := marked.Encrypt(make([]byte, 32), cipher)
 		unmark()
-		if _, terr := theirs.Encrypt(make([]byte, 32), aes.NewCipher()); err != nil || terr != nil || shape(ours.Branches) != shape(theirs.Branches) {
-			t.Errorf("%+v: got %s, want %s, as the library; errors %v, %v", m, shape(ours.Branches), shape(theirs.Branches), err, terr)
+		if _, terr := theirs.Encrypt(make([]byte, 32), aes.NewCipher()); err != nil || terr != nil ||
+			shape(ours.Branches) != shape(theirs.Branches) {
+			t.Errorf("%+v: got %s, want %s, as the library; errors %v, %v", m, shape(ours.Branches),
+				shape(theirs.Branches), err, terr)
 		}
 	}
 }
@@ -140,10 +148,13 @@ func TestRuleIsCompiledOncePerFile(t *testing.T) {
 	rule := "(?m)^(" + strings.Repeat("another_name|", 30) + "name)$"
 	for _, o := range []sops.EncryptRequest{{UnencryptedRegex: rule}, {EncryptedRegex: rule + "|^b$"}} {
 		var file []byte
-		sealing := testing.AllocsPerRun(1, func() { file = mustEncrypt(t, plain, sops.JSON, o, id.Recipient().String()) })
+		sealing := testing.AllocsPerRun(1, func() {
+			file = mustEncrypt(t, plain, sops.JSON, o, id.Recipient().String())
+		})
 		opening := testing.AllocsPerRun(1, func() { mustDecrypt(t, file, sops.JSON, keys, defaultOptions()) })
 		if most := 100.0 * values; sealing > most || opening > most {
-			t.Errorf("got %.0f and %.0f allocations per value for encryption and decryption", sealing/values, opening/values)
+			t.Errorf("got %.0f and %.0f allocations per value for encryption and decryption", sealing/values,
+				opening/values)
 		}
 	}
 }
@@ -152,13 +163,16 @@ func TestRuleIsCompiledOncePerFile(t *testing.T) {
 // size.
 func TestJSONStoreMatchesLibrary(t *testing.T) {
 	theirs := json.NewStore(&config.JSONStoreConfig{Indent: -1})
-	for _, plain := range []string{plainJSON, `{}`, `{"a":[],"b":{},"c":[[],[{}],null,"<&>\u2028 ü","x"],"d":[1.0,1e300,-0.5,9007199254740993]}`} {
+	for _, plain := range []string{plainJSON, `{}`,
+		`{"a":[],"b":{},"c":[[],[{}],null,"<&>\u2028 ü","x"],"d":[1.0,1e300,-0.5,9007199254740993]}`} {
 		branches, err := theirs.LoadPlainFile([]byte(plain))
 		if err != nil {
 			t.Fatal(err)
 		}
-		branches[0] = append(branches[0], library.TreeItem{Key: library.Comment{Value: "c"}}, library.TreeItem{Key: "at", Value: time.Unix(0, 0).UTC()},
-			library.TreeItem{Key: "e", Value: []any{library.Comment{Value: "c"}, "x", library.Comment{Value: "c"}, []byte("x")}})
+		branches[0] = append(branches[0], library.TreeItem{Key: library.Comment{Value: "c"}},
+			library.TreeItem{Key: "at", Value: time.Unix(0, 0).UTC()},
+			library.TreeItem{Key: "e",
+				Value: []any{library.Comment{Value: "c"}, "x", library.Comment{Value: "c"}, []byte("x")}})
 		want, err := theirs.EmitPlainFile(branches)
 		if err != nil {
 			t.Fatal(err)

@@ -67,7 +67,8 @@ func readPGPKeys(value []byte) (openpgp.EntityList, error) {
 		}
 		for _, e := range found {
 			if needsPassphrase(e) {
-				return nil, invalid("has PGP key %s, which is protected by a passphrase: remove the passphrase (gpg --edit-key, passwd) and export the key again", fingerprint(e))
+				return nil, invalid("has PGP key %s, which is protected by a passphrase: remove the passphrase (gpg "+
+					"--edit-key, passwd) and export the key again", fingerprint(e))
 			}
 		}
 		all = append(all, found...)

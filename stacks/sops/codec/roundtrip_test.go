@@ -67,12 +67,14 @@ func TestRoundTripWithHybridAgeKey(t *testing.T) {
 func TestDecryptConcurrently(t *testing.T) {
 	id := newAge(t)
 	keys := ageKeys(t, id)
-	files := [][]byte{mustEncrypt(t, plainJSON, sops.JSON, sops.EncryptRequest{}, id.Recipient().String()), mustEncrypt(t, plainYAML, sops.YAML, sops.EncryptRequest{}, id.Recipient().String())}
+	files := [][]byte{mustEncrypt(t, plainJSON, sops.JSON, sops.EncryptRequest{}, id.Recipient().String()),
+		mustEncrypt(t, plainYAML, sops.YAML, sops.EncryptRequest{}, id.Recipient().String())}
 	var wg sync.WaitGroup
 	for range 4 {
 		for i, file := range files {
 			wg.Go(func() {
-				if _, err := decrypt(t.Context(), file, []Format{sops.JSON, sops.YAML}[i], keys, defaultOptions()); err != nil {
+				if _, err := decrypt(t.Context(), file, []Format{sops.JSON, sops.YAML}[i], keys,
+					defaultOptions()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -85,7 +87,8 @@ func TestDecryptConcurrently(t *testing.T) {
 func TestEncryptOnlyMatchesOfEncryptedRegex(t *testing.T) {
 	id := newAge(t)
 	const plain = `{"name": "demo", "a": {"private_key": "one", "public": "two"}, "list": [null], "Credentials": [{"token": "three"}]}`
-	file := mustEncrypt(t, plain, sops.JSON, sops.EncryptRequest{EncryptedRegex: "^(private_key|Credentials)$"}, id.Recipient().String())
+	file := mustEncrypt(t, plain, sops.JSON, sops.EncryptRequest{EncryptedRegex: "^(private_key|Credentials)$"},
+		id.Recipient().String())
 	for quoted, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"three"`: false} {
 		if strings.Contains(string(file), quoted) != want {
 			t.Errorf("%s: want %v in\n%s", quoted, want, file)
@@ -107,7 +110,8 @@ func TestEncryptAllButMatchesOfUnencryptedRegex(t *testing.T) {
 	id := newAge(t)
 	const plain = `{"name": "demo", "a": {"key": "one", "name": ["two"]}, "n": 3, "yes": true, "none": null, "empty": "", "x_unencrypted": "four", "whole": 1e3}`
 	file := mustEncrypt(t, plain, sops.JSON, sops.EncryptRequest{UnencryptedRegex: "^(name)$"}, id.Recipient().String())
-	for quoted, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"four"`: false, `"none": null`: true, `"empty": ""`: true, `"n": 3`: false, `"yes": true`: false} {
+	for quoted, want := range map[string]bool{`"demo"`: true, `"two"`: true, `"one"`: false, `"four"`: false,
+		`"none": null`: true, `"empty": ""`: true, `"n": 3`: false, `"yes": true`: false} {
 		if strings.Contains(string(file), quoted) != want {
 			t.Errorf("%s: want %v in\n%s", quoted, want, file)
 		}

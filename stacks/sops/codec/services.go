@@ -42,8 +42,10 @@ func (a *keyResolver) decryptPart(req *keyservice.DecryptRequest) (part []byte, 
 		part, err = callService(a, a.keys.gcp != nil, GCPCredentials, a.decryptGCP, k.GcpKmsKey, req.Ciphertext)
 		name = "the GCP KMS key " + sanitize(k.GcpKmsKey.ResourceId)
 	case *keyservice.Key_AzureKeyvaultKey:
-		part, err = callService(a, a.keys.azure != nil, AzureCredentials, a.decryptAzure, k.AzureKeyvaultKey, req.Ciphertext)
-		name = "the Azure Key Vault key " + sanitize(k.AzureKeyvaultKey.VaultUrl) + " " + sanitize(k.AzureKeyvaultKey.Name)
+		part, err = callService(a, a.keys.azure != nil, AzureCredentials, a.decryptAzure, k.AzureKeyvaultKey,
+			req.Ciphertext)
+		name = "the Azure Key Vault key " + sanitize(k.AzureKeyvaultKey.VaultUrl) + " " +
+			sanitize(k.AzureKeyvaultKey.Name)
 	case *keyservice.Key_VaultKey:
 		part, err = callService(a, a.keys.vault.token != "", VaultToken, a.decryptVault, k.VaultKey, req.Ciphertext)
 		name = "the Vault key " + sanitize(k.VaultKey.VaultAddress) + " " + sanitize(k.VaultKey.KeyName)
@@ -81,7 +83,8 @@ func callService[K any](a *keyResolver, hasCredentials bool, secretKey string,
 		return nil, invalid("the file has too many keys of key services: at most %d requests are sent", maxRequests)
 	}
 	if a.requestsCtx.Err() != nil {
-		return nil, newError(sops.ServiceFailed, "no request was sent, because other key services did not answer in time")
+		return nil, newError(sops.ServiceFailed,
+			"no request was sent, because other key services did not answer in time")
 	}
 	ctx, cancel := context.WithTimeout(a.requestsCtx, a.opts.requestTimeout)
 	defer cancel()
@@ -98,15 +101,19 @@ func callService[K any](a *keyResolver, hasCredentials bool, secretKey string,
 	if code := statusCode(err); code != 0 {
 		return nil, newError(sops.ServiceFailed, "the key service answered %d %s", code, http.StatusText(code))
 	}
-	return nil, newError(sops.ServiceFailed, "the key service can't be reached, or can't decrypt with this key and these credentials")
+	return nil, newError(sops.ServiceFailed,
+		"the key service can't be reached, or can't decrypt with this key and these credentials")
 }
 
 // awsARN matches the ARN of a key or an alias. The region becomes part of a host name.
-var awsARN = regexp.MustCompile(`^arn:aws[a-z-]*:kms:[a-z]{2,8}(-[a-z]{2,16}){1,3}-[0-9]{1,2}:[0-9]{12}:(key|alias)/[A-Za-z0-9/_-]{1,256}$`)
+var awsARN = regexp.MustCompile(
+	`^arn:aws[a-z-]*:kms:[a-z]{2,8}(-[a-z]{2,16}){1,3}-[0-9]{1,2}:[0-9]{12}:(key|alias)/[A-Za-z0-9/_-]{1,256}$`)
 
 func (a *keyResolver) decryptAWS(ctx context.Context, k *keyservice.KmsKey, ciphertext []byte) ([]byte, error) {
 	if k.Role != "" {
-		return nil, newError(sops.AddressRefused, "the file requests the role %s, and assuming roles is not supported: set credentials of that role in key %s of the Secret, and remove the role from the file (sops rotate)", sanitize(k.Role), AWSCredentials)
+		return nil, newError(sops.AddressRefused, "the file requests the role %s, and assuming roles is not "+
+			"supported: set credentials of that role in key %s of the Secret, and remove the role from the file "+
+			"(sops rotate)", sanitize(k.Role), AWSCredentials)
 	}
 	if !awsARN.MatchString(k.Arn) {
 		return nil, newError(sops.AddressRefused, "the ARN is not that of a key")
@@ -125,7 +132,8 @@ func (a *keyResolver) decryptAWS(ctx context.Context, k *keyservice.KmsKey, ciph
 // the token that is sent is valid for any vault of the tenant.
 var azureVault = regexp.MustCompile(`^https://[a-zA-Z0-9-]{1,127}\.(vault|managedhsm)\.(azure\.net|azure\.cn|usgovcloudapi\.net)/?$`)
 
-func (a *keyResolver) decryptAzure(ctx context.Context, k *keyservice.AzureKeyVaultKey, ciphertext []byte) ([]byte, error) {
+func (a *keyResolver) decryptAzure(ctx context.Context, k *keyservice.AzureKeyVaultKey,
+	ciphertext []byte) ([]byte, error) {
 	if !azureVault.MatchString(k.VaultUrl) {
 		return nil, newError(sops.AddressRefused, "the address is not that of an Azure vault")
 	}
@@ -139,11 +147,13 @@ func (a *keyResolver) decryptAzure(ctx context.Context, k *keyservice.AzureKeyVa
 	c := a.keys.azure
 	if c.AuthorityHost != "" {
 		if _, err := parseURL(c.AuthorityHost); err != nil {
-			return nil, newError(sops.AddressRefused, "the authorityHost in key %s of the Secret is not allowed: %s", AzureCredentials, toError(err).Message)
+			return nil, newError(sops.AddressRefused, "the authorityHost in key %s of the Secret is not allowed: %s",
+				AzureCredentials, toError(err).Message)
 		}
 		options.Cloud.ActiveDirectoryAuthorityHost = c.AuthorityHost
 	}
-	token, err := azidentity.NewClientSecretCredential(c.TenantID, c.ClientID, c.ClientSecret, &azidentity.ClientSecretCredentialOptions{ClientOptions: options})
+	token, err := azidentity.NewClientSecretCredential(c.TenantID, c.ClientID, c.ClientSecret,
+		&azidentity.ClientSecretCredentialOptions{ClientOptions: options})
 	if err != nil {
 		return nil, err
 	}
@@ -162,14 +172,19 @@ func (a *keyResolver) decryptVault(ctx context.Context, k *keyservice.VaultKey, 
 	if err != nil {
 		return nil, err
 	}
-	if !vaultPath.MatchString(k.EnginePath) || !vaultPath.MatchString(k.KeyName) || strings.Contains(k.EnginePath+"/"+k.KeyName, "..") {
+	if !vaultPath.MatchString(k.EnginePath) || !vaultPath.MatchString(k.KeyName) ||
+		strings.Contains(k.EnginePath+"/"+k.KeyName, "..") {
 		return nil, newError(sops.AddressRefused, "the engine path and key name are not a valid path of a key")
 	}
 	trimSlash := func(s string) string { return strings.TrimRight(s, "/") }
-	if allowed := a.keys.vault.addresses; len(allowed) > 0 && !slices.ContainsFunc(allowed, func(s string) bool { return trimSlash(s) == trimSlash(k.VaultAddress) }) {
-		return nil, newError(sops.AddressRefused, "key %s of the Secret does not list the address of the Vault", VaultAddresses)
+	if allowed := a.keys.vault.addresses; len(allowed) > 0 && !slices.ContainsFunc(allowed, func(s string) bool {
+		return trimSlash(s) == trimSlash(k.VaultAddress)
+	}) {
+		return nil, newError(sops.AddressRefused, "key %s of the Secret does not list the address of the Vault",
+			VaultAddresses)
 	}
-	key := hcvault.MasterKey{VaultAddress: k.VaultAddress, EnginePath: k.EnginePath, KeyName: k.KeyName, EncryptedKey: string(ciphertext)}
+	key := hcvault.MasterKey{VaultAddress: k.VaultAddress, EnginePath: k.EnginePath, KeyName: k.KeyName,
+		EncryptedKey: string(ciphertext)}
 	hcvault.Token(a.keys.vault.token).ApplyToMasterKey(&key)
 	client := a.opts.httpClient(a.keys.vault.roots)
 	client.Transport = singleHost{client.Transport, address.Host} // the Vault library follows redirects itself

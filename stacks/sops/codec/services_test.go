@@ -45,15 +45,19 @@ func newService(t *testing.T, handle http.HandlerFunc) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		DNSNames: []string{"vault.example.com", "kms.eu-west-1.amazonaws.com", "demo.vault.azure.net", "login.microsoftonline.com",
-			"kms.tr-west-1.myhuaweicloud.com", "kms.eu-west-101.myhuaweicloud.eu", "cloudkms.googleapis.com", "oauth2.googleapis.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		DNSNames: []string{"vault.example.com", "kms.eu-west-1.amazonaws.com", "demo.vault.azure.net",
+			"login.microsoftonline.com",
+			"kms.tr-west-1.myhuaweicloud.com", "kms.eu-west-101.myhuaweicloud.eu", "cloudkms.googleapis.com",
+			"oauth2.googleapis.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &service{roots: x509.NewCertPool(), pem: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
+	s := &service{roots: x509.NewCertPool(),
+		pem: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 	s.roots.AppendCertsFromPEM([]byte(s.pem))
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
@@ -85,13 +89,15 @@ func encryptedWith(t *testing.T, by func(key []byte) keys.MasterKey) []byte {
 	}
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
-	tree := library.Tree{Branches: branches, Metadata: library.Metadata{KeyGroups: []library.KeyGroup{{by(key)}}, Version: "3.9.0", LastModified: time.Now().UTC(),
+	tree := library.Tree{Branches: branches, Metadata: library.Metadata{KeyGroups: []library.KeyGroup{{by(key)}},
+		Version: "3.9.0", LastModified: time.Now().UTC(),
 		UnencryptedSuffix: library.DefaultUnencryptedSuffix}}
 	mac, err := tree.Encrypt(key, aes.NewCipher())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tree.Metadata.MessageAuthenticationCode, err = aes.NewCipher().Encrypt(mac, key, tree.Metadata.LastModified.Format(time.RFC3339)); err != nil {
+	if tree.Metadata.MessageAuthenticationCode, err = aes.NewCipher().
+		Encrypt(mac, key, tree.Metadata.LastModified.Format(time.RFC3339)); err != nil {
 		t.Fatal(err)
 	}
 	file, err := store.EmitEncryptedFile(tree)
@@ -116,7 +122,8 @@ func TestDecryptWithVault(t *testing.T) {
 	})
 	to := func(address string) []byte {
 		return encryptedWith(t, func(key []byte) keys.MasterKey {
-			return &hcvault.MasterKey{VaultAddress: address, EnginePath: "ns/transit", KeyName: "demo", EncryptedKey: "vault:v1:" + base64Of(key)}
+			return &hcvault.MasterKey{VaultAddress: address, EnginePath: "ns/transit", KeyName: "demo",
+				EncryptedKey: "vault:v1:" + base64Of(key)}
 		})
 	}
 	file, token := to("https://vault.example.com:8200"), mustKeys(t, VaultToken, "hvs.token-secret")
@@ -127,11 +134,14 @@ func TestDecryptWithVault(t *testing.T) {
 	o.roots = nil
 	_, err := decrypt(t.Context(), file, sops.YAML, token, o)
 	assertError(t, err, sops.ServiceFailed, "can't be reached", "hvs.token-secret")
-	mustDecrypt(t, file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret", VaultCA, s.pem, VaultAddresses, "https://vault.example.com:8200/\n"), o)
+	mustDecrypt(t, file, sops.YAML,
+		mustKeys(t, VaultToken, "hvs.token-secret", VaultCA, s.pem, VaultAddresses,
+			"https://vault.example.com:8200/\n"), o)
 	_, err = decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "another-token-secret"), s.options())
 	assertError(t, err, sops.ServiceFailed, "403 Forbidden", "another-token-secret")
 	before := s.requests.Load()
-	_, err = decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret", VaultAddresses, "https://vault.example.org"), s.options())
+	_, err = decrypt(t.Context(), file, sops.YAML,
+		mustKeys(t, VaultToken, "hvs.token-secret", VaultAddresses, "https://vault.example.org"), s.options())
 	assertError(t, err, sops.AddressRefused, "does not list the address", "hvs.token-secret")
 	_, err = decrypt(t.Context(), file, sops.YAML, Keys{}, s.options())
 	assertError(t, err, sops.KeyMissing, "no credentials for this key service (key sops.vault-token)")
@@ -150,7 +160,8 @@ func TestDecryptWithVault(t *testing.T) {
 	}
 	for _, path := range []string{"../../sys/seal", "a/../b", "", "/x", "a b"} {
 		hostile := encryptedWith(t, func([]byte) keys.MasterKey {
-			return &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "ns/transit", KeyName: path, EncryptedKey: "x"}
+			return &hcvault.MasterKey{VaultAddress: "https://vault.example.com:8200", EnginePath: "ns/transit",
+				KeyName: path, EncryptedKey: "x"}
 		})
 		_, err := decrypt(t.Context(), hostile, sops.YAML, token, s.options())
 		t.Log(path)
@@ -167,7 +178,8 @@ func TestVaultRedirectIsNotFollowed(t *testing.T) {
 		http.Redirect(w, r, "https://kms.eu-west-1.amazonaws.com/v1/x", http.StatusTemporaryRedirect)
 	})
 	file := encryptedWith(t, func([]byte) keys.MasterKey {
-		return &hcvault.MasterKey{VaultAddress: "https://vault.example.com", EnginePath: "transit", KeyName: "demo", EncryptedKey: "x"}
+		return &hcvault.MasterKey{VaultAddress: "https://vault.example.com", EnginePath: "transit", KeyName: "demo",
+			EncryptedKey: "x"}
 	})
 	_, err := decrypt(t.Context(), file, sops.YAML, mustKeys(t, VaultToken, "hvs.token-secret"), s.options())
 	e := toError(err)
@@ -184,7 +196,8 @@ func TestDecryptWithAWS(t *testing.T) {
 			EncryptionContext map[string]string
 		}
 		_ = json.NewDecoder(r.Body).Decode(&in)
-		if r.Host != "kms.eu-west-1.amazonaws.com" || r.Header.Get("X-Amz-Security-Token") != "aws-session-secret" || in.EncryptionContext["team"] != "a" ||
+		if r.Host != "kms.eu-west-1.amazonaws.com" || r.Header.Get("X-Amz-Security-Token") != "aws-session-secret" ||
+			in.EncryptionContext["team"] != "a" ||
 			!strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/") {
 			w.WriteHeader(http.StatusBadRequest)
 			return
@@ -194,7 +207,8 @@ func TestDecryptWithAWS(t *testing.T) {
 	team := "a"
 	to := func(arn, role string) []byte {
 		return encryptedWith(t, func(key []byte) keys.MasterKey {
-			return &kms.MasterKey{Arn: arn, Role: role, EncryptionContext: map[string]*string{"team": &team}, AwsProfile: "prod", EncryptedKey: base64Of(key)}
+			return &kms.MasterKey{Arn: arn, Role: role, EncryptionContext: map[string]*string{"team": &team},
+				AwsProfile: "prod", EncryptedKey: base64Of(key)}
 		})
 	}
 	const arn = "arn:aws:kms:eu-west-1:123456789012:key/1234-abcd"
@@ -203,7 +217,8 @@ func TestDecryptWithAWS(t *testing.T) {
 	before := s.requests.Load()
 	_, err := decrypt(t.Context(), to(arn, "arn:aws:iam::123456789012:role/admin"), sops.YAML, credentials, s.options())
 	assertError(t, err, sops.AddressRefused, "requests the role", "aws-secret-key", "aws-session-secret")
-	for _, hostile := range []string{"arn:aws:kms:evil.example.com/#:123456789012:key/x", "arn:aws:s3:eu-west-1:123456789012:key/x", "arn:aws:kms:eu-west-1.evil:123456789012:key/x"} {
+	for _, hostile := range []string{"arn:aws:kms:evil.example.com/#:123456789012:key/x",
+		"arn:aws:s3:eu-west-1:123456789012:key/x", "arn:aws:kms:eu-west-1.evil:123456789012:key/x"} {
 		_, err := decrypt(t.Context(), to(hostile, ""), sops.YAML, credentials, s.options())
 		assertError(t, err, sops.AddressRefused, "not that of a key", "aws-secret-key")
 	}
@@ -224,17 +239,22 @@ func TestDecryptWithAzure(t *testing.T) {
 	s := newService(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.Contains(r.URL.Path, "/discovery/instance"):
-			reply(w, map[string]string{"tenant_discovery_endpoint": login + tenant + "/v2.0/.well-known/openid-configuration"})
+			reply(w, map[string]string{"tenant_discovery_endpoint": login + tenant +
+				"/v2.0/.well-known/openid-configuration"})
 		case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
-			reply(w, map[string]string{"token_endpoint": login + tenant + "/oauth2/v2.0/token", "authorization_endpoint": login + tenant + "/oauth2/v2.0/authorize", "issuer": login + tenant + "/v2.0"})
+			reply(w, map[string]string{"token_endpoint": login + tenant + "/oauth2/v2.0/token",
+				"authorization_endpoint": login + tenant + "/oauth2/v2.0/authorize", "issuer": login + tenant +
+					"/v2.0"})
 		case strings.HasSuffix(r.URL.Path, "/oauth2/v2.0/token"):
-			if r.FormValue("client_id") != "client" || r.FormValue("client_secret") != "azure-secret" || r.Host != "login.microsoftonline.com" {
+			if r.FormValue("client_id") != "client" || r.FormValue("client_secret") != "azure-secret" ||
+				r.Host != "login.microsoftonline.com" {
 				w.WriteHeader(http.StatusUnauthorized)
 				return
 			}
 			reply(w, map[string]any{"access_token": "azure-token-secret", "token_type": "Bearer", "expires_in": 3600})
 		case r.Header.Get("Authorization") != "Bearer azure-token-secret":
-			w.Header().Set("WWW-Authenticate", `Bearer authorization="`+login+tenant+`", resource="https://vault.azure.net"`)
+			w.Header().Set("WWW-Authenticate", `Bearer authorization="`+login+tenant+
+				`", resource="https://vault.azure.net"`)
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.Host == "demo.vault.azure.net" && r.URL.Path == "/keys/sops/1/decrypt":
 			var in struct{ Alg, Value string }
@@ -246,10 +266,12 @@ func TestDecryptWithAzure(t *testing.T) {
 	})
 	to := func(version string) []byte {
 		return encryptedWith(t, func(key []byte) keys.MasterKey {
-			return &azkv.MasterKey{VaultURL: "https://demo.vault.azure.net", Name: "sops", Version: version, EncryptedKey: base64.RawURLEncoding.EncodeToString(key)}
+			return &azkv.MasterKey{VaultURL: "https://demo.vault.azure.net", Name: "sops", Version: version,
+				EncryptedKey: base64.RawURLEncoding.EncodeToString(key)}
 		})
 	}
-	if got := mustDecrypt(t, to("1"), sops.YAML, mustKeys(t, AzureCredentials, azureYAML), s.options()); got != "a: value-secret\n" {
+	if got := mustDecrypt(t, to("1"), sops.YAML, mustKeys(t, AzureCredentials, azureYAML),
+		s.options()); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
 	_, err := decrypt(t.Context(), to("2"), sops.YAML, mustKeys(t, AzureCredentials, azureYAML), s.options())
@@ -262,13 +284,19 @@ func TestDecryptRefusesForeignAddresses(t *testing.T) {
 		keys Keys
 		want sops.Reason
 	}{
-		"Azure, foreign address": {&azkv.MasterKey{VaultURL: "https://vault.example.com", Name: "x", EncryptedKey: "eA"}, mustKeys(t, AzureCredentials, azureYAML), sops.AddressRefused},
-		"Azure, no credentials":  {&azkv.MasterKey{VaultURL: "https://demo.vault.azure.net", Name: "x", EncryptedKey: "eA"}, Keys{}, sops.KeyMissing},
-		"GCP, invalid resource":  {&gcpkms.MasterKey{ResourceID: "projects/../x", EncryptedKey: "eA=="}, mustKeys(t, GCPCredentials, gcpJSON(t, "")), sops.AddressRefused},
-		"GCP, no credentials":    {&gcpkms.MasterKey{ResourceID: "projects/p/locations/global/keyRings/r/cryptoKeys/k", EncryptedKey: "eA=="}, Keys{}, sops.KeyMissing},
+		"Azure, foreign address": {&azkv.MasterKey{VaultURL: "https://vault.example.com", Name: "x",
+			EncryptedKey: "eA"}, mustKeys(t, AzureCredentials, azureYAML), sops.AddressRefused},
+		"Azure, no credentials": {&azkv.MasterKey{VaultURL: "https://demo.vault.azure.net", Name: "x",
+			EncryptedKey: "eA"}, Keys{}, sops.KeyMissing},
+		"GCP, invalid resource": {&gcpkms.MasterKey{ResourceID: "projects/../x", EncryptedKey: "eA=="},
+			mustKeys(t, GCPCredentials, gcpJSON(t, "")), sops.AddressRefused},
+		"GCP, no credentials": {&gcpkms.MasterKey{ResourceID: "projects/p/locations/global/keyRings/r/cryptoKeys/k",
+			EncryptedKey: "eA=="}, Keys{}, sops.KeyMissing},
 	} {
 		t.Log(name)
-		_, err := decrypt(t.Context(), encryptedWith(t, func([]byte) keys.MasterKey { return c.key }), sops.YAML, c.keys, withoutNetwork())
+		_, err := decrypt(t.Context(), encryptedWith(t, func([]byte) keys.MasterKey {
+			return c.key
+		}), sops.YAML, c.keys, withoutNetwork())
 		assertError(t, err, c.want, "", "azure-secret")
 	}
 }
@@ -279,11 +307,13 @@ func TestDecryptWithPGP(t *testing.T) {
 	file := encryptedWith(t, func(key []byte) keys.MasterKey {
 		return &pgp.MasterKey{Fingerprint: fingerprint(entity), EncryptedKey: encryptPGP(t, entity, key)}
 	})
-	if got := mustDecrypt(t, file, sops.YAML, mustKeys(t, "k.asc", private), defaultOptions()); got != "a: value-secret\n" {
+	if got := mustDecrypt(t, file, sops.YAML, mustKeys(t, "k.asc", private),
+		defaultOptions()); got != "a: value-secret\n" {
 		t.Errorf("got %q", got)
 	}
 	_, err := decrypt(t.Context(), file, sops.YAML, mustKeys(t, "k.asc", other), defaultOptions())
-	assertError(t, err, sops.KeyMissing, "encrypted for the PGP keys "+fingerprint(entity)+", and the Secret has the keys ")
+	assertError(t, err, sops.KeyMissing, "encrypted for the PGP keys "+fingerprint(entity)+
+		", and the Secret has the keys ")
 	_, err = decrypt(t.Context(), file, sops.YAML, Keys{}, defaultOptions())
 	assertError(t, err, sops.KeyMissing, "the Secret has no PGP key (key *.asc)")
 }

@@ -39,7 +39,8 @@ func TestDecryptFilesOfSOPSProgram(t *testing.T) {
 			if f == sops.INI {
 				// The program moves a comment after a value to the line above it.
 				got = strings.Join(strings.Fields(got), " ")
-				for _, want := range []string{"top = 1", "; about the section [first] ; about a key user = me", "password = hunter2", "quoted = \"a b \"", "[second]", "\"\"\"a b\"\"\""} {
+				for _, want := range []string{"top = 1", "; about the section [first] ; about a key user = me",
+					"password = hunter2", "quoted = \"a b \"", "[second]", "\"\"\"a b\"\"\""} {
 					if !strings.Contains(got, want) && !strings.Contains(got, strings.ReplaceAll(want, `"`, "")) {
 						t.Errorf("want %q in\n%s", want, got)
 					}

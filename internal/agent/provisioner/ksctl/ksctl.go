@@ -42,8 +42,10 @@ type Provisioner struct {
 func (p *Provisioner) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.Program, "ksctl", "ksctl", "The path or name of the ksctl program.")
 	fs.StringVar(&p.StateDir, "states", "", "The directory of ksctl's states; if empty, ~/.ksctl/state.")
-	fs.StringVar(&p.AddCommand, "add-command", "create-cluster {type}-{cloud} add-nodes", "The subcommand that adds workers; for later releases of ksctl: create {type}-{cloud} add-nodes.")
-	fs.StringVar(&p.DeleteCommand, "delete-command", "delete-cluster {type}-{cloud} delete-nodes", "The subcommand that deletes workers; for later releases of ksctl: delete {type}-{cloud} del-nodes.")
+	fs.StringVar(&p.AddCommand, "add-command", "create-cluster {type}-{cloud} add-nodes",
+		"The subcommand that adds workers; for later releases of ksctl: create {type}-{cloud} add-nodes.")
+	fs.StringVar(&p.DeleteCommand, "delete-command", "delete-cluster {type}-{cloud} delete-nodes",
+		"The subcommand that deletes workers; for later releases of ksctl: delete {type}-{cloud} del-nodes.")
 	fs.StringArrayVar(&p.Args, "ksctl-arg", nil, "An additional argument of both commands; may be repeated.")
 }
 
@@ -75,7 +77,8 @@ var safeArgument = regexp.MustCompile(`^[A-Za-z0-9][-_.A-Za-z0-9]{0,63}$`)
 func (p *Provisioner) readState(c provisioner.Cluster) (*state.Cluster, error) {
 	for _, value := range []string{c.Cloud, c.Type, c.Name, c.Region, c.Distribution} {
 		if !safeArgument.MatchString(value) {
-			return nil, newError("BadCluster", "the cluster needs a cloud, a type, a name, a region and a distribution: %.60q is invalid", value)
+			return nil, newError("BadCluster",
+				"the cluster needs a cloud, a type, a name, a region and a distribution: %.60q is invalid", value)
 		}
 	}
 	dir := p.StateDir
@@ -175,11 +178,14 @@ func gapError(c *state.Cluster, a workerArray) error {
 		}
 		end = i + 1
 	}
-	advice := fmt.Sprintf("truncate its arrays to %d, see HasGaps in config/agent/README.md; don't delete empty slots with ksctl, it would delete other Nodes", end)
+	advice := fmt.Sprintf("truncate its arrays to %d, see HasGaps in config/agent/README.md; don't delete empty "+
+		"slots with ksctl, it would delete other Nodes", end)
 	if uint32(end) == a.length { // there are workers after the last empty slot
-		advice = fmt.Sprintf("delete the workers after the empty slot with ksctl (--noWP %d), then see HasGaps in config/agent/README.md", gap)
+		advice = fmt.Sprintf("delete the workers after the empty slot with ksctl (--noWP %d), then see HasGaps in "+
+			"config/agent/README.md", gap)
 	}
-	return newError("HasGaps", "ksctl's state has %d slots for %d workers, and ksctl never fills empty slots: %s", a.length, len(workerMachines(c)), advice)
+	return newError("HasGaps", "ksctl's state has %d slots for %d workers, and ksctl never fills empty slots: %s",
+		a.length, len(workerMachines(c)), advice)
 }
 
 // busyError returns an error if the cluster is in a phase in which ksctl refuses changes.
@@ -188,7 +194,8 @@ func busyError(c *state.Cluster) error {
 	case "", "running", "configuring_failed":
 		return nil
 	}
-	return newError("Busy", "the cluster is %s, and ksctl does not change it in this phase: check the cluster with ksctl", c.Phase)
+	return newError("Busy",
+		"the cluster is %s, and ksctl does not change it in this phase: check the cluster with ksctl", c.Phase)
 }
 
 // create adds workers. ksctl takes the total number of workers. create never passes less than the
@@ -205,7 +212,8 @@ func (p *Provisioner) create(ctx context.Context, r provisioner.Request, c *stat
 	case length != count:
 		return gapError(c, a)
 	case length > r.Desired || r.From != length:
-		return newError("HasMoved", "can't create workers from %d to %d: the cluster has %d workers", r.From, r.Desired, length)
+		return newError("HasMoved", "can't create workers from %d to %d: the cluster has %d workers", r.From, r.Desired,
+			length)
 	}
 	if err := busyError(c); err != nil {
 		return err

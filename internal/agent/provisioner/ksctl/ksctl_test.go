@@ -29,8 +29,10 @@ func newKsctlTest(t *testing.T, doc string) *ksctlTest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &ksctlTest{state: filepath.Join(folder, "aws", "ha", "demo us-east-1", "state.json"), calls: filepath.Join(folder, "calls")}
-	r.Provisioner = &Provisioner{Program: program, StateDir: folder, AddCommand: "create-cluster {type}-{cloud} add-nodes",
+	r := &ksctlTest{state: filepath.Join(folder, "aws", "ha", "demo us-east-1", "state.json"),
+		calls: filepath.Join(folder, "calls")}
+	r.Provisioner = &Provisioner{Program: program, StateDir: folder,
+		AddCommand:    "create-cluster {type}-{cloud} add-nodes",
 		DeleteCommand: "delete-cluster {type}-{cloud} delete-nodes", Args: []string{"--yes"}, Log: &r.log}
 	if err := os.MkdirAll(filepath.Dir(r.state), 0o750); err != nil {
 		t.Fatal(err)
@@ -59,7 +61,8 @@ func (r *ksctlTest) calledWith(t *testing.T) string {
 // fields.
 func stateJSON(names, more string) string {
 	return `{"cluster_type":"ha","region":"us-east-1","cluster_name":"demo","cloud_provider":"aws","bootstrap_provider":"k3s",` + more +
-		`"cloud_infrastructure_state":{"aws":{"info_worker_planes":{"names":[` + names + `],"vm_sizes":["t3.medium","t3.large"]}}}}`
+		`"cloud_infrastructure_state":{"aws":{"info_worker_planes":{"names":[` + names +
+		`],"vm_sizes":["t3.medium","t3.large"]}}}}`
 }
 
 const two = `"demo-vm-wp-0","demo-vm-wp-1"`
@@ -69,9 +72,11 @@ func TestListReadsState(t *testing.T) {
 		doc  string
 		want []provisioner.Worker
 	}{
-		"two":   {stateJSON(two, ""), []provisioner.Worker{{Index: 0, Name: "demo-vm-wp-0", Size: "t3.medium"}, {Index: 1, Name: "demo-vm-wp-1", Size: "t3.large"}}},
-		"a gap": {stateJSON(`"","demo-vm-wp-1"`, ""), []provisioner.Worker{{Index: 1, Name: "demo-vm-wp-1", Size: "t3.large"}}},
-		"none":  {stateJSON("", ""), []provisioner.Worker{}},
+		"two": {stateJSON(two, ""), []provisioner.Worker{{Index: 0, Name: "demo-vm-wp-0", Size: "t3.medium"},
+			{Index: 1, Name: "demo-vm-wp-1", Size: "t3.large"}}},
+		"a gap": {stateJSON(`"","demo-vm-wp-1"`, ""),
+			[]provisioner.Worker{{Index: 1, Name: "demo-vm-wp-1", Size: "t3.large"}}},
+		"none": {stateJSON("", ""), []provisioner.Worker{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newKsctlTest(t, c.doc)
@@ -88,7 +93,8 @@ func TestListReadsState(t *testing.T) {
 
 func TestCreateAndDeleteCommands(t *testing.T) {
 	create := func(from, desired uint32) provisioner.Request {
-		return provisioner.Request{Operation: provisioner.Create, Cluster: demo, From: from, Desired: desired, Size: "t3.medium"}
+		return provisioner.Request{Operation: provisioner.Create, Cluster: demo, From: from, Desired: desired,
+			Size: "t3.medium"}
 	}
 	remove := func(from, desired uint32) provisioner.Request {
 		return provisioner.Request{Operation: provisioner.Delete, Cluster: demo, From: from, Desired: desired}
@@ -102,24 +108,36 @@ func TestCreateAndDeleteCommands(t *testing.T) {
 		code    string
 		workers int
 	}{
-		"create":                        {doc: stateJSON(two, ""), request: create(2, 4), want: "create-cluster ha-aws add-nodes -n demo -r us-east-1 -s store-local --noWP 4 --bootstrap k3s --nodeSizeWP t3.medium --yes", workers: 4},
-		"delete":                        {doc: stateJSON(two, ""), request: remove(2, 1), want: "delete-cluster ha-aws delete-nodes -n demo -r us-east-1 -s store-local --noWP 1 --bootstrap k3s --yes", workers: 1},
-		"create is done already":        {doc: stateJSON(two, ""), request: create(1, 2), workers: 2},
-		"delete is done already":        {doc: stateJSON(two, ""), request: remove(3, 2), workers: 2},
-		"create fewer than exist":       {doc: stateJSON(two, ""), request: create(0, 1), code: "HasMoved"},
-		"create from a wrong index":     {doc: stateJSON(two, ""), request: create(1, 3), code: "HasMoved"},
-		"create with a gap":             {doc: stateJSON(`"","demo-vm-wp-1"`, ""), request: create(0, 3), code: "HasGaps"},
-		"create with a gap at the end":  {doc: stateJSON(two+`,"",""`, ""), request: create(2, 3), code: "HasGaps"},
-		"create into a gap at the end":  {doc: stateJSON(two+`,""`, ""), request: create(2, 3), code: "HasGaps"},
-		"delete with a gap at the end":  {doc: stateJSON(two+`,""`, ""), request: remove(2, 1), code: "HasGaps"},
-		"delete across a gap":           {doc: stateJSON(`"demo-vm-wp-0","","demo-vm-wp-2"`, ""), request: remove(3, 1), code: "HasGaps"},
-		"delete after a gap":            {doc: stateJSON(`"demo-vm-wp-0","","demo-vm-wp-2"`, ""), request: remove(3, 2), want: "delete-cluster ha-aws delete-nodes -n demo -r us-east-1 -s store-local --noWP 2 --bootstrap k3s --yes", workers: 2},
-		"delete nothing":                {doc: stateJSON(two+`,""`, ""), request: remove(3, 3), workers: 2},
-		"delete without a host name":    {doc: strings.Replace(stateJSON(two, ""), `"names"`, `"hostnames":["demo-vm-wp-0",""],"names"`, 1), request: remove(2, 1), code: "HasGaps"},
-		"ksctl is busy":                 {doc: stateJSON(two, `"platform":{"state":"configuring"},`), request: create(2, 3), code: "Busy"},
-		"no state":                      {request: create(2, 3), code: "NoState"},
-		"state of another cluster":      {doc: strings.Replace(stateJSON(two, ""), `"demo"`, `"other"`, 1), request: create(2, 3), code: "NoState"},
-		"region that looks like a flag": {doc: stateJSON(two, ""), request: provisioner.Request{Operation: provisioner.List, Cluster: other}, code: "BadCluster"},
+		"create": {doc: stateJSON(two, ""), request: create(2, 4),
+			want: "create-cluster ha-aws add-nodes -n demo -r us-east-1 -s store-local --noWP 4 --bootstrap k3s " +
+				"--nodeSizeWP t3.medium --yes", workers: 4},
+		"delete": {doc: stateJSON(two, ""), request: remove(2, 1),
+			want: "delete-cluster ha-aws delete-nodes -n demo -r us-east-1 -s store-local --noWP 1 --bootstrap " +
+				"k3s --yes", workers: 1},
+		"create is done already":    {doc: stateJSON(two, ""), request: create(1, 2), workers: 2},
+		"delete is done already":    {doc: stateJSON(two, ""), request: remove(3, 2), workers: 2},
+		"create fewer than exist":   {doc: stateJSON(two, ""), request: create(0, 1), code: "HasMoved"},
+		"create from a wrong index": {doc: stateJSON(two, ""), request: create(1, 3), code: "HasMoved"},
+		"create with a gap": {doc: stateJSON(`"","demo-vm-wp-1"`, ""), request: create(0, 3),
+			code: "HasGaps"},
+		"create with a gap at the end": {doc: stateJSON(two+`,"",""`, ""), request: create(2, 3), code: "HasGaps"},
+		"create into a gap at the end": {doc: stateJSON(two+`,""`, ""), request: create(2, 3), code: "HasGaps"},
+		"delete with a gap at the end": {doc: stateJSON(two+`,""`, ""), request: remove(2, 1), code: "HasGaps"},
+		"delete across a gap": {doc: stateJSON(`"demo-vm-wp-0","","demo-vm-wp-2"`, ""), request: remove(3, 1),
+			code: "HasGaps"},
+		"delete after a gap": {doc: stateJSON(`"demo-vm-wp-0","","demo-vm-wp-2"`, ""), request: remove(3, 2),
+			want: "delete-cluster ha-aws delete-nodes -n demo -r us-east-1 -s store-local --noWP 2 --bootstrap " +
+				"k3s --yes", workers: 2},
+		"delete nothing": {doc: stateJSON(two+`,""`, ""), request: remove(3, 3), workers: 2},
+		"delete without a host name": {doc: strings.Replace(stateJSON(two, ""), `"names"`,
+			`"hostnames":["demo-vm-wp-0",""],"names"`, 1), request: remove(2, 1), code: "HasGaps"},
+		"ksctl is busy": {doc: stateJSON(two, `"platform":{"state":"configuring"},`),
+			request: create(2, 3), code: "Busy"},
+		"no state": {request: create(2, 3), code: "NoState"},
+		"state of another cluster": {doc: strings.Replace(stateJSON(two, ""), `"demo"`, `"other"`, 1),
+			request: create(2, 3), code: "NoState"},
+		"region that looks like a flag": {doc: stateJSON(two, ""),
+			request: provisioner.Request{Operation: provisioner.List, Cluster: other}, code: "BadCluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newKsctlTest(t, c.doc)
@@ -148,13 +166,18 @@ func TestCreateAndDeleteCommands(t *testing.T) {
 // The advice must be safe: for a slot without a name ksctl deletes the first Node of the cluster.
 func TestGapErrorAdvice(t *testing.T) {
 	for names, want := range map[string]string{
-		two + `,"",""`: "4 slots for 2 workers, and ksctl never fills empty slots: truncate its arrays to 2, see HasGaps in config/agent/README.md; don't delete empty slots with ksctl",
-		`"","demo-vm-wp-1","","demo-vm-wp-3","demo-vm-wp-4"`: "5 slots for 3 workers, and ksctl never fills empty slots: delete the workers after the empty slot with ksctl (--noWP 3), then see HasGaps",
-		`"demo-vm-wp-0","","demo-vm-wp-2",""`:                "4 slots for 2 workers, and ksctl never fills empty slots: truncate its arrays to 3",
-		`""`:                                                 "2 slots for 0 workers, and ksctl never fills empty slots: truncate its arrays to 0",
+		two + `,"",""`: "4 slots for 2 workers, and ksctl never fills empty slots: truncate its arrays to 2, see " +
+			"HasGaps in config/agent/README.md; don't delete empty slots with ksctl",
+		`"","demo-vm-wp-1","","demo-vm-wp-3","demo-vm-wp-4"`: "5 slots for 3 workers, and ksctl never fills empty " +
+			"slots: delete the workers after the empty slot with ksctl (--noWP 3), then see HasGaps",
+		`"demo-vm-wp-0","","demo-vm-wp-2",""`: "4 slots for 2 workers, and ksctl never fills empty " +
+			"slots: truncate its arrays to 3",
+		`""`: "2 slots for 0 workers, and ksctl never fills empty " +
+			"slots: truncate its arrays to 0",
 	} {
 		r := newKsctlTest(t, stateJSON(names, ""))
-		_, err := r.Run(t.Context(), provisioner.Request{Operation: provisioner.Create, Cluster: demo, Desired: 9, Size: "t3.medium"})
+		_, err := r.Run(t.Context(),
+			provisioner.Request{Operation: provisioner.Create, Cluster: demo, Desired: 9, Size: "t3.medium"})
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 256 {
 			t.Errorf("%s: %v", names, err)
 		}
@@ -167,7 +190,8 @@ func TestKsctlFailures(t *testing.T) {
 		r := newKsctlTest(t, stateJSON(two, ""))
 		t.Setenv("KSCTL_FAILS", "3")
 		_, err := r.Run(t.Context(), up)
-		if e, ok := errors.AsType[*provisioner.Error](err); !ok || e.Code != "KsctlFailed" || e.Class != provisioner.Other || !strings.Contains(e.Message, "status 3") {
+		if e, ok := errors.AsType[*provisioner.Error](err); !ok || e.Code != "KsctlFailed" ||
+			e.Class != provisioner.Other || !strings.Contains(e.Message, "status 3") {
 			t.Errorf("error %v", err)
 		}
 		if !strings.Contains(r.log.String(), "ksctl says something") {

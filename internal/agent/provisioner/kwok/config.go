@@ -101,13 +101,15 @@ func (s Size) capacity() corev1.ResourceList {
 	}
 	return corev1.ResourceList{
 		corev1.ResourceCPU: s.CPU, corev1.ResourceMemory: s.Memory,
-		corev1.ResourceEphemeralStorage: withDefault(s.EphemeralStorage, "20Gi"), corev1.ResourcePods: withDefault(s.Pods, "110"),
+		corev1.ResourceEphemeralStorage: withDefault(s.EphemeralStorage, "20Gi"),
+		corev1.ResourcePods:             withDefault(s.Pods, "110"),
 	}
 }
 
 // kubeletReserved is roughly what a kubelet reserves for itself. It makes the allocatable resources
 // of a node differ from its capacity, as on a real one.
-var kubeletReserved = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")}
+var kubeletReserved = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
+	corev1.ResourceMemory: resource.MustParse("256Mi")}
 
 func allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 	out := maps.Clone(capacity)
@@ -149,7 +151,8 @@ func (k Config) findSize(name string) (Size, error) {
 		return s, nil
 	}
 	return Size{}, &provisioner.Error{Code: "UnknownSize", Class: provisioner.Other,
-		Message: fmt.Sprintf("unknown size %s; known sizes are %s", name, strings.Join(slices.Sorted(maps.Keys(sizes)), ", "))}
+		Message: fmt.Sprintf("unknown size %s; known sizes are %s", name,
+			strings.Join(slices.Sorted(maps.Keys(sizes)), ", "))}
 }
 
 // inject applies the fault. It returns true if the operation must stop and return the error, which

@@ -65,7 +65,8 @@ type machine struct {
 // machines returns the machines of a cluster, sorted by index. Several may have the same index if
 // somebody created a node by hand.
 func (p *Provisioner) machines(ctx context.Context, cluster provisioner.Cluster) ([]machine, error) {
-	list, err := p.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: ClusterLabel + "=" + cluster.Name})
+	list, err := p.Client.CoreV1().Nodes().
+		List(ctx, metav1.ListOptions{LabelSelector: ClusterLabel + "=" + cluster.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
@@ -144,7 +145,8 @@ func (p *Provisioner) create(ctx context.Context, r provisioner.Request, k Confi
 }
 
 // createNode creates a fake node with a name as ksctl's machines give to their nodes.
-func (p *Provisioner) createNode(ctx context.Context, cluster provisioner.Cluster, index uint32, sizeName string, size Size, k Config) error {
+func (p *Provisioner) createNode(ctx context.Context, cluster provisioner.Cluster, index uint32, sizeName string,
+	size Size, k Config) error {
 	name := cluster.WorkerName(index) + "-" + rand.String(5)
 	capacity := size.capacity()
 	node := &corev1.Node{
@@ -184,7 +186,8 @@ func (p *Provisioner) delete(ctx context.Context, r provisioner.Request, fault F
 			if m.node == nil {
 				return p.setUnjoined(r.Cluster, m.index, "")
 			}
-			err := p.Client.CoreV1().Nodes().Delete(ctx, m.node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.node.UID}})
+			err := p.Client.CoreV1().Nodes().
+				Delete(ctx, m.node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.node.UID}})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("deleting node %s: %w", m.node.Name, err)
 			}

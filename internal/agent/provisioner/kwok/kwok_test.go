@@ -41,7 +41,8 @@ func writeConfig(t *testing.T, p *Provisioner, config string) {
 }
 
 func create(from, desired uint32) provisioner.Request {
-	return provisioner.Request{Operation: provisioner.Create, Cluster: demo, From: from, Desired: desired, Size: "medium"}
+	return provisioner.Request{Operation: provisioner.Create, Cluster: demo, From: from, Desired: desired,
+		Size: "medium"}
 }
 
 func remove(from, desired uint32) provisioner.Request {
@@ -110,7 +111,8 @@ func TestForeignNodesAreIgnored(t *testing.T) {
 }
 
 func TestNodeFields(t *testing.T) {
-	for id, want := range map[string]string{"": "k3s://", `{"providerID":"none"}`: "", `{"providerID":"k3s"}`: "k3s://"} {
+	for id, want := range map[string]string{"": "k3s://", `{"providerID":"none"}`: "",
+		`{"providerID":"k3s"}`: "k3s://"} {
 		p := newProvisioner(t, id)
 		if _, err := p.Run(t.Context(), create(0, 1)); err != nil {
 			t.Fatal(err)
@@ -126,10 +128,12 @@ func TestNodeFields(t *testing.T) {
 		if n.Spec.ProviderID != want || !regexp.MustCompile(`^demo-vm-wp-0-[a-z0-9]{5}$`).MatchString(n.Name) {
 			t.Errorf("%s with provider ID %q, want %q", n.Name, n.Spec.ProviderID, want)
 		}
-		if n.Labels[corev1.LabelInstanceTypeStable] != "medium" || n.Labels[corev1.LabelHostname] != n.Name || n.Labels["type"] != "kwok" || n.Annotations[kwokAnnotation] != "fake" {
+		if n.Labels[corev1.LabelInstanceTypeStable] != "medium" || n.Labels[corev1.LabelHostname] != n.Name ||
+			n.Labels["type"] != "kwok" || n.Annotations[kwokAnnotation] != "fake" {
 			t.Errorf("labels %v, annotations %v", n.Labels, n.Annotations)
 		}
-		if n.Status.Capacity.Cpu().String() != "2" || n.Status.Allocatable.Cpu().String() != "1900m" || n.Status.Allocatable.Pods().Value() != 110 {
+		if n.Status.Capacity.Cpu().String() != "2" || n.Status.Allocatable.Cpu().String() != "1900m" ||
+			n.Status.Allocatable.Pods().Value() != 110 {
 			t.Errorf("%v of %v", n.Status.Allocatable, n.Status.Capacity)
 		}
 	}
@@ -144,7 +148,8 @@ func TestSizes(t *testing.T) {
 	}
 	request.Size, request.Desired = "hge", 2
 	_, err := p.Run(t.Context(), request)
-	if e, ok := errors.AsType[*provisioner.Error](err); !ok || e.Code != "UnknownSize" || !strings.Contains(e.Message, "huge") {
+	if e, ok := errors.AsType[*provisioner.Error](err); !ok || e.Code != "UnknownSize" ||
+		!strings.Contains(e.Message, "huge") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -157,17 +162,20 @@ func TestFaults(t *testing.T) {
 		want    string
 		err     string
 	}{
-		"fail":                  {`{"create":{"fail":` + quota + `}}`, create(2, 4), "0 1", "Quota: no more"},
-		"fail after one":        {`{"create":{"after":1,"fail":` + quota + `}}`, create(2, 4), "0 1 2", "Quota: no more"},
-		"fail after all":        {`{"create":{"after":9,"fail":` + quota + `}}`, create(2, 4), "0 1 2 3", "Quota: no more"},
+		"fail": {`{"create":{"fail":` + quota + `}}`, create(2, 4), "0 1", "Quota: no more"},
+		"fail after one": {`{"create":{"after":1,"fail":` + quota + `}}`, create(2, 4), "0 1 2",
+			"Quota: no more"},
+		"fail after all": {`{"create":{"after":9,"fail":` + quota + `}}`, create(2, 4), "0 1 2 3",
+			"Quota: no more"},
 		"pretend":               {`{"create":{"pretend":true}}`, create(2, 4), "0 1", ""},
 		"fault of another verb": {`{"delete":{"pretend":true}}`, create(2, 4), "0 1 2 3", ""},
 		"delete fails":          {`{"delete":{"after":1,"fail":` + quota + `}}`, remove(2, 0), "0", "Quota: no more"},
 		"delete pretends":       {`{"delete":{"pretend":true}}`, remove(2, 0), "0 1", ""},
 		"delay":                 {`{"create":{"delay":"5s"}}`, create(2, 3), "0 1 2", ""},
-		"delay, then fail":      {`{"create":{"delay":"5s","fail":` + quota + `}}`, create(2, 3), "0 1", "Quota: no more"},
-		"unknown field":         {`{"crate":{}}`, create(2, 3), "0 1", "unknown field"},
-		"unknown provider ID":   {`{"providerID":"aws"}`, create(2, 3), "0 1", "want k3s or none"},
+		"delay, then fail": {`{"create":{"delay":"5s","fail":` + quota + `}}`, create(2, 3), "0 1",
+			"Quota: no more"},
+		"unknown field":       {`{"crate":{}}`, create(2, 3), "0 1", "unknown field"},
+		"unknown provider ID": {`{"providerID":"aws"}`, create(2, 3), "0 1", "want k3s or none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -48,8 +48,8 @@ type KsctlInstallSpecApplyConfiguration struct {
 	// certificate or a salt, or read the clock. Keep generates each value once, and keeps it in a
 	// Secret ksctl-generated-<hash> beside the objects of the component. Refuse derives random
 	// strings from the install and the chart, so that they change with the chart, and refuses the
-	// rest. Installs that only publish, or publish without secrets: Include, always refuse. Defaults
-	// to Keep.
+	// rest. Installs that only publish, or publish without secrets: Include, always refuse.
+	// Defaults to Keep.
 	Generate *appsv1.GeneratePolicy `json:"generate,omitempty"`
 	// Decryption configures the decryption of SOPS-encrypted files in the source and values in
 	// valuesFrom. Encrypted files and values are refused if it is unset.
