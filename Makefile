@@ -179,7 +179,7 @@ verify-sizes:
 
 .PHONY: verify-words
 verify-words:
-	$(GO) run ./internal/wordcheck
+	$(GO) run ./internal/stylecheck
 
 .PHONY: verify-modules
 verify-modules:

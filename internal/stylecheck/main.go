@@ -1,4 +1,4 @@
-// Command wordcheck finds names in the Go code that are not words of the field: wordcheck [folder].
+// Command stylecheck finds names in the Go code that are not words of the field: stylecheck [folder].
 //
 // words.tsv has these words, and what to use instead; exceptions.tsv has the names that stay. The
 // check splits file names and the identifiers that the code declares into words. An entry that is
