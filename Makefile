@@ -171,14 +171,10 @@ docs: ## Write the pages of docs/ that follow from the code.
 ##@ Checks
 
 .PHONY: verify
-verify: verify-sizes verify-words verify-modules verify-generated verify-docs verify-format lint ## Fail when something generated, documented or formatted is stale, or a linter complains.
+verify: verify-style verify-modules verify-generated verify-docs verify-format lint ## Fail when something generated, documented or formatted is stale, or a linter complains.
 
-.PHONY: verify-sizes
-verify-sizes:
-	.ci/sizes
-
-.PHONY: verify-words
-verify-words:
+.PHONY: verify-style
+verify-style:
 	$(GO) run ./internal/stylecheck
 
 .PHONY: verify-modules

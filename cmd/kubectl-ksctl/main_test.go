@@ -88,25 +88,28 @@ func TestRenderStack(t *testing.T) {
 	stack := []string{"render", "--root", "testdata/fleet", "--path", "stacks", "--stack", "monitoring"}
 	with := func(args ...string) []string { return append(append([]string{}, stack...), args...) }
 	golden(t, "render-stack.txt", run(t, with("--only-api-versions", "--target-namespace", "boards")...))
-	for want, args := range map[string][]string{
-		`error: stack "monitoring": parameter "zoen" is not in its schema; did you mean "zone"?`:                                                              {"--set", "zoen=us"},
-		`error: stack "monitoring": parameter "zone" must be string, not number`:                                                                              {"--set", "zone=5"},
-		`error: stack "monitoring": component "prometheus": override key "noUi" is not in its schema; did you mean "noUI"?`:                                   {"--override", "prometheus.noUi=true"},
-		`error: stack "monitoring": component "prometheus": override key "values.retenton" is not a value of the chart prometheus; did you mean "retention"?`: {"--override", "prometheus.values.retenton=1d", "--strict"},
-		`error: stack "monitoring": there is no component "prometheu"; did you mean "prometheus"?`:                                                            {"--override", "prometheu.values.x=1"},
-		`error: --component x: the install renders no such component`:                                                                                         {"--component", "x"},
-		`error: --output text: yaml or json is expected`:                                                                                                      {"-o", "text"},
-		`error: --set x: key=value is expected`:                                                                                                               {"--set", "x"},
-		`error: --set a..b=1: a key is empty`:                                                                                                                 {"--set", "a..b=1"},
-		`error: --override x=1: component.key=value is expected`:                                                                                              {"--override", "x=1"},
-		`error: --set zone.a=1: "zone" is not a mapping`:                                                                                                      {"--set", "zone=1", "--set", "zone.a=1"},
-		`error: --set zone=[: the value is not YAML`:                                                                                                          {"--set", "zone=["},
-		`error: --values-from site=x: ConfigMap/name/key=file or Secret/name/key=file is expected`:                                                            {"--values-from", "site=x"},
-		`error: --values-from ConfigMap/a/b: the install has no such valuesFrom`:                                                                              {"--values-from", "ConfigMap/a/b=main_test.go"},
-		`error: stacks/monitoring/stack.yaml:6: the stack requires Kubernetes >=1.28, but the target has v1.20.0`:                                             {"--kube-version", "v1.20.0"},
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--set", "zoen=us"}, `error: stack "monitoring": parameter "zoen" is not in its schema; did you mean "zone"?`},
+		{[]string{"--set", "zone=5"}, `error: stack "monitoring": parameter "zone" must be string, not number`},
+		{[]string{"--override", "prometheus.noUi=true"}, `error: stack "monitoring": component "prometheus": override key "noUi" is not in its schema; did you mean "noUI"?`},
+		{[]string{"--override", "prometheus.values.retenton=1d", "--strict"}, `error: stack "monitoring": component "prometheus": override key "values.retenton" is not a value of the chart prometheus; did you mean "retention"?`},
+		{[]string{"--override", "prometheu.values.x=1"}, `error: stack "monitoring": there is no component "prometheu"; did you mean "prometheus"?`},
+		{[]string{"--component", "x"}, `error: --component x: the install renders no such component`},
+		{[]string{"-o", "text"}, `error: --output text: yaml or json is expected`},
+		{[]string{"--set", "x"}, `error: --set x: key=value is expected`},
+		{[]string{"--set", "a..b=1"}, `error: --set a..b=1: a key is empty`},
+		{[]string{"--override", "x=1"}, `error: --override x=1: component.key=value is expected`},
+		{[]string{"--set", "zone=1", "--set", "zone.a=1"}, `error: --set zone.a=1: "zone" is not a mapping`},
+		{[]string{"--set", "zone=["}, `error: --set zone=[: the value is not YAML`},
+		{[]string{"--values-from", "site=x"}, `error: --values-from site=x: ConfigMap/name/key=file or Secret/name/key=file is expected`},
+		{[]string{"--values-from", "ConfigMap/a/b=main_test.go"}, `error: --values-from ConfigMap/a/b: the install has no such valuesFrom`},
+		{[]string{"--kube-version", "v1.20.0"}, `error: stacks/monitoring/stack.yaml:6: the stack requires Kubernetes >=1.28, but the target has v1.20.0`},
 	} {
-		if got := run(t, with(args...)...); !strings.HasPrefix(got, want+"\n") {
-			t.Errorf("%v\ngot  %s\nwant %s", args, got, want)
+		if got := run(t, with(tc.args...)...); !strings.HasPrefix(got, tc.want+"\n") {
+			t.Errorf("%v\ngot  %s\nwant %s", tc.args, got, tc.want)
 		}
 	}
 	if got := run(t, "render"); !strings.Contains(got,

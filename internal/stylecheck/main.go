@@ -1,8 +1,11 @@
-// Command stylecheck finds names in the Go code that are not words of the field: stylecheck [folder].
+// Command stylecheck checks the Go code of a module: stylecheck [folder].
 //
-// words.tsv has these words, and what to use instead; exceptions.tsv has the names that stay. The
-// check splits file names and the identifiers that the code declares into words. An entry that is
-// not one lower-case word is compared with string constants.
+// It finds names that are not words of the field. words.tsv has these words, and what to use
+// instead; exceptions.tsv has the names that stay. The check splits file names and the identifiers
+// that the code declares into words. An entry that is not one lower-case word is compared with
+// string constants.
+//
+// It also finds files and lines that are too long. A linter limits the length of functions.
 package main
 
 import (
@@ -14,10 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -59,7 +59,7 @@ type checker struct {
 	problems []string
 }
 
-// check returns what is wrong with the names of the Go files in a module, one line each.
+// check returns what is wrong with the Go files in a module, one line each.
 func check(module fs.FS, words, exceptions []byte) ([]string, error) {
 	c := &checker{instead: map[string]string{}, used: map[exception]bool{}, files: token.NewFileSet()}
 	for _, f := range rows(words, 2) {
@@ -113,84 +113,7 @@ func (c *checker) checkFile(module fs.FS, name string) error {
 	if ast.IsGenerated(file) {
 		return nil
 	}
-	c.checkName(name, strings.TrimSuffix(path.Base(name), ".go"))
-	c.checkName(name, path.Base(path.Dir(name)))
-	ast.Inspect(file, func(n ast.Node) bool {
-		for _, id := range declared(n) {
-			c.checkName(c.files.Position(id.Pos()).String(), id.Name)
-		}
-		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
-			if s, err := strconv.Unquote(l.Value); err == nil && !isWord.MatchString(s) {
-				c.report(c.files.Position(l.Pos()).String(), s, s)
-			}
-		}
-		return true
-	})
+	c.checkSize(name, string(text), file)
+	c.checkNames(name, file)
 	return nil
-}
-
-// declared returns the identifiers that a node declares.
-func declared(n ast.Node) (out []*ast.Ident) {
-	expressions := func(list ...ast.Expr) {
-		for _, e := range list {
-			if id, ok := e.(*ast.Ident); ok {
-				out = append(out, id)
-			}
-		}
-	}
-	switch n := n.(type) {
-	case *ast.FuncDecl:
-		out = append(out, n.Name)
-	case *ast.TypeSpec:
-		out = append(out, n.Name)
-	case *ast.ValueSpec:
-		return n.Names
-	case *ast.Field:
-		return n.Names
-	case *ast.AssignStmt:
-		if n.Tok == token.DEFINE {
-			expressions(n.Lhs...)
-		}
-	case *ast.RangeStmt:
-		if n.Tok == token.DEFINE {
-			expressions(n.Key, n.Value)
-		}
-	case *ast.ImportSpec:
-		if n.Name != nil {
-			out = append(out, n.Name)
-		}
-	}
-	return out
-}
-
-var (
-	wordInName = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)
-	isWord     = regexp.MustCompile(`^[a-z]*$`)
-)
-
-func (c *checker) checkName(at, name string) {
-	for _, word := range wordInName.FindAllString(name, -1) {
-		c.report(at, name, strings.ToLower(word))
-	}
-}
-
-// report reports a word, or a string constant, of a name unless an exception allows it.
-func (c *checker) report(at, name, word string) {
-	instead, found := c.instead[word]
-	if !found {
-		return
-	}
-	for folder := path.Dir(filepath.ToSlash(at)); ; folder = path.Dir(folder) {
-		for _, allowed := range []string{name, word} {
-			e := exception{folder, allowed}
-			if _, known := c.used[e]; known {
-				c.used[e] = true
-				return
-			}
-		}
-		if folder == "." {
-			break
-		}
-	}
-	c.problems = append(c.problems, fmt.Sprintf("%s: %s: use %s instead of %s", at, name, instead, word))
 }
