@@ -83,6 +83,20 @@ func testNames(t *testing.T, pkg string) []string {
 var specNodes = []string{"Describe", "Context", "When", "It", "Specify", "DescribeTable", "DescribeTableSubtree",
 	"Entry"}
 
+// constantText returns the value of a string, which may be broken into several.
+func constantText(e ast.Expr) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		s, err := strconv.Unquote(e.Value)
+		return s, err == nil && e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		x, isText := constantText(e.X)
+		y, both := constantText(e.Y)
+		return x + y, isText && both && e.Op == token.ADD
+	}
+	return "", false
+}
+
 // specTexts appends the full texts of the containers and specs below a node to out. within is the
 // text of the containers around the node.
 func specTexts(n ast.Node, within string, out *[]string) {
@@ -95,12 +109,8 @@ func specTexts(n ast.Node, within string, out *[]string) {
 		if !ok || !slices.Contains(specNodes, fn.Name) || len(call.Args) < 2 {
 			return true
 		}
-		text, ok := call.Args[0].(*ast.BasicLit)
-		if !ok || text.Kind != token.STRING {
-			return true
-		}
-		s, err := strconv.Unquote(text.Value)
-		if err != nil {
+		s, ok := constantText(call.Args[0])
+		if !ok {
 			return true
 		}
 		name := strings.TrimSpace(within + " " + s)

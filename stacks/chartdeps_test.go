@@ -259,8 +259,7 @@ func TestInvalidDependenciesAreRejected(t *testing.T) {
 		chart, lock string
 		want        string
 	}{
-		"no lock": {one("1.x",
-			indexRepository), "",
+		"no lock": {one("1.x", indexRepository), "",
 			`chart/Chart.yaml: component "shop": the chart depends on cache, which is not in its folder charts/, and there is no Chart.lock with its version; ` +
 				"run helm dependency update and commit Chart.lock, or vendor it (helm dependency build) and commit it"},
 		"not in the lock": {one("1.x", indexRepository), dependency("web", "1.0.0", indexRepository, ""),

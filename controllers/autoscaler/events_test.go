@@ -29,8 +29,8 @@ type recordTest struct {
 
 func newRecordTest(t *testing.T, sizes ...string) *recordTest {
 	x := &recordTest{simulation: newSimulation(t, sizes...)}
-	x.steps = &Steps{Client: newFakeClient(
-		t), Published: nodegroup.NewClusters(), AgentSessions: &session.Sessions{},
+	x.steps = &Steps{
+		Client: newFakeClient(t), Published: nodegroup.NewClusters(), AgentSessions: &session.Sessions{},
 		OperationEnded: func(key types.NamespacedName, pool, operation, result string) {
 			x.counted = append(x.counted, strings.Join([]string{key.String(), pool, operation, result}, " "))
 		}}

@@ -128,13 +128,13 @@ func (w *NodeWatches) startWatch(key types.NamespacedName, t *engine.Target, c d
 			}
 		},
 	})
-	err = errors.Join(err, informer.SetTransform(
-		trimNode), informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		err = fmt.Errorf("watching the nodes of the cluster: %w", err)
-		if x.failure.Swap(&err) == nil {
-			wake()
-		}
-	}))
+	err = errors.Join(err, informer.SetTransform(trimNode),
+		informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+			err = fmt.Errorf("watching the nodes of the cluster: %w", err)
+			if x.failure.Swap(&err) == nil {
+				wake()
+			}
+		}))
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching nodes: %w", err)

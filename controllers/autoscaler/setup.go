@@ -58,13 +58,12 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Owns(&appsv1.KsctlInstall{}).
 		Watches(&clusterv1.KsctlAutoScaler{}, handler.Funcs{UpdateFunc: s.pauseSuspended, DeleteFunc: s.handOver}).
 		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(s.ofCluster)).
-		WatchesMetadata(reconcile.PartialMetadata("",
-			"Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context,
-			o client.Object) []crreconcile.Request {
-			s.Steps.Certificates.handleSecret(o)
-			return s.Reconciler.Requests(ctx,
-				client.MatchingFields{secretIndex: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
-		})).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"),
+			handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+				s.Steps.Certificates.handleSecret(o)
+				return s.Reconciler.Requests(ctx,
+					client.MatchingFields{secretIndex: reconcile.IndexValue("Secret", o.GetNamespace(), o.GetName())})
+			})).
 		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
 			s.Reconciler.ByIndex(accountIndex, "ServiceAccount")).
 		WatchesRawSource(source.Func(s.queue.Start)).

@@ -51,8 +51,8 @@ func TestClustersToCreate(t *testing.T) {
 		"created and deleted " +
 			"by a user": {[]v1alpha1.ImportedCluster{{Key: "aws.ha.demo.x", Name: "demo", Action: in, Ready: true,
 			Cluster: "demo"}}, nil, nil},
-		"not in the store": {[]v1alpha1.ImportedCluster{importedRow("aws", "a", "x",
-			v1alpha1.StateConflict), importedRow("aws", "b", "x", v1alpha1.StateRemovedSince),
+		"not in the store": {[]v1alpha1.ImportedCluster{importedRow("aws", "a", "x", v1alpha1.StateConflict),
+			importedRow("aws", "b", "x", v1alpha1.StateRemovedSince),
 			importedRow("aws", "c", "x", v1alpha1.StateLeft)}, nil, nil},
 		"empty name": {[]v1alpha1.ImportedCluster{importedRow("", "", "", in)}, nil,
 			map[string]string{"ha": ".ha.."}},

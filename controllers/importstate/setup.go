@@ -86,14 +86,13 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
 			s.Reconciler.ByIndex(byAccount, "ServiceAccount")).
 		WatchesMetadata(reconcile.PartialMetadata("", "ConfigMap"), handler.EnqueueRequestsFromMapFunc(s.forConfigMap)).
-		WatchesMetadata(reconcile.PartialMetadata("apiextensions.k8s.io",
-			"CustomResourceDefinition"), handler.EnqueueRequestsFromMapFunc(func(_ context.Context,
-			o client.Object) []crreconcile.Request {
-			if strings.HasSuffix(o.GetName(), "."+sourcev1.GroupVersion.Group) {
-				sources.DefinitionChanged()
-			}
-			return nil
-		})).
+		WatchesMetadata(reconcile.PartialMetadata("apiextensions.k8s.io", "CustomResourceDefinition"),
+			handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []crreconcile.Request {
+				if strings.HasSuffix(o.GetName(), "."+sourcev1.GroupVersion.Group) {
+					sources.DefinitionChanged()
+				}
+				return nil
+			})).
 		WatchesRawSource(source.Func(s.queue.Start)).
 		Build(s.Reconciler)
 	if err != nil {

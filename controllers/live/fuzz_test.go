@@ -89,9 +89,9 @@ func FuzzAnnotations(f *testing.F) {
 		}
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "x.io/v1", "kind": "Thing",
-			"metadata": map[string]any{"name": "x", "namespace": "n", "generation": int64(
-				1), "annotations": map[string]any{
-				MarkAnnotation: mark, IgnoreAnnotation: ignore, ReadyExprAnnotation: expr}},
+			"metadata": map[string]any{"name": "x", "namespace": "n", "generation": int64(1),
+				"annotations": map[string]any{
+					MarkAnnotation: mark, IgnoreAnnotation: ignore, ReadyExprAnnotation: expr}},
 			"spec": map[string]any{"list": []any{map[string]any{"a": int64(1), "b": "x"}, map[string]any{"a": 2.5}},
 				"replicas": int64(1)},
 			"status": map[string]any{"phase": "Up"},

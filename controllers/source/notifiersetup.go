@@ -38,12 +38,11 @@ func (t *Notifier) Register(ctx context.Context, mgr ctrl.Manager, options contr
 		For(&appsv1.KsctlSource{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: statusesChanged})).
 		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(sourceRequests),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: installStateChanged})).
-		WatchesMetadata(reconcile.PartialMetadata("",
-			"Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context,
-			o client.Object) []crreconcile.Request {
-			return reconcile.RequestsFor(ctx, mgr.GetClient(), &appsv1.KsctlSourceList{}, nil,
-				client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
-		})).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"),
+			handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+				return reconcile.RequestsFor(ctx, mgr.GetClient(), &appsv1.KsctlSourceList{}, nil,
+					client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
+			})).
 		WithOptions(options).
 		Complete(t)
 	if err != nil {

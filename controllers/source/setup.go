@@ -40,12 +40,11 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("index of %s: %w", appsv1.KsctlSourceKind, err)
 	}
 	err = s.Reconciler.NewBuilder(mgr).
-		WatchesMetadata(reconcile.PartialMetadata("",
-			"Secret"), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context,
-			o client.Object) []crreconcile.Request {
-			return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()),
-				client.MatchingFields{bySecret: o.GetName()})
-		})).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"),
+			handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []crreconcile.Request {
+				return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()),
+					client.MatchingFields{bySecret: o.GetName()})
+			})).
 		Complete(s.Reconciler)
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", appsv1.KsctlSourceKind, err)

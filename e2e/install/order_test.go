@@ -163,10 +163,10 @@ spec:
 
 	It("delays only direct and indirect dependents of an unready component", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		publish(ctx, ns, "src", "main@sha1:1", tree(components("slow", "after:slow", "last:after",
-			"other"), map[string]string{
-			"slow/d.yaml": deployment("slow", cluster.FateNeverReady), "after/a.yaml": configMap("after", "1"),
-			"last/a.yaml": configMap("last", "1"), "other/a.yaml": configMap("other", "1")}))
+		publish(ctx, ns, "src", "main@sha1:1", tree(components("slow", "after:slow", "last:after", "other"),
+			map[string]string{
+				"slow/d.yaml": deployment("slow", cluster.FateNeverReady), "after/a.yaml": configMap("after", "1"),
+				"last/a.yaml": configMap("last", "1"), "other/a.yaml": configMap("other", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		Eventually(ctx, func() bool {
 			return !absent(ctx, aConfigMap(ns, "other"))
@@ -185,10 +185,10 @@ spec:
 	It("applies independent branches when one fails, and reports the failed object", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		wrong := "apiVersion: v1\nkind: Service\nmetadata: {name: wrong}\nspec: {ports: [{port: 99999}]}\n"
-		publish(ctx, ns, "src", "main@sha1:1", tree(components("bad", "after:bad", "good",
-			"better:good"), map[string]string{
-			"bad/s.yaml": wrong, "bad/a.yaml": configMap("beside", "1"), "after/a.yaml": configMap("after", "1"),
-			"good/d.yaml": deployment("good", ""), "better/a.yaml": configMap("better", "1")}))
+		publish(ctx, ns, "src", "main@sha1:1", tree(components("bad", "after:bad", "good", "better:good"),
+			map[string]string{
+				"bad/s.yaml": wrong, "bad/a.yaml": configMap("beside", "1"), "after/a.yaml": configMap("after", "1"),
+				"good/d.yaml": deployment("good", ""), "better/a.yaml": configMap("better", "1")}))
 		in := newInstall(ctx, ns, "i", hourly)
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(get(ctx, in)).To(Succeed())
@@ -200,10 +200,10 @@ spec:
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeTrue())
 		Expect(component(in, "after").Message).To(Equal("waits for component bad"))
 
-		publish(ctx, ns, "src", "main@sha1:2", tree(components("bad", "after:bad", "good",
-			"better:good"), map[string]string{
-			"bad/a.yaml": configMap("beside", "1"), "after/a.yaml": configMap("after", "1"),
-			"good/d.yaml": deployment("good", ""), "better/a.yaml": configMap("better", "1")}))
+		publish(ctx, ns, "src", "main@sha1:2", tree(components("bad", "after:bad", "good", "better:good"),
+			map[string]string{
+				"bad/a.yaml": configMap("beside", "1"), "after/a.yaml": configMap("after", "1"),
+				"good/d.yaml": deployment("good", ""), "better/a.yaml": configMap("better", "1")}))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(absent(ctx, aConfigMap(ns, "after"))).To(BeFalse())
 	})

@@ -135,10 +135,10 @@ var _ = Describe("Readiness", func() {
 			}
 			installs := make([]*appsv1.KsctlInstall, healthy)
 			for i := range installs {
-				installs[i] = newInstall(ctx, ns, fmt.Sprintf("i%d",
-					i), forController[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) {
-					in.Spec.Stack = fmt.Sprintf("s%d", i)
-				})
+				installs[i] = newInstall(ctx, ns, fmt.Sprintf("i%d", i),
+					forController[*appsv1.KsctlInstall]("two-workers"), hourly, func(in *appsv1.KsctlInstall) {
+						in.Spec.Stack = fmt.Sprintf("s%d", i)
+					})
 			}
 			for _, in := range installs {
 				atRevision(ctx, in, "main@sha1:1")

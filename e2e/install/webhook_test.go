@@ -80,12 +80,12 @@ func jsonPatchOp(kind, path string, value any) map[string]any {
 var _ = Describe("A webhook that changes applied fields", func() {
 	It("causes no corrections, although it sets a new value at each write and adds fields", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		calls, stop := mutate(ctx, ns, "", "configmaps", configMap("probe",
-			"1"), func(n int64, _ []byte) []map[string]any {
-			return []map[string]any{jsonPatchOp("add", "/data/value", fmt.Sprintf("webhook %d", n)),
-				jsonPatchOp("add", "/data/added", "by the webhook"),
-				jsonPatchOp("add", "/metadata/finalizers", []string{"example.com/webhook"})}
-		})
+		calls, stop := mutate(ctx, ns, "", "configmaps", configMap("probe", "1"),
+			func(n int64, _ []byte) []map[string]any {
+				return []map[string]any{jsonPatchOp("add", "/data/value", fmt.Sprintf("webhook %d", n)),
+					jsonPatchOp("add", "/data/added", "by the webhook"),
+					jsonPatchOp("add", "/metadata/finalizers", []string{"example.com/webhook"})}
+			})
 		stack(ctx, ns, "main@sha1:1", configMap("a", "1"))
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")

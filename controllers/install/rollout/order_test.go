@@ -160,8 +160,9 @@ func TestRolloutUpdatesEachClusterDespiteNewCommits(t *testing.T) {
 			for _, maxConcurrent := range []int{1, 3, 5, 200} {
 				rounds := (clusters + maxConcurrent - 1) / maxConcurrent
 				for _, failing := range []int{0, 1, clusters / 2, clusters} {
-					t.Run(fmt.Sprintf("%d clusters, %d concurrent, %d failing, stop %t", clusters, maxConcurrent,
-						failing, stop), func(t *testing.T) {
+					name := fmt.Sprintf("%d clusters, %d concurrent, %d failing, stop %t",
+						clusters, maxConcurrent, failing, stop)
+					t.Run(name, func(t *testing.T) {
 						w := newRolloutSimulation(clusters,
 							rolloutOptions{maxConcurrent: maxConcurrent, stopOnFailure: stop})
 						w.fails = func(cluster, _ int) bool { return cluster < failing }

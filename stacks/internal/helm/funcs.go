@@ -128,13 +128,13 @@ func (g *generator) randBytes(count int) (string, error) {
 }
 
 func (g *generator) randInt(low, high int) (int, error) {
-	text, err := g.random("randInt", fmt.Sprintf("%d %d", low,
-		high), false, func(source *rand.ChaCha8) (string, error) {
-		if high <= low {
-			return "", fmt.Errorf("randInt needs a range, but %d is not below %d", low, high)
-		}
-		return strconv.Itoa(low + rand.New(source).IntN(high-low)), nil
-	})
+	text, err := g.random("randInt", fmt.Sprintf("%d %d", low, high), false,
+		func(source *rand.ChaCha8) (string, error) {
+			if high <= low {
+				return "", fmt.Errorf("randInt needs a range, but %d is not below %d", low, high)
+			}
+			return strconv.Itoa(low + rand.New(source).IntN(high-low)), nil
+		})
 	if err != nil {
 		return 0, err
 	}
