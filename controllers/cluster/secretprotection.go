@@ -34,21 +34,19 @@ type secretProtection struct {
 	direct client.Reader
 }
 
-var _ crreconcile.Reconciler = (*secretProtection)(nil)
-
 // register adds the controller to a manager, after the field indexes.
 func (p *secretProtection) register(mgr ctrl.Manager, options controller.Options) error {
 	secretsOf := handler.EnqueueRequestsFromMapFunc(p.secretRequests)
 	usersChanged := builder.WithPredicates(clusterChanged)
-	return ctrl.NewControllerManagedBy(mgr).Named("kubeconfigsecret").
+	reconciler := reconcile.Func(p.reconcile)
+	return reconciler.NewBuilder(mgr, "kubeconfigsecret", options).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), &handler.EnqueueRequestForObject{},
 			builder.WithPredicates(deletionChanged)).
 		Watches(&clusterv1.KsctlCluster{}, secretsOf, builder.WithPredicates(kubeconfigSecretChanged)).
 		Watches(&appsv1.KsctlInstall{}, secretsOf, usersChanged).
 		Watches(&appsv1.KsctlRemove{}, secretsOf, usersChanged).
 		Watches(&clusterv1.KsctlAutoScaler{}, secretsOf, usersChanged).
-		WithOptions(options).
-		Complete(p)
+		Complete(reconciler)
 }
 
 // secretRequests returns the request for the Secret of a KsctlCluster, or of the cluster that
@@ -80,29 +78,29 @@ var kubeconfigSecretChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEve
 		kubeconfigSecret(e.ObjectNew.(*clusterv1.KsctlCluster))
 }}
 
-// Reconcile implements reconcile.Reconciler.
-func (p *secretProtection) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// reconcile adds the finalizer of a Secret, or removes it.
+func (p *secretProtection) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	secret := reconcile.PartialMetadata("", "Secret")
-	err := p.client.Get(ctx, req.NamespacedName, secret, client.UnsafeDisableDeepCopy)
+	err := p.client.Get(ctx, key, secret, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) { // the cache may be restricted to Secrets with certain labels
-		err = p.direct.Get(ctx, req.NamespacedName, secret)
+		err = p.direct.Get(ctx, key, secret)
 	}
 	if err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return 0, err
 	}
 	isProtected := controllerutil.ContainsFinalizer(secret, appsv1.Finalizer)
-	inUse, err := p.isInUse(ctx, req.NamespacedName, func(cluster string) ([]appsv1.WaitReference, error) {
+	inUse, err := p.isInUse(ctx, key, func(cluster string) ([]appsv1.WaitReference, error) {
 		return cachedUsers(ctx, p.client, cluster)
 	})
 	if err == nil && !inUse && isProtected { // before it is released: the cache may be late, or of another shard
-		inUse, err = p.isInUse(ctx, req.NamespacedName, func(cluster string) ([]appsv1.WaitReference, error) {
+		inUse, err = p.isInUse(ctx, key, func(cluster string) ([]appsv1.WaitReference, error) {
 			return listUsers(ctx, p.direct, cluster)
 		})
 	}
 	if err != nil || inUse == isProtected || inUse && secret.DeletionTimestamp != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
-	return p.setProtected(ctx, secret, inUse)
+	return 0, p.setProtected(ctx, secret, inUse)
 }
 
 // isInUse reports whether a user has objects on the cluster of a Secret's kubeconfig: by the
@@ -132,7 +130,7 @@ func (p *secretProtection) isInUse(ctx context.Context, secret types.NamespacedN
 // setProtected adds or removes the finalizer. The write fails with a conflict if the Secret changes
 // before.
 func (p *secretProtection) setProtected(ctx context.Context, secret *metav1.PartialObjectMetadata,
-	protected bool) (ctrl.Result, error) {
+	protected bool) error {
 	finalizers := slices.DeleteFunc(slices.Clone(secret.Finalizers), func(f string) bool {
 		return f == appsv1.Finalizer
 	})
@@ -142,16 +140,12 @@ func (p *secretProtection) setProtected(ctx context.Context, secret *metav1.Part
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": secret.ResourceVersion,
 		"uid": secret.UID, "finalizers": finalizers}})
 	if err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	stored := reconcile.PartialMetadata("", "Secret")
 	stored.Namespace, stored.Name = secret.Namespace, secret.Name
-	err = p.client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch),
+	return p.client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch),
 		client.FieldOwner(live.FieldManager))
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
-	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
 // kubeconfigSecret returns the Secret with the kubeconfig of a cluster.

@@ -82,8 +82,9 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	s.Prober.OnResult = s.enqueue
 	b := s.Reconciler.NewBuilder(mgr)
 	for _, kind := range []client.Object{&appsv1.KsctlInstall{}, &appsv1.KsctlRemove{}, &clusterv1.KsctlAutoScaler{}} {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, clusterIndex, indexCluster); err != nil {
-			return fmt.Errorf("index of %T: %w", kind, err)
+		if err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), kind,
+			map[string]func(client.Object) []string{clusterIndex: indexCluster}); err != nil {
+			return err
 		}
 		b.Watches(kind, handler.EnqueueRequestsFromMapFunc(clusterRequests), builder.WithPredicates(clusterChanged))
 	}

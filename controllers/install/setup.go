@@ -128,14 +128,15 @@ func (s *Setup) publishingInstalls(ctx context.Context) (all []types.NamespacedN
 
 // registerIndexes adds the field indexes to the cache.
 func (s *Setup) registerIndexes(ctx context.Context, ix client.FieldIndexer) error {
-	err := ix.IndexField(ctx, &appsv1.KsctlRemove{}, removeInstallIndex, func(o client.Object) []string {
-		if ref := o.(*appsv1.KsctlRemove).Spec.InstallRef; ref != nil {
-			return []string{ref.Name}
-		}
-		return nil
-	})
+	err := reconcile.AddIndexes(ctx, ix, &appsv1.KsctlRemove{},
+		map[string]func(*appsv1.KsctlRemove) []string{removeInstallIndex: func(r *appsv1.KsctlRemove) []string {
+			if ref := r.Spec.InstallRef; ref != nil {
+				return []string{ref.Name}
+			}
+			return nil
+		}})
 	if err != nil {
-		return fmt.Errorf("indexing KsctlRemove: %w", err)
+		return err
 	}
 	return reconcile.AddIndexes(ctx, ix, &appsv1.KsctlInstall{}, installIndexes(s.Steps.DefaultServiceAccount))
 }

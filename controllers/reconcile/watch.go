@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -47,6 +50,28 @@ func (r *Reconciler[T]) selects(o client.Object) bool {
 func (r *Reconciler[T]) NewBuilder(mgr ctrl.Manager) *builder.Builder {
 	return ctrl.NewControllerManagedBy(mgr).Named(strings.ToLower(r.Kind)).
 		For(r.New(), builder.WithPredicates(r.SpecChanged())).WithOptions(r.Options)
+}
+
+// Func reconciles objects that have no status for it: work that the reconciler of a kind must not
+// wait for. It returns the time until the next reconcile; 0: an event triggers it.
+type Func func(ctx context.Context, key types.NamespacedName) (time.Duration, error)
+
+// Reconcile implements reconcile.Reconciler. As in a Reconciler, a conflict is retried at once, and
+// an object that is gone is no error.
+func (f Func) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	next, err := f(ctx, req.NamespacedName)
+	switch {
+	case ctx.Err() != nil:
+		return ctrl.Result{}, ctx.Err() // the process is shutting down
+	case err != nil:
+		return resultForError(err)
+	}
+	return ctrl.Result{RequeueAfter: next}, nil
+}
+
+// NewBuilder returns a builder of a controller with this name. It has no watches.
+func (f Func) NewBuilder(mgr ctrl.Manager, name string, options controller.Options) *builder.Builder {
+	return ctrl.NewControllerManagedBy(mgr).Named(name).WithOptions(options)
 }
 
 // Requests returns the requests of RequestsFor for the objects of the kind.

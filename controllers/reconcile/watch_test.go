@@ -1,11 +1,15 @@
 package reconcile
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,6 +80,44 @@ func TestObjectThatLeavesShardIsForgotten(t *testing.T) {
 			}
 			if !slices.Equal(got, tc.forgets) || steps.forgotten != (tc.forgets != nil) {
 				t.Errorf("forgotten metrics %v, forgotten by the steps %t", got, steps.forgotten)
+			}
+		})
+	}
+}
+
+func TestFuncResults(t *testing.T) {
+	gone := apierrors.NewNotFound(schema.GroupResource{}, "x")
+	for name, tc := range map[string]struct {
+		next   time.Duration
+		err    error
+		cancel bool
+		want   time.Duration
+		failed bool
+	}{
+		"nothing":           {},
+		"the next time":     {next: time.Minute, want: time.Minute},
+		"an error":          {next: time.Minute, err: errors.New("no"), failed: true},
+		"an object is gone": {err: gone},
+		"a conflict": {err: apierrors.NewConflict(schema.GroupResource{}, "x", nil),
+			want: 100 * time.Millisecond},
+		"process ends": {err: gone, cancel: true, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tc.cancel {
+				cancel()
+			}
+			key := types.NamespacedName{Namespace: "a", Name: "b"}
+			reconcile := Func(func(_ context.Context, got types.NamespacedName) (time.Duration, error) {
+				if got != key {
+					t.Errorf("got %s", got)
+				}
+				return tc.next, tc.err
+			})
+			res, err := reconcile.Reconcile(ctx, crreconcile.Request{NamespacedName: key})
+			if res.RequeueAfter != tc.want || (err != nil) != tc.failed {
+				t.Errorf("got %s, %v; want %s, failed %t", res.RequeueAfter, err, tc.want, tc.failed)
 			}
 		})
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -61,49 +61,47 @@ type sourceState struct {
 	backoff        commitstatus.Backoff
 }
 
-// Reconcile implements reconcile.Reconciler. It writes the next due commit status of a source, if
-// there is one.
-func (t *Notifier) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// reconcile writes the next due commit status of a source, if there is one.
+func (t *Notifier) reconcile(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	src := &appsv1.KsctlSource{}
-	if err := t.Client.Get(ctx, req.NamespacedName, src, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) !=
-		nil {
-		return ctrl.Result{}, err
+	if err := client.IgnoreNotFound(t.Client.Get(ctx, key, src, client.UnsafeDisableDeepCopy)); err != nil {
+		return 0, err
 	}
 	if src.Spec.CommitStatus == nil || src.Spec.Git == nil || !src.DeletionTimestamp.IsZero() {
-		t.states.Drop(req.NamespacedName)
-		return ctrl.Result{}, nil
+		t.states.Drop(key)
+		return 0, nil
 	}
 	if src.Spec.Suspend {
-		return ctrl.Result{}, nil
+		return 0, nil
 	}
 	state, err := t.stateOf(ctx, src)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	desired, err := t.desiredStatuses(ctx, src)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	now := t.Clock.Now()
 	next, wait, ok := state.tracker.Next(desired, now)
 	if !ok {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return wait, nil
 	}
 	if t.CheckLeader != nil {
 		if err := t.CheckLeader(); err != nil {
 			log.FromContext(ctx).Info("commit status not written: not the leader", "why", err.Error())
-			return ctrl.Result{RequeueAfter: leaderRetryInterval}, nil
+			return leaderRetryInterval, nil
 		}
 	}
 	if wait := state.backoff.Wait(now); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return wait, nil
 	}
 	err = t.post(ctx, src, next)
 	if ctx.Err() != nil {
-		return ctrl.Result{}, ctx.Err() // the process is stopping
+		return 0, ctx.Err() // the process is stopping
 	}
 	t.recordResult(ctx, src, state, next, err)
-	return ctrl.Result{RequeueAfter: time.Millisecond}, nil // write the next commit status
+	return time.Millisecond, nil // write the next commit status
 }
 
 // recordResult records the result of writing a commit status, and emits an event if users must

@@ -19,7 +19,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -59,13 +58,11 @@ func newNotifierTest(t *testing.T) *notifierTest {
 	r.api = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&appsv1.KsctlSource{}, &appsv1.KsctlInstall{}).
 		WithIndex(&appsv1.KsctlInstall{}, bySource, func(o client.Object) []string {
-			key, _ := sourceOf(o)
+			key, _ := sourceOf(o.(*appsv1.KsctlInstall))
 			return []string{key.String()}
 		}).Build()
-	r.Notifier = &Notifier{Client: r.api, Steps: &Steps{Secrets: r.api}, Events: r.events, CheckLeader: func() error {
-		return r.leaderErr
-	},
-		Count: func(string, string) {}, Clock: r.clock}
+	r.Notifier = &Notifier{Client: r.api, Steps: &Steps{Secrets: r.api}, Events: r.events,
+		CheckLeader: func() error { return r.leaderErr }, Count: func(string, string) {}, Clock: r.clock}
 	server := httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(server.Close)
 	src := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fleet.Name,
@@ -140,12 +137,12 @@ func (r *notifierTest) reconcileAll() ([]string, time.Duration) {
 	r.t.Helper()
 	r.requests = nil
 	for range 100 {
-		res, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: fleet})
+		next, err := r.reconcile(r.t.Context(), fleet)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if res.RequeueAfter != time.Millisecond {
-			return r.requests, res.RequeueAfter
+		if next != time.Millisecond {
+			return r.requests, next
 		}
 	}
 	r.t.Fatal("100 reconciles are not enough")

@@ -25,16 +25,18 @@ const bySource = ".spec.sourceRef.KsctlSource"
 
 // Register adds the Notifier to a manager. It requires the index that Setup registers.
 func (t *Notifier) Register(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlInstall{}, bySource, func(o client.Object) []string {
-		if key, ok := sourceOf(o); ok {
-			return []string{key.String()}
-		}
-		return nil
-	})
+	err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &appsv1.KsctlInstall{},
+		map[string]func(*appsv1.KsctlInstall) []string{bySource: func(in *appsv1.KsctlInstall) []string {
+			if key, ok := sourceOf(in); ok {
+				return []string{key.String()}
+			}
+			return nil
+		}})
 	if err != nil {
-		return fmt.Errorf("index of commit statuses: %w", err)
+		return err
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("commitstatus").
+	reconciler := reconcile.Func(t.reconcile)
+	err = reconciler.NewBuilder(mgr, "commitstatus", options).
 		For(&appsv1.KsctlSource{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: statusesChanged})).
 		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(sourceRequests),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: installStateChanged})).
@@ -43,8 +45,7 @@ func (t *Notifier) Register(ctx context.Context, mgr ctrl.Manager, options contr
 				return reconcile.RequestsFor(ctx, mgr.GetClient(), &appsv1.KsctlSourceList{}, nil,
 					client.InNamespace(o.GetNamespace()), client.MatchingFields{bySecret: o.GetName()})
 			})).
-		WithOptions(options).
-		Complete(t)
+		Complete(reconciler)
 	if err != nil {
 		return fmt.Errorf("controller of commit statuses: %w", err)
 	}
@@ -52,9 +53,8 @@ func (t *Notifier) Register(ctx context.Context, mgr ctrl.Manager, options contr
 }
 
 // sourceOf returns the KsctlSource of an install; false if its source is of another kind.
-func sourceOf(o client.Object) (types.NamespacedName, bool) {
-	in, ok := o.(*appsv1.KsctlInstall)
-	if !ok || in.Spec.SourceRef.Kind != appsv1.KsctlSourceKind {
+func sourceOf(in *appsv1.KsctlInstall) (types.NamespacedName, bool) {
+	if in.Spec.SourceRef.Kind != appsv1.KsctlSourceKind {
 		return types.NamespacedName{}, false
 	}
 	return types.NamespacedName{Namespace: cmp.Or(in.Spec.SourceRef.Namespace, in.Namespace),
@@ -62,7 +62,7 @@ func sourceOf(o client.Object) (types.NamespacedName, bool) {
 }
 
 func sourceRequests(_ context.Context, o client.Object) []crreconcile.Request {
-	if key, ok := sourceOf(o); ok {
+	if key, ok := sourceOf(o.(*appsv1.KsctlInstall)); ok {
 		return []crreconcile.Request{{NamespacedName: key}}
 	}
 	return nil

@@ -33,11 +33,10 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(&storage.Sweeper{Space: s.Storage, Owners: s.listSources}); err != nil {
 		return fmt.Errorf("sweeper of %s: %w", appsv1.KsctlSourceKind, err)
 	}
-	err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.KsctlSource{}, bySecret, func(o client.Object) []string {
-		return secretNames(o.(*appsv1.KsctlSource))
-	})
+	err := reconcile.AddIndexes(ctx, mgr.GetFieldIndexer(), &appsv1.KsctlSource{},
+		map[string]func(*appsv1.KsctlSource) []string{bySecret: secretNames})
 	if err != nil {
-		return fmt.Errorf("index of %s: %w", appsv1.KsctlSourceKind, err)
+		return err
 	}
 	err = s.Reconciler.NewBuilder(mgr).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"),

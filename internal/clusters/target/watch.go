@@ -2,7 +2,6 @@ package target
 
 import (
 	"context"
-	"fmt"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,17 +23,14 @@ const kubeConfigSecretIndex = "status.kubeConfigSecret"
 
 // IndexFields adds the field index that ClustersWithSecret needs.
 func IndexFields(ctx context.Context, ix client.FieldIndexer) error {
-	err := ix.IndexField(ctx, &clusterv1.KsctlCluster{}, kubeConfigSecretIndex, func(o client.Object) []string {
-		c := o.(*clusterv1.KsctlCluster)
-		if c.Status.KubeConfigSecret == "" {
-			return nil
-		}
-		return []string{reconcile.IndexValue("Secret", c.Namespace, c.Status.KubeConfigSecret)}
-	})
-	if err != nil {
-		return fmt.Errorf("indexing KsctlClusters: %w", err)
-	}
-	return nil
+	return reconcile.AddIndexes(ctx, ix, &clusterv1.KsctlCluster{},
+		map[string]func(*clusterv1.KsctlCluster) []string{
+			kubeConfigSecretIndex: func(c *clusterv1.KsctlCluster) []string {
+				if c.Status.KubeConfigSecret == "" {
+					return nil
+				}
+				return []string{reconcile.IndexValue("Secret", c.Namespace, c.Status.KubeConfigSecret)}
+			}})
 }
 
 // ClustersWithSecret returns the IDs of the KsctlClusters with their kubeconfig in a Secret.
