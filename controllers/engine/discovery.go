@@ -167,6 +167,16 @@ func (d *ServerDiscovery) MissingVerbs(ctx context.Context, m *meta.RESTMapping)
 	return s.missingVerbs[m.Resource]
 }
 
+// IsCustom implements Resolver. It sends a request for a group that is not built in: callers ask
+// only about the few objects for which the answer matters.
+func (d *ServerDiscovery) IsCustom(ctx context.Context, m *meta.RESTMapping) bool {
+	return !plan.IsBuiltIn(m.Resource.Group) &&
+		d.client.RESTClient().Get().AbsPath("apis", crdResource.Group, crdResource.Version, crdResource.Resource,
+			m.Resource.GroupResource().String()).
+			SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
+			Do(ctx).Error() == nil
+}
+
 // missingVerbs returns the resources without a verb that the engine needs, with the missing verbs.
 // Subresources are left out. A resource without patch is not among them: a kind whose definition is
 // being deleted has none, and the API server rejects the patches of others.

@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/ksctl/gitops/controllers/engine/plan"
 )
@@ -402,5 +407,36 @@ func BenchmarkResolve(b *testing.B) {
 		if _, err := d.Resolve(b.Context(), "apps", "v1", "Deployment"); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestIsCustomReadsTheDefinition(t *testing.T) {
+	var paths []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.URL.Path)
+		if !strings.HasSuffix(r.URL.Path, "/widgets.g.io") {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewServerDiscovery(client)
+	for resource, want := range map[schema.GroupVersionResource]bool{
+		{Group: "g.io", Version: "v1", Resource: "widgets"}:                           true,
+		{Group: "h.io", Version: "v1", Resource: "widgets"}:                           false,
+		{Version: "v1", Resource: "configmaps"}:                                       false,
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}: false,
+	} {
+		if got := d.IsCustom(t.Context(), &meta.RESTMapping{Resource: resource}); got != want {
+			t.Errorf("%s: got %t, want %t", resource, got, want)
+		}
+	}
+	slices.Sort(paths)
+	const prefix = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets."
+	if want := []string{prefix + "g.io", prefix + "h.io"}; !slices.Equal(paths, want) {
+		t.Errorf("requests %q, want %q", paths, want)
 	}
 }

@@ -23,6 +23,9 @@ type Resolver interface {
 	// a resolved kind, such as SelfSubjectAccessReview, which can only be created. It returns none
 	// if that is not known.
 	MissingVerbs(ctx context.Context, m *meta.RESTMapping) []string
+	// IsCustom reports whether a CustomResourceDefinition defines a resolved kind; false if that is
+	// not known.
+	IsCustom(ctx context.Context, m *meta.RESTMapping) bool
 }
 
 // Prepare converts rendered components for planning: it determines the step, the content hash and
@@ -58,6 +61,8 @@ func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedCompon
 			it.Namespace = ""
 		}
 		if err := checkManifest(it.Ref, clusterScoped, r.MissingVerbs(ctx, it.Mapping)); err != nil {
+			it.ResolveErr = err
+		} else if err := plan.CheckCustomName(it.Ref); err != nil && r.IsCustom(ctx, it.Mapping) {
 			it.ResolveErr = err
 		}
 	}

@@ -20,22 +20,22 @@ const maxWaits = 10
 func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, now metav1.Time) {
 	message := Truncate(v.message, maxMessageBytes)
 	changed := false
-	set := func(kind, status, reason string) {
+	set := func(kind, status, reason, message string) {
 		if reason == "" {
 			changed = apimeta.RemoveStatusCondition(&st.Conditions, kind) || changed
 			return
 		}
 		changed = apimeta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind,
-			Status: metav1.ConditionStatus(status),
-			Reason: reason, Message: message, ObservedGeneration: generation, LastTransitionTime: now}) || changed
+			Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: generation,
+			LastTransitionTime: now}) || changed
 	}
-	set(appsv1.ReadyCondition, v.ready, v.reason)
-	set(appsv1.ReconcilingCondition, "True", v.reconciling)
+	set(appsv1.ReadyCondition, v.ready, v.reason, message)
+	set(appsv1.ReconcilingCondition, "True", v.reconciling, message+v.next)
 	stalled := ""
 	if v.stalled {
 		stalled = v.reason
 	}
-	set(appsv1.StalledCondition, "True", stalled)
+	set(appsv1.StalledCondition, "True", stalled, message)
 	st.ObservedGeneration = generation
 	if changed { // the waits alone cause no write
 		st.WaitsFor = slices.Clone(v.waitsFor[:min(len(v.waitsFor), maxWaits)])

@@ -186,3 +186,31 @@ func TestJitterAppliesToIntervals(t *testing.T) {
 		t.Errorf("retry after %s, want 66s: 1m with jitter", got)
 	}
 }
+
+// The description of the next reconcile has no time: the same outcome, later, writes nothing.
+func TestNextReconcileOfOutcomes(t *testing.T) {
+	every10m := &appsv1.Schedule{Interval: &metav1.Duration{Duration: 10 * time.Minute},
+		RetryInterval: &metav1.Duration{Duration: 20 * time.Second}}
+	const checked, retried = "; checked on each change, and about every 10m0s", "; retried about every 20s"
+	for name, tc := range map[string]struct {
+		outcome  Outcome
+		schedule *appsv1.Schedule
+		want     string
+	}{
+		"done":                   {Done{Message: "all well"}, every10m, ""},
+		"stalled":                {Stalled{Err: errors.New("boom")}, every10m, ""},
+		"deferred":               {Deferred{}, every10m, ""},
+		"waiting":                {Waiting{On: "a pod"}, every10m, checked},
+		"waiting, and then late": {Waiting{On: "a pod", RequeueAt: noon, TimedOut: true}, every10m, checked},
+		"failed":                 {Retry{Err: errors.New("boom")}, every10m, retried},
+		"failed, with a backoff": {Retry{Err: errors.New("boom"), RequeueAfter: time.Second}, every10m,
+			"; retried within 10m0s"},
+		"failed, by default": {Retry{Err: errors.New("boom")}, &appsv1.Schedule{}, "; retried about every 1m0s"},
+		"retries are too rare": {Retry{Err: errors.New("boom")}, &appsv1.Schedule{
+			Interval: &metav1.Duration{Duration: 5 * time.Second}}, "; retried about every 5s"},
+	} {
+		if got := nextReconcile(tc.outcome, tc.schedule); got != tc.want {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}

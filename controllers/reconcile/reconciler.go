@@ -215,6 +215,7 @@ func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, 
 	if hasRequest {
 		after.CommonStatus().LastHandledReconcileAt = requestedAt
 	}
+	effects.next = nextReconcile(out, after.Schedule())
 	setConditions(after.CommonStatus(), effects, after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
 	if wait := r.progressDelay(key, before, after, requested); wait > 0 {
 		next := r.requeueResult(after, effects) // the requeue of the outcome may be due before the status write
@@ -271,6 +272,21 @@ func (r *Reconciler[T]) requeueResult(o T, v outcomeEffects) ctrl.Result {
 		interval = min(interval, max(v.requeueAt.Sub(r.Clock.Now()), time.Millisecond))
 	}
 	return ctrl.Result{RequeueAfter: interval, Priority: ptr.To(0)} // resets the low priority of a deferred write
+}
+
+// nextReconcile describes when an object that waits or has failed is reconciled again. It names no
+// time: that would change with each reconcile, and each would write the status.
+func nextReconcile(o Outcome, s *appsv1.Schedule) string {
+	switch o := o.(type) {
+	case Waiting:
+		return fmt.Sprintf("; checked on each change, and about every %s", Interval(s))
+	case Retry:
+		if o.RequeueAfter == 0 {
+			return fmt.Sprintf("; retried about every %s", min(RetryInterval(s), Interval(s)))
+		}
+		return fmt.Sprintf("; retried within %s", Interval(s))
+	}
+	return ""
 }
 
 // emitEvent records an event if the outcome changed.

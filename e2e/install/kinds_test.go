@@ -83,6 +83,27 @@ var _ = Describe("An install", func() {
 		Expect(absent(ctx, widgetObject(group, "", ns))).To(BeTrue())
 	})
 
+	It("sends no request for a custom resource with an impossible name, and records none", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		group := deleteDefinition(ns + ".example.com")
+		Expect(plane.ApplyYAML(ctx, []byte(definition(group, "Namespaced")))).To(Succeed())
+		publish(ctx, ns, "src", "main@sha1:1", tree(oneComponent, map[string]string{
+			"main/a.yaml": widget(group, "Upper_Case"), "main/b.yaml": configMap("b", "1")}))
+		mark := auditMark(ctx)
+		in := newInstall(ctx, ns, "i", hourly)
+		reports(ctx, in, "False", "InvalidObject", "Widget "+ns+"/Upper_Case", "lowercase RFC 1123 subdomain")
+		Expect(condition(in, "Stalled")).NotTo(BeNil())
+		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Resource("widgets"))).
+			To(BeEmpty(), "no request is made for an invalid object")
+		Expect(in.Status.Inventory.Entries).To(HaveLen(1), "it is not recorded")
+
+		By("correcting the name")
+		publish(ctx, ns, "src", "main@sha1:2", tree(oneComponent, map[string]string{
+			"main/a.yaml": widget(group, "lower-case"), "main/b.yaml": configMap("b", "1")}))
+		atRevision(ctx, in, "main@sha1:2")
+		Expect(absent(ctx, widgetObject(group, ns, "lower-case"))).To(BeFalse())
+	})
+
 	It("waits again for a kind whose CRD is deleted while in use, and recreates the object when the CRD "+
 		"returns", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/ksctl/gitops/stacks"
 )
@@ -24,6 +25,15 @@ func CheckName(ref stacks.Ref) *InvalidObjectError {
 		if why != "" {
 			return NewInvalidObjectError("metadata.%s %s: change it", f.field, why)
 		}
+	}
+	return nil
+}
+
+// CheckCustomName returns an error for a name that no custom resource can have. Other kinds may have
+// it: a ClusterRole is called system:node.
+func CheckCustomName(ref stacks.Ref) *InvalidObjectError {
+	if why := strings.Join(validation.NameIsDNSSubdomain(ref.Name, false), ", "); why != "" {
+		return NewInvalidObjectError("metadata.name: %s: change it", why)
 	}
 	return nil
 }
