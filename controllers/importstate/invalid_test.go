@@ -34,6 +34,21 @@ func TestInvalidStateIsReportedDespiteValidStateOfSameKey(t *testing.T) {
 	}
 }
 
+func TestKeyOfSeveralInvalidStatesIsNamedOnce(t *testing.T) {
+	g := newCollector(state.Filter{})
+	for i, doc := range []string{document("demo", "a"), document("demo", "b"), document("demo", "c")} {
+		g.add(fmt.Sprintf("%d.json", i), &state.File{Clusters: []*state.Cluster{cluster(t, doc)}})
+	}
+	want := g.desired(true)
+	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
+	out, _ := p.outcome(want, destination{namespace: "ksctl"}, "r", false).(reconcile.Stalled)
+	const differ = "have different states of the cluster: remove one of the two"
+	if message := demo + ": 0.json and 1.json " + differ + ", 0.json and 2.json " + differ; out.Err == nil ||
+		out.Err.Error() != message {
+		t.Errorf("got %v, want %s", out.Err, message)
+	}
+}
+
 // etcd limits an object to 1.5 MiB, including the managed fields of the list.
 func TestRowsOfInvalidDocumentsAreBounded(t *testing.T) {
 	for _, filling := range []string{"\x00", "\x7f", "\u2028", "<", `"`, `\`, "\xff", "ü", "\U0001F600", "a"} {

@@ -74,13 +74,7 @@ func (p *importPlan) outcome(want desired, dest destination, revision string, dr
 	// Report every invalid state, also one without a row because another file has a valid state
 	// with the same key.
 	if len(want.invalid) > 0 {
-		var messages []string
-		for _, row := range want.invalid {
-			if m := row.Key + ": " + row.Message; !slices.Contains(messages, m) {
-				messages = append(messages, m)
-			}
-		}
-		return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messages)),
+		return reconcile.Stalled{Err: errors.New(statestore.JoinMessages(messagesByKey(want.invalid))),
 			Reason: v1alpha1.InvalidStateReason, Revision: revision}
 	}
 	for _, failure := range []struct {
@@ -103,6 +97,25 @@ func (p *importPlan) outcome(want desired, dest destination, revision string, dr
 		return reconcile.Done{Message: p.dryRunMessage(dest), Reason: v1alpha1.DryRunReason, Revision: revision}
 	}
 	return reconcile.Done{Message: p.doneMessage(dest), Revision: revision}
+}
+
+// messagesByKey returns one message for each key: several files may have invalid states of a
+// cluster.
+func messagesByKey(rows []v1alpha1.ImportedCluster) (out []string) {
+	var keys []string
+	messages := map[string][]string{}
+	for _, row := range rows {
+		if len(messages[row.Key]) == 0 {
+			keys = append(keys, row.Key)
+		}
+		if !slices.Contains(messages[row.Key], row.Message) {
+			messages[row.Key] = append(messages[row.Key], row.Message)
+		}
+	}
+	for _, key := range keys {
+		out = append(out, key+": "+reconcile.JoinNames(messages[key]))
+	}
+	return out
 }
 
 // messagesOf returns the messages of the entries with an action.
