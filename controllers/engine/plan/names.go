@@ -29,8 +29,8 @@ func CheckName(ref stacks.Ref) *InvalidObjectError {
 	return nil
 }
 
-// CheckCustomName returns an error for a name that no custom resource can have. Other kinds may have
-// it: a ClusterRole is called system:node.
+// CheckCustomName returns an error for a name that no custom resource can have. Other kinds may
+// have it: a ClusterRole is called system:node.
 func CheckCustomName(ref stacks.Ref) *InvalidObjectError {
 	if why := strings.Join(validation.NameIsDNSSubdomain(ref.Name, false), ", "); why != "" {
 		return NewInvalidObjectError("metadata.name: %s: change it", why)
