@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,20 +16,14 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/e2e/tools"
 )
 
 // helm runs the helm command in a namespace and returns its output.
 func helm(ctx context.Context, ns string, args ...string) string {
 	GinkgoHelper()
-	programs, err := tools.Build(ctx, GinkgoWriter, tools.Helm)
+	out, err := h.Helm(ctx, ns, args...)
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.CommandContext(ctx, programs[tools.Helm],
-		append([]string{"--kubeconfig", h.ControlPlane.Kubeconfig(), "--namespace", ns}, args...)...)
-	cmd.Env = []string{"HOME=" + GinkgoT().TempDir()}
-	out, err := cmd.Output()
-	Expect(err).NotTo(HaveOccurred(), "helm %s", strings.Join(args, " "))
-	return string(out)
+	return out
 }
 
 var chartFiles = map[string]string{
