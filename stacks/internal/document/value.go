@@ -17,7 +17,8 @@ var yaml11Bools = map[string]bool{
 }
 
 // Dialect is a dialect of YAML: yes and on are booleans for kubectl and Helm, and strings for
-// kustomize. For Helm they are booleans as keys, too: the key on is the same as true.
+// kustomize. For Helm they are booleans as keys, too: the key on is the same as true, and 1.0 the
+// same as 1.
 type Dialect int
 
 // Dialects.
@@ -188,10 +189,27 @@ func (c *converter) key(n *yaml.Node) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
 		return "", c.errorf(n, "a key must be a string")
 	}
-	if isTrue, isBool := yaml11Bools[n.Value]; isBool && c.dialect == Helm && isPlain(n) {
-		return strconv.FormatBool(isTrue), nil
+	if c.dialect == Helm {
+		return c.helmKey(n)
 	}
 	// Keep the key as written: in files of users, the keys n and on do not mean false and true.
+	return n.Value, nil
+}
+
+// helmKey converts a key to a string as Helm does: the key 0644 is the same as 420.
+func (c *converter) helmKey(n *yaml.Node) (string, error) {
+	v, err := c.scalar(n)
+	if err != nil {
+		return "", err
+	}
+	switch v := v.(type) {
+	case bool:
+		return strconv.FormatBool(v), nil
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 32), nil // Helm rounds to 32 bits
+	}
 	return n.Value, nil
 }
 
