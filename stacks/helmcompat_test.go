@@ -45,6 +45,9 @@ func objectsByName(t *testing.T, objects []map[string]any, namespace string) map
 		if u.GetNamespace() == namespace {
 			u.SetNamespace("") // whether set by the renderer or by the chart
 		}
+		// null is the same as none
+		u.SetLabels(u.GetLabels())
+		u.SetAnnotations(u.GetAnnotations())
 		raw, err := yaml.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
