@@ -22,7 +22,14 @@ const (
 	argoManager = "argocd-controller"
 	// kubectlManager is the field manager of kubectl apply --server-side.
 	kubectlManager = "kubectl"
+	// helmManager and helmControllerManager are the field managers of Helm and helm-controller.
+	// They do not mark the CRDs in crds/ and hooks.
+	helmManager           = "helm"
+	helmControllerManager = "helm-controller"
 )
+
+// wholeManifestManagers never write only a part of an object, unlike kubectlManager.
+var wholeManifestManagers = []string{argoManager, helmManager, helmControllerManager}
 
 // toolTrackingFields are the labels and annotations by which tools track the objects that they
 // applied. A field manager that owns one of them has applied the object.
@@ -117,7 +124,7 @@ func formerManagers(entries []metav1.ManagedFieldsEntry) (map[string]bool, error
 		if err != nil {
 			return nil, err
 		}
-		if e.Manager == argoManager || !set.Intersection(toolTrackingFields).Empty() ||
+		if slices.Contains(wholeManifestManagers, e.Manager) || !set.Intersection(toolTrackingFields).Empty() ||
 			(e.Manager == kubectlManager && e.Operation == metav1.ManagedFieldsOperationApply) {
 			former[e.Manager] = true
 		}

@@ -55,6 +55,10 @@ func TestMigrateManagedFields(t *testing.T) {
 		"Argo CD without tracking metadata": {
 			entries: []metav1.ManagedFieldsEntry{fields("argocd-controller", "Update", "v1", `"f:data":{"f:a":{}}`)},
 			want:    []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{}}}`}},
+		"Helm and helm-controller without tracking metadata, as of CRDs in crds/": {
+			entries: []metav1.ManagedFieldsEntry{fields("helm", "Apply", "v1", `"f:data":{"f:a":{}}`),
+				fields("helm-controller", "Update", "v1", `"f:data":{"f:b":{}}`)},
+			want: []string{`ksctl-gitops Apply v1 {"f:data":{"f:a":{},"f:b":{}}}`}},
 		"kubectl apply": {
 			entries: []metav1.ManagedFieldsEntry{
 				fields("kubectl-client-side-apply", "Update", "v1",
