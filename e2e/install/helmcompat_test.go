@@ -1,0 +1,183 @@
+package install_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/charts/behaviors"
+)
+
+// releaseStack is a stack with the same chart, release name and values as installWithHelm.
+const releaseStack = "spec:\n  version: 1.0.0\n  components:\n" +
+	"  - {name: my, helm: {chart: ./chart, releaseName: my, valuesFiles: [values.yaml]}}\n"
+
+// managedByLabel and helmNamespaceAnnotation are set by helm install, beside
+// live.HelmReleaseNameAnnotation.
+const (
+	managedByLabel          = "app.kubernetes.io/managed-by"
+	helmNamespaceAnnotation = "meta.helm.sh/release-namespace"
+)
+
+// installWithHelm installs a chart as release "my" with helm install. It returns Helm's error.
+func installWithHelm(ctx context.Context, ns string, chart map[string]string, values string,
+	args ...string) error {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	for name, content := range releaseFiles(chart, values) {
+		path := filepath.Join(dir, name)
+		Expect(os.MkdirAll(filepath.Dir(path), 0o750)).To(Succeed())
+		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	}
+	_, err := h.Helm(ctx, ns, append([]string{"install", "my", filepath.Join(dir, "chart"), "--values",
+		filepath.Join(dir, "values.yaml")}, args...)...)
+	return err
+}
+
+// releaseFiles returns the files of releaseStack.
+func releaseFiles(chart map[string]string, values string) map[string]string {
+	files := map[string]string{"values.yaml": values}
+	for name, content := range chart {
+		files["chart/"+name] = content
+	}
+	return files
+}
+
+// chartKinds are the kinds of objects in the charts of package behaviors. Pods are left out: their
+// names are random.
+func chartKinds(group string) []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"},
+		{Version: "v1", Kind: "ServiceAccount"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Group: "batch", Version: "v1", Kind: "Job"}, {Group: group, Version: "v1", Kind: "Widget"},
+		crdKind.GroupKind().WithVersion("v1"),
+	}
+}
+
+// storedObjects returns the objects of a chart that the API server stores, by kind/name.
+func storedObjects(ctx context.Context, ns, group string) map[string]*unstructured.Unstructured {
+	GinkgoHelper()
+	out := map[string]*unstructured.Unstructured{}
+	for _, kind := range chartKinds(group) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		options := []client.ListOption{client.InNamespace(ns)}
+		if kind.Kind == crdKind.Kind {
+			options = nil
+		}
+		if err := plane.Client().List(ctx, list, options...); !apimeta.IsNoMatchError(err) {
+			Expect(err).NotTo(HaveOccurred())
+		}
+		for i := range list.Items {
+			if u := &list.Items[i]; !isOfNamespace(u, group) {
+				out[u.GetKind()+"/"+u.GetName()] = u
+			}
+		}
+	}
+	return out
+}
+
+// isOfNamespace reports whether an object is part of each new namespace, a record of Helm, or a
+// definition of another group.
+func isOfNamespace(u *unstructured.Unstructured, group string) bool {
+	kind, _, _ := unstructured.NestedString(u.Object, "type")
+	if u.GetKind() == crdKind.Kind {
+		return !strings.HasSuffix(u.GetName(), "."+group)
+	}
+	return kind == "helm.sh/release.v1" || u.GetName() == "kube-root-ca.crt" ||
+		u.GetKind() == "ServiceAccount" && (u.GetName() == "default" || u.GetName() == "deployer")
+}
+
+// storedContent returns the YAML of objects by kind/name, without what differs between two objects
+// with the same content, and without the marks of Helm and ours.
+func storedContent(objects map[string]*unstructured.Unstructured, ns string) map[string]string {
+	GinkgoHelper()
+	out := map[string]string{}
+	for name, stored := range objects {
+		u := stored.DeepCopy()
+		for _, field := range []string{"managedFields", "uid", "resourceVersion", "generation", "creationTimestamp"} {
+			unstructured.RemoveNestedField(u.Object, "metadata", field)
+		}
+		unstructured.RemoveNestedField(u.Object, "status")
+		if u.GetKind() == "Service" {
+			unstructured.RemoveNestedField(u.Object, "spec", "clusterIP")
+			unstructured.RemoveNestedField(u.Object, "spec", "clusterIPs")
+		}
+		labels := without(u.GetLabels(), live.OwnerLabel, managedByLabel)
+		// The API server copies the labels of its Pods to a Job without labels. Ours have a label.
+		ofPods, _, err := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
+		Expect(err).NotTo(HaveOccurred())
+		if u.GetKind() == "Job" && maps.Equal(labels, ofPods) {
+			labels = nil
+		}
+		u.SetLabels(labels)
+		u.SetAnnotations(without(u.GetAnnotations(), live.MarkAnnotation, live.HelmReleaseNameAnnotation,
+			helmNamespaceAnnotation))
+		text, err := json.Marshal(u.Object)
+		Expect(err).NotTo(HaveOccurred())
+		// A Job has its uid in the labels of its Pods.
+		same := strings.NewReplacer(ns, "NAMESPACE", string(stored.GetUID()), "UID")
+		text, err = yaml.JSONToYAML([]byte(same.Replace(string(text))))
+		Expect(err).NotTo(HaveOccurred())
+		out[same.Replace(name)] = string(text)
+	}
+	return out
+}
+
+// without returns a map without keys; nil if nothing else is left.
+func without(m map[string]string, keys ...string) map[string]string {
+	out := maps.Clone(m)
+	maps.DeleteFunc(out, func(key, _ string) bool { return slices.Contains(keys, key) })
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// compareWithHelm installs a chart with Helm and with us, and compares what the API server stores.
+func compareWithHelm(ctx context.Context, b behaviors.Behavior) {
+	GinkgoHelper()
+	theirs, ours := namespaceFor(ctx), namespaceFor(ctx)
+	group, ourGroup := deleteDefinition(theirs+"."+behaviors.Group), deleteDefinition(ours+"."+behaviors.Group)
+	refusal := installWithHelm(ctx, theirs, b.Chart(group), b.Values)
+	if b.InstallError == "" {
+		Expect(refusal).NotTo(HaveOccurred())
+	}
+
+	publish(ctx, ours, "src", "main@sha1:1", tree(releaseStack, releaseFiles(b.Chart(ourGroup), b.Values)))
+	atRevision(ctx, newInstall(ctx, ours, "i", hourly), "main@sha1:1")
+	if b.InstallError != "" {
+		Expect(refusal).To(MatchError(ContainSubstring(b.InstallError)), "helm install refuses the chart")
+		Expect(storedObjects(ctx, ours, ourGroup)).NotTo(BeEmpty(), "we install what helm template renders")
+		return
+	}
+	want := storedContent(storedObjects(ctx, theirs, group), theirs)
+	Expect(want).NotTo(BeEmpty(), "Helm installs objects")
+	Eventually(ctx, func() map[string]string {
+		got := storedContent(storedObjects(ctx, ours, ourGroup), ours)
+		for _, name := range b.Kept {
+			Expect(got).To(HaveKey(name), "the object is kept")
+			delete(got, name)
+		}
+		return got
+	}, soon).Should(Equal(want), "hooks are deleted after the install is ready")
+}
+
+var _ = Describe("A chart is stored as Helm stores it", func() {
+	for _, b := range behaviors.All() {
+		It(b.Name, func(ctx SpecContext) { compareWithHelm(ctx, b) })
+	}
+})
