@@ -55,6 +55,22 @@ func TestModuleDir(t *testing.T) {
 	}
 }
 
+// The main module renders charts with Helm's library. Suites compare the objects with those of the
+// helm command.
+func TestHelmHasTheVersionOfTheLibrary(t *testing.T) {
+	gomod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := requiredVersion(gomod, "helm.sh/helm/v4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Version(Helm); err != nil || got != want {
+		t.Errorf("the command is Helm %s, the library %s (%v)", got, want, err)
+	}
+}
+
 func TestKeyDependsOnAllBuildInputs(t *testing.T) {
 	base := recipe{tool: Tool{Name: "x", Package: "p"}, version: "v1", ldflags: "-s"}
 	w := builder{goVersion: "go1"}
