@@ -90,39 +90,6 @@ func TestKustomizeFetchesNothing(t *testing.T) {
 	}
 }
 
-// A build that would change the OpenAPI schema is rejected, so that the next build uses the schema
-// of Kubernetes.
-func TestKustomizeOpenAPIDoesNotLeak(t *testing.T) {
-	patched := func() string {
-		result, err := renderKustomization(t, map[string]string{
-			"k/kustomization.yaml": "resources: [web.yaml]\npatches: [{path: p.yaml}]\n", "k/web.yaml": web,
-			"k/p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: " +
-				"{containers: [{name: side, image: 'side:2'}]}}}\n",
-		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(findObject(t, result, "Deployment", "web").Manifest)
-	}
-	before := patched()
-	if !strings.Contains(before, `"image":"web:1"`) || !strings.Contains(before, `"image":"side:2"`) {
-		t.Fatalf("containers are not merged by name: %s", before)
-	}
-	for _, openapi := range []string{"openapi: {path: schema.json}", "openapi: {version: v1.21.2}"} {
-		_, err := renderKustomization(t, map[string]string{
-			"k/kustomization.yaml": "resources: [web.yaml]\n" + openapi + "\n", "k/web.yaml": web,
-			"k/schema.json": `{"definitions":{}}`,
-		}, nil)
-		if err == nil ||
-			!strings.Contains(err.Error(), `k/kustomization.yaml:2: component "app": field "openapi" is not allowed`) {
-			t.Errorf("%s: %v", openapi, err)
-		}
-	}
-	if after := patched(); after != before {
-		t.Errorf("before: %s\nafter: %s", before, after)
-	}
-}
-
 // Every kustomization has two bases with two bases each, so that their number doubles at each
 // level.
 func TestKustomizeBuildsAreBounded(t *testing.T) {

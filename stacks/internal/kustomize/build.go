@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
-	"sigs.k8s.io/kustomize/kyaml/openapi"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
@@ -16,13 +14,10 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// parseOpenAPISchema parses the global OpenAPI schema of kustomize. Builds read it without a lock,
-// so nothing may change it after the first build.
-var parseOpenAPISchema = sync.OnceFunc(func() { openapi.Schema() })
-
 // Build builds the kustomization in a folder.
 func Build(ctx context.Context, tree *source.Tree, dir string) ([]*manifest.Object, error) {
-	if err := Scan(tree, dir); err != nil {
+	s, err := scan(tree, dir)
+	if err != nil {
 		return nil, err
 	}
 	file, err := FindFile(tree, dir)
@@ -32,10 +27,16 @@ func Build(ctx context.Context, tree *source.Tree, dir string) ([]*manifest.Obje
 	if err := ctx.Err(); err != nil {
 		return nil, problem.Newf("the render was stopped: %w", err)
 	}
-	parseOpenAPISchema()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree}, "/"+dir)
+	built, err := runLocked(s, func() (resmap.ResMap, error) {
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree}, "/"+dir)
+		if err != nil {
+			return nil, &problem.Error{File: file, Message: "the kustomization cannot be built: " + oneLine(err),
+				Err: err}
+		}
+		return built, nil
+	})
 	if err != nil {
-		return nil, &problem.Error{File: file, Message: "the kustomization cannot be built: " + oneLine(err), Err: err}
+		return nil, err
 	}
 	return objectsOf(file, built)
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/yaml"
 
 	"github.com/ksctl/gitops/stacks/internal/source"
@@ -48,13 +49,17 @@ func TestBuildMatchesKustomize(t *testing.T) {
 // such as Components.
 func compareBuild(t *testing.T, tree *source.Tree, root, dir string) bool {
 	t.Helper()
+	openapi.ResetOpenAPI() // as in a new process
 	want, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
 		Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
+	openapi.ResetOpenAPI()
+	openapi.Schema()
 	got, ownErr := Build(t.Context(), tree, dir)
 	if err != nil || ownErr != nil {
 		if err == nil || ownErr == nil {
 			t.Errorf("%s: kustomize returns %v, Build returns %v", dir, err, ownErr)
 		}
+		t.Logf("%s: %v", dir, ownErr)
 		return false
 	}
 	if len(got) != want.Size() {

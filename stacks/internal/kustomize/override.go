@@ -49,7 +49,7 @@ const probeImage = "override.invalid/probe"
 
 // Apply applies an override to objects of any origin. An entry that matches no object is an error.
 func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*manifest.Object, error) {
-	parseOpenAPISchema()
+	defer lockKubernetesSchema()()
 	factory := resmap.NewFactory(provider.NewDefaultDepProvider().GetResourceFactory())
 	m := resmap.New()
 	origin := map[*resource.Resource]*manifest.Object{}

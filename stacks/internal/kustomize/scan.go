@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/source"
@@ -28,21 +29,29 @@ var refusedFields = map[string]string{
 	"helmCharts":                  "use a helm component in the stack instead",
 	"helmChartInflationGenerator": "use a helm component in the stack instead",
 	"helmGlobals":                 "use a helm component in the stack instead",
-	"openapi":                     "its schema would leak into other builds",
 }
 
 // Scan reads a kustomization and its bases. It rejects everything that would leave the source or
 // execute something, with file and line. It runs before kustomize, which would fetch remote bases.
 func Scan(tree *source.Tree, dir string) error {
+	_, err := scan(tree, dir)
+	return err
+}
+
+func scan(tree *source.Tree, dir string) (*scanner, error) {
 	s := &scanner{tree: tree}
 	s.scanKustomization(dir, nil, false)
-	return s.errs.Err()
+	return s, s.errs.Err()
 }
 
 type scanner struct {
 	tree    *source.Tree
 	errs    problem.Errors
 	visited int
+	// ownSchema is true if a kustomization has the field openapi. schemas are the files that it
+	// names.
+	ownSchema bool
+	schemas   []string
 }
 
 // scanTarget is the kustomization that is scanned.
@@ -149,6 +158,8 @@ func (s *scanner) scanField(t *scanTarget, field string, value *yaml.Node) {
 			}
 			s.scanResource(t, field, n, true)
 		})
+	case "openapi":
+		s.scanOpenAPI(t, value)
 	case "crds", "configurations":
 		s.forEach(value, func(n *yaml.Node) { s.checkPath(t, field, n, n.Value) })
 	case "patchesStrategicMerge":
@@ -168,6 +179,30 @@ func (s *scanner) scanField(t *scanTarget, field string, value *yaml.Node) {
 	}
 }
 
+// scanOpenAPI checks the schema that a kustomization names. kustomize ignores the versions of all
+// kustomizations but the first.
+func (s *scanner) scanOpenAPI(t *scanTarget, value *yaml.Node) {
+	first := !s.ownSchema
+	s.ownSchema = true
+	if version := fieldOf(value, "version"); version != nil && first && version.Value != openapi.DefaultOpenAPI {
+		s.fail(t, version, "openapi.version", "field %q: kustomize has no schema of %q; set %q, or a path to a schema "+
+			"in the source", "openapi.version", version.Value, openapi.DefaultOpenAPI)
+	}
+	if file := fieldOf(value, "path"); file != nil && s.checkPath(t, "openapi.path", file, file.Value) {
+		s.schemas = append(s.schemas, path.Join(t.dir, file.Value))
+	}
+}
+
+// fieldOf returns the value of a key in a mapping, or nil.
+func fieldOf(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return resolveAlias(n.Content[i+1])
+		}
+	}
+	return nil
+}
+
 func (s *scanner) forEach(list *yaml.Node, do func(*yaml.Node)) {
 	if list.Kind != yaml.SequenceNode {
 		return
@@ -180,23 +215,21 @@ func (s *scanner) forEach(list *yaml.Node, do func(*yaml.Node)) {
 // checkPathsOf checks the paths at one key of a mapping: a path or a list of paths. A file may have
 // the form key=path.
 func (s *scanner) checkPathsOf(t *scanTarget, field string, n *yaml.Node, key string) {
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value != key {
-			continue
-		}
-		value := resolveAlias(n.Content[i+1])
-		check := func(n *yaml.Node) {
-			name := n.Value
-			if _, after, ok := strings.Cut(name, "="); ok && key == "files" {
-				name = after
-			}
-			s.checkPath(t, field+"."+key, n, name)
-		}
-		if value.Kind == yaml.ScalarNode && value.Value != "" {
-			check(value)
-		}
-		s.forEach(value, check)
+	value := fieldOf(n, key)
+	if value == nil {
+		return
 	}
+	check := func(n *yaml.Node) {
+		name := n.Value
+		if _, after, ok := strings.Cut(name, "="); ok && key == "files" {
+			name = after
+		}
+		s.checkPath(t, field+"."+key, n, name)
+	}
+	if value.Kind == yaml.ScalarNode && value.Value != "" {
+		check(value)
+	}
+	s.forEach(value, check)
 }
 
 // remotePattern matches everything that kustomize treats as a URL or a Git repository, and more.
@@ -224,11 +257,13 @@ func (s *scanner) resolveLocal(t *scanTarget, field string, n *yaml.Node, name s
 
 // checkPath checks the path of a file that kustomize loads. The file must be in or below the folder
 // of its kustomization.
-func (s *scanner) checkPath(t *scanTarget, field string, n *yaml.Node, name string) {
+func (s *scanner) checkPath(t *scanTarget, field string, n *yaml.Node, name string) bool {
 	clean, ok := s.resolveLocal(t, field, n, name)
 	if ok && t.dir != "." && !strings.HasPrefix(clean, t.dir+"/") {
-		s.fail(t, n, field, "field %q: %q is outside the folder of its kustomization", field, name)
+		s.fail(t, n, field, "field %q: %q is outside the folder of its kustomization; move it there", field, name)
+		return false
 	}
+	return ok
 }
 
 // scanResource checks an entry that is a file, or a folder with a kustomization.
