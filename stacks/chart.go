@@ -6,6 +6,7 @@ import (
 
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/kustomize"
+	"github.com/ksctl/gitops/stacks/internal/values"
 )
 
 // maxReleaseName is Helm's limit for release names.
@@ -14,10 +15,14 @@ const maxReleaseName = 53
 // releaseName returns the Helm release name of a chart component.
 func releaseName(c *Component) string { return cmp.Or(c.Helm.ReleaseName, c.Name) }
 
+func isReleaseName(name string) bool {
+	return releasePattern.MatchString(name) && len(name) <= maxReleaseName
+}
+
 // checkHelm checks the chart settings of a component, and opens a chart in the source.
 func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 	h := c.Helm
-	if name := releaseName(c); !releasePattern.MatchString(name) || len(name) > maxReleaseName {
+	if name := releaseName(c); !isReleaseName(name) {
 		field := "helm.releaseName"
 		if h.ReleaseName == "" {
 			field = "name"
@@ -28,7 +33,7 @@ func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 	for i, rel := range h.ValuesFiles {
 		field := at("helm.valuesFiles[" + strconv.Itoa(i) + "]")
 		if file, ok := v.checkPath(field, rel); ok {
-			_, err := readValues(v.tree, file)
+			_, err := values.Read(v.tree, file)
 			v.addAll(field, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
-	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/internal/values"
 	"github.com/ksctl/gitops/stacks/problem"
 )
@@ -68,7 +67,7 @@ func (r *resolver) mergeValues(p *ResolvedComponent, mapped, explicit map[string
 	r.tree.SetComponent(c.Name)
 	for _, rel := range c.Helm.ValuesFiles {
 		file := path.Join(r.def.dir, rel)
-		m, err := readValues(r.tree, file)
+		m, err := values.Read(r.tree, file)
 		r.errs.Add(err)
 		layers = append(layers, valuesLayer{name: file, values: m})
 	}
@@ -211,20 +210,4 @@ func (r *resolver) checkKeys(p *ResolvedComponent, layers []valuesLayer) {
 			r.warn("%s", e)
 		}
 	}
-}
-
-func readValues(tree *source.Tree, file string) (map[string]any, error) {
-	data, err := tree.Read(file, source.MaxFile)
-	if err != nil {
-		return nil, err
-	}
-	docs, err := document.Parse(file, data)
-	if err != nil || len(docs) == 0 {
-		return nil, err
-	}
-	if len(docs) > 1 {
-		return nil, problem.Errorf(file, docs[1].Line,
-			"a values file must have one YAML document, and this is the second")
-	}
-	return document.Helm.Map(file, docs[0].Root)
 }
