@@ -188,6 +188,9 @@ func FuzzKustomization(f *testing.F) {
 		"bases: [..]\n", "vars: [{name: A}]\n",
 		"replacements: [{source: {kind: Deployment}, targets: [{select: {kind: Deployment}, fieldPaths: [spec.x], " +
 			"options: {create: true}}]}]\n", "helmCharts: [{}]\n",
+		"helmGlobals: {chartHome: ..}\n" +
+			"helmCharts: [{name: k, valuesInline: {a: 1}, additionalValuesFiles: [web.yaml]}]\n",
+		"openapi: {path: web.yaml}\nresources: [web.yaml]\npatches: [{path: web.yaml}]\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -205,7 +208,9 @@ func FuzzKustomization(f *testing.F) {
 			checkErrors(t, err)
 			return
 		}
-		_, err = kustomize.Build(t.Context(), from, "k")
+		_, err = kustomize.Build(t.Context(), from, "k", func(kustomize.Release) ([]*manifest.Object, error) {
+			return manifest.Parse("chart.yaml", []byte(fuzzWeb))
+		})
 		checkErrors(t, err)
 	})
 }

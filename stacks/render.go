@@ -64,7 +64,7 @@ func renderFrom(ctx context.Context, tree *source.Tree, req Request) (Result, er
 		return Result{}, redactorFor(tree, &req, nil).redactError(err)
 	}
 	r := &renderRun{ctx: ctx, req: req, tree: tree, def: def, resolved: resolved,
-		generated: map[string]*generated.Values{}}
+		generated: map[string]*generated.Values{}, readsCluster: map[string]bool{}}
 	result, err := r.render()
 	if err != nil {
 		return Result{}, redactorFor(tree, &req, r.generated).redactError(err)
@@ -105,6 +105,8 @@ type renderRun struct {
 	warnings []string
 	// generated are the generated values of the rendered components, new and old ones.
 	generated map[string]*generated.Values
+	// readsCluster are the components with a kustomization whose charts may depend on the cluster.
+	readsCluster map[string]bool
 }
 
 func (r *renderRun) render() (Result, error) {
@@ -215,7 +217,9 @@ func (r *renderRun) renderComponent(p *ResolvedComponent) ([]*manifest.Object, e
 		if err != nil {
 			return nil, err
 		}
-		return kustomize.Build(r.ctx, r.tree, dir)
+		return kustomize.Build(r.ctx, r.tree, dir, func(release kustomize.Release) ([]*manifest.Object, error) {
+			return r.renderRelease(p, release)
+		})
 	}
 	return r.readManifests(c)
 }
@@ -287,6 +291,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			ReadyExpr: p.Component.ReadyExpr, Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i],
 			Chart:             p.fetched,
 			ChartDependencies: p.dependencies,
+			ReadsCluster:      r.readsCluster[p.Component.Name],
 		}
 		if p.Component.Helm != nil {
 			c.Release = &Release{Namespace: p.Namespace, Name: releaseName(p.Component)}

@@ -106,7 +106,7 @@ type RenderedComponent struct {
 	// ChartDependencies are the fetched dependencies of the component's chart, if the chart is in
 	// the source and does not vendor them.
 	ChartDependencies []ChartRef `json:"chartDependencies,omitempty"`
-	// ReadsCluster is true if the objects may depend on what is in the cluster: a template of the
+	// ReadsCluster is true if the objects may depend on what is in the cluster: a template of a
 	// chart reads .Capabilities.APIVersions or calls lookup.
 	ReadsCluster bool `json:"readsCluster,omitempty"`
 	// Release is the Helm release that Helm would create for the component. Nil if the component

@@ -22,11 +22,16 @@ const (
 )
 
 // collectObjects parses the chart's CRDs and the output of its templates.
-func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string) ([]*manifest.Object, []string, error) {
+func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string,
+	o Options) ([]*manifest.Object, []string, error) {
 	var out []*manifest.Object
 	var warnings []string
 	var errs problem.Errors
-	for _, crd := range loaded.CRDObjects() {
+	var crds []chart.CRD
+	if !o.WithoutCRDs {
+		crds = loaded.CRDObjects()
+	}
+	for _, crd := range crds {
 		objects, err := manifest.Parse(c.templateFile(loaded, crd.Filename), crd.File.Data)
 		errs.Add(err)
 		out = append(out, objects...)
@@ -38,13 +43,17 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string) 
 		objects, repeated, err := manifest.ParseRendered(c.templateFile(loaded, name), rendered[name])
 		errs.Add(err)
 		warnings = append(warnings, repeated...)
-		for _, o := range objects {
-			keep, warning := readHook(o)
+		for _, object := range objects {
+			read := readHook
+			if o.WithoutHooks {
+				read = skipHook
+			}
+			keep, warning := read(object)
 			if warning != "" {
 				warnings = append(warnings, warning)
 			}
 			if keep {
-				out = append(out, o)
+				out = append(out, object)
 			}
 		}
 	}
@@ -54,10 +63,8 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string) 
 // readHook sets o.Hook from the annotations of an object. keep is false for hooks that are not part
 // of an install or a removal.
 func readHook(o *manifest.Object) (keep bool, warning string) {
-	meta, _ := o.Value["metadata"].(map[string]any)
-	marks, _ := meta["annotations"].(map[string]any)
-	events, _ := marks[hookAnnotation].(string)
-	if strings.TrimSpace(events) == "" {
+	marks, events := hookOf(o)
+	if events == "" {
 		return true, ""
 	}
 	e := parseHookEvents(events)
@@ -91,6 +98,27 @@ func readHook(o *manifest.Object) (keep bool, warning string) {
 	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreRemove: remove, Weight: weight,
 		DeletePolicies: deletePolicies(marks)}
 	return true, warning
+}
+
+// skipHook returns false for a hook, with a warning unless it is only a test.
+func skipHook(o *manifest.Object) (keep bool, warning string) {
+	_, events := hookOf(o)
+	switch e := parseHookEvents(events); {
+	case events == "":
+		return true, ""
+	case e.pre || e.post || e.remove || e.crd || len(e.others) > 0:
+		return false, fmt.Sprintf("%s: %s is skipped: it is a hook (%s)", o.File, o, events)
+	}
+	return false, ""
+}
+
+// hookOf returns the annotations of an object, and its hook events. They are empty if it is not a
+// hook.
+func hookOf(o *manifest.Object) (marks map[string]any, events string) {
+	meta, _ := o.Value["metadata"].(map[string]any)
+	marks, _ = meta["annotations"].(map[string]any)
+	events, _ = marks[hookAnnotation].(string)
+	return marks, strings.TrimSpace(events)
 }
 
 // preDeleteKinds are the supported kinds of pre-delete hooks: Jobs, and kinds that their Pods use.

@@ -33,6 +33,10 @@ type refusal struct{ dependsOn, advice string }
 // refusedFuncs are the functions that templates must not call under generated.Refuse.
 var refusedFuncs = map[string]refusal{}
 
+// randomRefusal is that of all other functions, under Generation.RefuseRandom.
+var randomRefusal = refusal{"random numbers", "set the value that it replaces, or render the chart as a helm " +
+	"component of the stack, which keeps what charts generate"}
+
 func init() {
 	for _, kind := range []struct {
 		refusal

@@ -1,6 +1,7 @@
 package helm
 
 import (
+	"cmp"
 	"crypto/hmac"
 	cryptorand "crypto/rand"
 	"crypto/sha256"
@@ -23,6 +24,8 @@ import (
 // Generation is how the templates of one component generate values.
 type Generation struct {
 	Policy generated.Policy
+	// RefuseRandom refuses random strings, too, under generated.Refuse.
+	RefuseRandom bool
 	// Stored are the values of earlier renders.
 	Stored *generated.Values
 	// last are the values of the last render, if Stored has them at other calls; see Chart.Render.
@@ -115,7 +118,11 @@ func (g *generator) random(function, arguments string, byArguments bool,
 	if g.Policy == generated.Refuse || g.Derive {
 		var err error
 		if derived, err = generate(g.stream); err != nil || g.Policy == generated.Refuse {
-			g.note(g.derived, function)
+			calls := g.derived
+			if g.RefuseRandom {
+				calls = g.refused
+			}
+			g.note(calls, function)
 			return derived, err
 		}
 	}
@@ -321,9 +328,9 @@ func (g *generator) refusal(find func(function, file string) []problem.Error) er
 	for _, file := range slices.Sorted(maps.Keys(g.refused)) {
 		for _, function := range slices.Sorted(slices.Values(g.refused[file])) {
 			for _, e := range find(function, file) {
+				why := cmp.Or(refusedFuncs[function], randomRefusal)
 				e.Message = fmt.Sprintf("the template uses %s, which is not allowed: the function depends on %s, so "+
-					"that each render would differ; %s",
-					function, refusedFuncs[function].dependsOn, refusedFuncs[function].advice)
+					"that each render would differ; %s", function, why.dependsOn, why.advice)
 				if key := fmt.Sprintln(e.File, e.Line, function); !seen[key] {
 					seen[key] = true
 					errs.Add(&e)

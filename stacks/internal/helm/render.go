@@ -38,6 +38,8 @@ type Options struct {
 	Seed []byte
 	// Generation is how templates generate values.
 	Generation Generation
+	// WithoutHooks leaves out all hooks; WithoutCRDs leaves out the folder crds/.
+	WithoutHooks, WithoutCRDs bool
 }
 
 // Rendered is a rendered chart.
@@ -99,7 +101,7 @@ func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion,
 	if err != nil {
 		return out, nil, err
 	}
-	if out.Objects, out.Warnings, err = c.collectObjects(loaded, files); err != nil {
+	if out.Objects, out.Warnings, err = c.collectObjects(loaded, files, o); err != nil {
 		return out, nil, err
 	}
 	if loaded.Metadata.Deprecated {

@@ -14,8 +14,8 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Build builds the kustomization in a folder.
-func Build(ctx context.Context, tree *source.Tree, dir string) ([]*manifest.Object, error) {
+// Build builds the kustomization in a folder. render renders its charts.
+func Build(ctx context.Context, tree *source.Tree, dir string, render RenderChart) ([]*manifest.Object, error) {
 	s, err := scan(tree, dir)
 	if err != nil {
 		return nil, err
@@ -24,11 +24,15 @@ func Build(ctx context.Context, tree *source.Tree, dir string) ([]*manifest.Obje
 	if err != nil {
 		return nil, err
 	}
+	charts, err := renderCharts(tree, s.charts, render)
+	if err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, problem.Newf("the render was stopped: %w", err)
 	}
 	built, err := runLocked(s, func() (resmap.ResMap, error) {
-		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree}, "/"+dir)
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree, charts}, "/"+dir)
 		if err != nil {
 			return nil, &problem.Error{File: file, Message: "the kustomization cannot be built: " + oneLine(err),
 				Err: err}

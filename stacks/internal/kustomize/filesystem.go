@@ -18,7 +18,11 @@ import (
 var errReadOnly = errors.New("the source is read-only")
 
 // fileSystem presents a tree to kustomize as a read-only file system with the tree's root at /.
-type fileSystem struct{ tree *source.Tree }
+type fileSystem struct {
+	tree *source.Tree
+	// generated are files that replace or extend those of the tree.
+	generated generatedFiles
+}
 
 var _ filesys.FileSystem = fileSystem{}
 
@@ -33,16 +37,31 @@ func relativeToRoot(name string) string {
 
 // Exists returns true for a file or a folder.
 func (f fileSystem) Exists(name string) bool {
-	_, err := f.tree.Stat(relativeToRoot(name))
+	_, err := f.isDir(relativeToRoot(name))
 	return err == nil
 }
 
 // IsDir returns true for a folder.
-func (f fileSystem) IsDir(name string) bool { return f.tree.IsDir(relativeToRoot(name)) }
+func (f fileSystem) IsDir(name string) bool {
+	folder, err := f.isDir(relativeToRoot(name))
+	return folder && err == nil
+}
+
+// isDir returns an error if neither a file nor a folder has the name.
+func (f fileSystem) isDir(name string) (bool, error) {
+	if _, file := f.generated.files[name]; file || f.generated.folders[name] {
+		return !file, nil
+	}
+	info, err := f.tree.Stat(name)
+	return err == nil && info.IsDir(), err
+}
 
 // ReadFile reads a file within the limits of the tree. It also limits the expansion of YAML
 // aliases, because kustomize does not.
 func (f fileSystem) ReadFile(name string) ([]byte, error) {
+	if data, ok := f.generated.files[relativeToRoot(name)]; ok {
+		return data, nil
+	}
 	data, err := f.tree.Read(relativeToRoot(name), source.MaxFile)
 	if err != nil {
 		return nil, err
@@ -56,12 +75,12 @@ func (f fileSystem) ReadDir(string) ([]string, error) { return nil, errReadOnly 
 // CleanedAbs splits a path into its folder and file.
 func (f fileSystem) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
 	clean := relativeToRoot(name)
-	info, err := f.tree.Stat(clean)
+	folder, err := f.isDir(clean)
 	if err != nil {
 		return "", "", err
 	}
 	abs := path.Join("/", clean)
-	if info.IsDir() {
+	if folder {
 		return filesys.ConfirmedDir(abs), "", nil
 	}
 	return filesys.ConfirmedDir(path.Dir(abs)), path.Base(abs), nil

@@ -60,7 +60,7 @@ func (s *scanner) checkPlugin(file string, line int, m map[string]any) {
 		s.errs = append(s.errs, problem.Errorf(file, line, format, args...))
 	}
 	if kind == "HelmChartInflationGenerator" {
-		fail("the plugin %s is not allowed: %s", kind, refusedFields["helmCharts"])
+		fail("the plugin %s is not supported here; use the field helmCharts of the kustomization", kind)
 		return
 	}
 	if m["apiVersion"] != "builtin" {

@@ -24,13 +24,6 @@ const (
 	maxKustomizations = 1000
 )
 
-// refusedFields are the unsupported fields of a kustomization, with the reason.
-var refusedFields = map[string]string{
-	"helmCharts":                  "use a helm component in the stack instead",
-	"helmChartInflationGenerator": "use a helm component in the stack instead",
-	"helmGlobals":                 "use a helm component in the stack instead",
-}
-
 // Scan reads a kustomization and its bases. It rejects everything that would leave the source or
 // execute something, with file and line. It runs before kustomize, which would fetch remote bases.
 func Scan(tree *source.Tree, dir string) error {
@@ -40,7 +33,7 @@ func Scan(tree *source.Tree, dir string) error {
 
 func scan(tree *source.Tree, dir string) (*scanner, error) {
 	s := &scanner{tree: tree}
-	s.scanKustomization(dir, nil, false)
+	s.scanKustomization(dir, &scanTarget{}, false)
 	return s, s.errs.Err()
 }
 
@@ -52,6 +45,8 @@ type scanner struct {
 	// names.
 	ownSchema bool
 	schemas   []string
+	// charts of the kustomizations.
+	charts []*chartSet
 }
 
 // scanTarget is the kustomization that is scanned.
@@ -59,6 +54,8 @@ type scanTarget struct {
 	dir, file string
 	// ancestors are the folders of the kustomizations from the first one to this one.
 	ancestors []string
+	// namespace is that of the kustomization, or of the innermost overlay that sets one.
+	namespace string
 	// plugins is true if the resources configure plugins.
 	plugins bool
 }
@@ -101,7 +98,8 @@ func Read(tree *source.Tree, dir string) (file string, root *yaml.Node, err erro
 	return file, root, err
 }
 
-func (s *scanner) scanKustomization(dir string, ancestors []string, plugins bool) {
+// scanKustomization scans the kustomization in a folder. overlay is the one that refers to it.
+func (s *scanner) scanKustomization(dir string, overlay *scanTarget, plugins bool) {
 	if s.visited++; s.visited > maxKustomizations {
 		if s.visited == maxKustomizations+1 {
 			s.errs = append(s.errs,
@@ -118,7 +116,11 @@ func (s *scanner) scanKustomization(dir string, ancestors []string, plugins bool
 		s.errs.Add(err)
 		return
 	}
-	t := &scanTarget{dir: dir, file: file, ancestors: append(slices.Clone(ancestors), dir), plugins: plugins}
+	t := &scanTarget{dir: dir, file: file, ancestors: append(slices.Clone(overlay.ancestors), dir),
+		namespace: overlay.namespace, plugins: plugins}
+	if own := fieldOf(root, "namespace"); own != nil && own.ShortTag() == "!!str" && own.Value != "" {
+		t.namespace = own.Value
+	}
 	_, known := document.FieldsOf(reflect.TypeFor[types.Kustomization]())
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], resolveAlias(root.Content[i+1])
@@ -127,12 +129,9 @@ func (s *scanner) scanKustomization(dir string, ancestors []string, plugins bool
 				key.Value).Suggestion = problem.Nearest(key.Value, known)
 			continue
 		}
-		if why, no := refusedFields[key.Value]; no {
-			s.fail(t, key, key.Value, "field %q is not allowed: %s", key.Value, why)
-			continue
-		}
 		s.scanField(t, key.Value, value)
 	}
+	s.scanCharts(t, root)
 }
 
 func resolveAlias(n *yaml.Node) *yaml.Node {
@@ -144,10 +143,8 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 
 func (s *scanner) scanField(t *scanTarget, field string, value *yaml.Node) {
 	switch field {
-	case "resources", "bases":
+	case "resources", "bases", "components":
 		s.forEach(value, func(n *yaml.Node) { s.scanResource(t, field, n, t.plugins) })
-	case "components":
-		s.forEach(value, func(n *yaml.Node) { s.scanResource(t, field, n, false) })
 	case "generators", "transformers", "validators":
 		s.forEach(value, func(n *yaml.Node) {
 			if docs := inlineDocuments(n.Value); docs != nil {
@@ -289,5 +286,5 @@ func (s *scanner) scanResource(t *scanTarget, field string, n *yaml.Node, plugin
 		s.fail(t, n, field, "field %q: kustomizations are nested deeper than %d", field, maxDepth)
 		return
 	}
-	s.scanKustomization(clean, t.ancestors, plugins)
+	s.scanKustomization(clean, t, plugins)
 }

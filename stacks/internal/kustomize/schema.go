@@ -15,8 +15,8 @@ import (
 // the schema.
 var schemaLock sync.RWMutex
 
-// parseOpenAPISchema parses the schema of Kubernetes. Builds read it at the same time, and kustomize
-// has no lock for that, so it must be parsed before the first of them.
+// parseOpenAPISchema parses the schema of Kubernetes. Builds read it at the same time, and
+// kustomize has no lock for that, so it must be parsed before the first of them.
 var parseOpenAPISchema = sync.OnceFunc(func() { openapi.Schema() })
 
 // lockKubernetesSchema makes sure that the OpenAPI schema is that of Kubernetes until the returned
