@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -194,14 +195,18 @@ func TestChartKubeVersionAndDeprecationAreChecked(t *testing.T) {
 // included.
 func TestTemplateErrorsHaveFileAndLine(t *testing.T) {
 	for template, want := range map[string]string{
-		"a: 1\n\nb: {{ .Values.a.b.c }}\n":     `chart/templates/x.yaml:3: component "shop": the template failed: `,
-		"a: 1\nb: {{ nope }}\n":                `chart/templates/x.yaml:2: component "shop": the template failed: function "nope" not defined`,
-		"a: {{ include \"deep\" . }}\n":        `chart/templates/_h.tpl:3: component "shop": the template failed: `,
-		"{{ fail \"choose one\" }}\n":          `chart/templates/x.yaml:1: component "shop": the template failed: choose one`,
-		"a: 1\nb: {{ now | date \"2006\" }}\n": `chart/templates/x.yaml:2: component "shop": the template uses now, which is not allowed: the function depends on the clock`,
-		"a: {{ htpasswd \"a\" \"b\" }}\n":      `chart/templates/x.yaml:1: component "shop": the template uses htpasswd, which is not allowed`,
-		"\n--- # one\na: 1\n":                  `chart/templates/x.yaml: component "shop": the object has no apiVersion (line 3 of the rendered template)`,
-		"a: {{ include \"gone\" . }}\n":        `no template "gone" associated with template`,
+		"a: 1\n\nb: {{ .Values.a.b.c }}\n": `chart/templates/x.yaml:3: component "shop": the template failed: `,
+		"a: 1\nb: {{ " +
+			"nope }}\n": `chart/templates/x.yaml:2: component "shop": the template failed: function "nope" not defined`,
+		"a: {{ include \"deep\" . }}\n": `chart/templates/_h.tpl:3: component "shop": the template failed: `,
+		"{{ fail \"choose " +
+			"one\" }}\n": `chart/templates/x.yaml:1: component "shop": the template failed: choose one`,
+		"a: 1\nb: {{ now | date " +
+			"\"2006\" }}\n": `chart/templates/x.yaml:2: component "shop": the template uses now, which is not allowed: the function depends on the clock`,
+		"a: {{ htpasswd \"a\" " +
+			"\"b\" }}\n": `chart/templates/x.yaml:1: component "shop": the template uses htpasswd, which is not allowed`,
+		"\n--- # one\na: 1\n":           `chart/templates/x.yaml: component "shop": the object has no apiVersion (line 3 of the rendered template)`,
+		"a: {{ include \"gone\" . }}\n": `no template "gone" associated with template`,
 		"{{ define \"me\" }}{{ include \"me\" . }}{{ end }}{{ include \"me\" . }}\n": `chart/templates/x.yaml`,
 	} {
 		_, err := renderChart(t, map[string]string{
@@ -248,6 +253,44 @@ metadata: {name: {{ $name }}, annotations: {helm.sh/hook: "{{ $hook }}", helm.sh
 		`hook weight "heavy", which is not a number`, `ConfigMap "tests" is skipped`} {
 		if !strings.Contains(warnings, want) {
 			t.Errorf("got %s\nwant %s", warnings, want)
+		}
+	}
+}
+
+// A hook and an object have one name. If the object runs, both are needed, and one would replace
+// the other.
+func TestHookAndObjectOfOneName(t *testing.T) {
+	object := func(kind, version, annotations string) string {
+		return "apiVersion: " + version + "\nkind: " + kind + "\nmetadata: {name: a, annotations: {" + annotations +
+			"}}\n"
+	}
+	const pre, post = "helm.sh/hook: pre-install, helm.sh/hook-weight: '-3'", "helm.sh/hook: post-install"
+	for name, tc := range map[string]struct{ hook, object, want string }{
+		"before the object": {object("ServiceAccount", "v1", pre), object("ServiceAccount", "v1", "its: own"), ""},
+		"after the object": {object("ServiceAccount", "v1", post), object("ServiceAccount", "v1", ""),
+			"is rendered twice"},
+		"an object that runs": {object("Job", "batch/v1", pre), object("Job", "batch/v1", ""), "is rendered twice"},
+	} {
+		for _, files := range [][]string{{"a", "b"}, {"b", "a"}} {
+			result, err := renderChart(t, map[string]string{
+				"chart/Chart.yaml":                      "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+				"chart/templates/" + files[0] + ".yaml": tc.hook, "chart/templates/" + files[1] + ".yaml": tc.object,
+			}, nil)
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s: got %v, want %s", name, err, tc.want)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			objects := result.Components[0].Objects
+			if len(objects) != 1 || !strings.Contains(string(objects[0].Manifest), `"its":"own"`) ||
+				!reflect.DeepEqual(objects[0].Hook, &stacks.Hook{Phase: stacks.HookPre, Weight: -3, Stays: true}) {
+				t.Errorf("%s: got %+v", name, objects)
+			}
 		}
 	}
 }

@@ -365,7 +365,8 @@ func (r *renderRun) buildObject(o *manifest.Object, isGenerated func(manifest []
 		Hash: contentHash(o, raw, r.req.SecretKey, isGenerated(raw)),
 	}
 	if o.Hook != nil {
-		out.Hook = &Hook{Phase: HookPre, Weight: o.Hook.Weight, DeletePolicies: o.Hook.DeletePolicies}
+		out.Hook = &Hook{Phase: HookPre, Weight: o.Hook.Weight, DeletePolicies: o.Hook.DeletePolicies,
+			Stays: o.Hook.Stays}
 		switch {
 		case o.Hook.PreRemove:
 			out.Hook.Phase = HookPreRemove

@@ -178,4 +178,7 @@ type Hook struct {
 	// DeletePolicies are Helm's hook delete policies: before-hook-creation, hook-succeeded,
 	// hook-failed.
 	DeletePolicies []string `json:"deletePolicies,omitempty"`
+	// Stays is true for an ordinary object that is applied when a hook of its name would be. It is
+	// corrected and removed like others.
+	Stays bool `json:"stays,omitempty"`
 }

@@ -41,8 +41,12 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p plan.Po
 		}
 		step, preRemovePosition := steps(rc.Objects), preRemovePositions(rc.Objects)
 		for j := range rc.Objects {
-			it := prepareItem(ctx, rc.Objects[j], rc, p, r)
-			it.Step, it.PreRemove = step(&it.Object), preRemovePosition(&it.Object)
+			o := rc.Objects[j]
+			if o.Hook != nil && o.Hook.Stays { // only its step is that of a hook
+				o.Hook = nil
+			}
+			it := prepareItem(ctx, o, rc, p, r)
+			it.Step, it.PreRemove = step(&rc.Objects[j]), preRemovePosition(&rc.Objects[j])
 			it.RunsOnce = it.RunsOnce && it.PreRemove == 0 // it runs before the removal, not when it is applied
 			c.Items = append(c.Items, it)
 		}

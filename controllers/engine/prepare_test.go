@@ -154,6 +154,22 @@ func TestPrepareIgnore(t *testing.T) {
 	}
 }
 
+// An object that stays is applied in the step of its hook, and is no hook otherwise.
+func TestPrepareObjectThatStays(t *testing.T) {
+	_, d := newAPIServer()
+	stays, hook := renderedObject("ConfigMap", "", "v1", "ns"), renderedObject("ConfigMap", "", "v1", "ns")
+	stays.Hook = &stacks.Hook{Phase: stacks.HookPre, Weight: -5, Stays: true}
+	hook.Name, hook.Hook = "hook", &stacks.Hook{Phase: stacks.HookPre}
+	rc := rendered("c", stays, hook)
+	items := Prepare(t.Context(), []stacks.RenderedComponent{rc}, plan.Policies{}, d)[0].Items
+	if items[0].Hook != nil || items[0].RunsOnce || items[0].Step >= items[1].Step || !items[1].RunsOnce {
+		t.Errorf("got %+v", items)
+	}
+	if rc.Objects[0].Hook == nil {
+		t.Error("what was rendered is shared, and was changed")
+	}
+}
+
 func TestPrepareComponent(t *testing.T) {
 	_, d := newAPIServer()
 	rc := rendered("c", renderedObject("Namespace", "", "v1", ""), renderedObject("ConfigMap", "", "v1", "ns"),

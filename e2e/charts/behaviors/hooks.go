@@ -18,6 +18,12 @@ var hooks = []Behavior{
 			"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: account, annotations: " +
 			"{helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n"},
 		Kept: []string{"ServiceAccount/account"}},
+	{Name: "a hook and an object of one name", Files: map[string]string{
+		"templates/a.yaml": configMap("a") + "data: {of: object}\n",
+		"templates/hook.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: " +
+			"{helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n"},
+		Warnings: `component "my": shop/templates/hook.yaml: ConfigMap "prod/a" is left out, because it is in ` +
+			`shop/templates/a.yaml, too`},
 }
 
 // hookJob returns a document with a Job that is a hook.

@@ -74,8 +74,8 @@ func Render(path string, o Options) ([]map[string]any, error) {
 	return parse(text)
 }
 
-// manifest returns the documents of a release: CRDs, manifests, and hooks except those that an
-// install does not run.
+// manifest returns the documents of a release: CRDs, hooks except those that an install does not
+// run, and manifests. A manifest counts that has the name of a hook: it comes after the hook.
 func manifest(loaded *chart.Chart, files map[string]string) (string, error) {
 	for name := range files {
 		if strings.HasSuffix(name, "NOTES.txt") {
@@ -91,13 +91,13 @@ func manifest(loaded *chart.Chart, files map[string]string) (string, error) {
 	for _, crd := range loaded.CRDObjects() {
 		add(string(crd.File.Data))
 	}
-	for _, m := range manifests {
-		add(m.Content)
-	}
 	for _, h := range hooks {
 		if slices.ContainsFunc(h.Events, func(e release.HookEvent) bool { return installEvents[e] }) {
 			add(h.Manifest)
 		}
+	}
+	for _, m := range manifests {
+		add(m.Content)
 	}
 	return text.String(), nil
 }

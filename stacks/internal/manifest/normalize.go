@@ -96,9 +96,10 @@ func (k ClusterKinds) SetNamespace(o *Object, namespace string) {
 	meta["namespace"] = namespace
 }
 
-// DropRepeated removes objects that a chart renders several times: copies, and
-// CustomResourceDefinitions, of which the last one counts. Helm applies each of them, with the same
-// result. It leaves others, which FindDuplicates reports.
+// DropRepeated removes objects that a chart renders several times: copies,
+// CustomResourceDefinitions, of which the last one counts, and hooks that become an ordinary
+// object. Helm applies each of them, with the same result. It leaves others, which FindDuplicates
+// reports.
 func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 	at := make(map[string]int, len(objects))
 	for _, o := range objects {
@@ -108,6 +109,10 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 			at[o.ID()] = len(kept)
 			kept = append(kept, o)
 			continue
+		case becomesOrdinary(kept[first], o):
+			kept[first], o = stayingObject(o, kept[first]), kept[first]
+		case becomesOrdinary(o, kept[first]):
+			kept[first] = stayingObject(kept[first], o)
 		case reflect.DeepEqual(kept[first].Value, o.Value):
 		case isDefinition(o):
 			kept[first], o = o, kept[first]
@@ -119,6 +124,20 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 			fmt.Sprintf("%s: %s is left out, because it is in %s, too", o.Location(), o, kept[first].Location()))
 	}
 	return kept, warnings
+}
+
+// becomesOrdinary reports whether a hook before the other objects has the name of one of them. If
+// it does not run, the hook needs no step of its own: the object can be there from then on.
+func becomesOrdinary(hook, o *Object) bool {
+	runs := o.Group == "batch" || o.Group == "" && o.Kind == "Pod"
+	return o.Hook == nil && hook.Hook != nil && !hook.Hook.Post && !hook.Hook.PreRemove && !runs
+}
+
+// stayingObject returns an object that is applied in the step of a hook.
+func stayingObject(o, hook *Object) *Object {
+	out := *o
+	out.Hook = &Hook{Weight: hook.Hook.Weight, Stays: true}
+	return &out
 }
 
 func isDefinition(o *Object) bool {

@@ -32,8 +32,10 @@ type Object struct {
 // Hook marks an object as a step before the other objects, after them (Post), or before their
 // removal (PreRemove).
 type Hook struct {
-	Post           bool
-	PreRemove      bool
+	Post      bool
+	PreRemove bool
+	// Stays is true for an ordinary object that is applied when a hook of its name would be.
+	Stays          bool
 	Weight         int
 	DeletePolicies []string
 }
