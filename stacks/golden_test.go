@@ -117,15 +117,20 @@ func TestGoldenRequestDigests(t *testing.T) {
 		Clock:  &generated.Clock{Time: time.Unix(1700000000, 0).UTC(), For: "chart and values"}}}
 	generates.Generate = generated.Options{Policy: generated.Keep, Owner: "site", Rotate: "web@2026-06",
 		Derive: []string{"web"}, Values: values, Now: time.Now()}
-	goldenfile.Complete(t, generates)
 	goldenfile.JSON(t, "generated.json", values["web"]) // as stored in the Secret
+	looksUp, withLookups := generates, values["web"].Clone()
+	withLookups.Lookups = map[string]generated.Lookup{"v1 Secret web login": {Object: []byte(`{"kind":"Secret"}`),
+		For: "chart and values", Asked: true, Foreign: true}}
+	looksUp.Generate.Values = map[string]*generated.Values{"web": withLookups}
+	goldenfile.Complete(t, looksUp)
+	goldenfile.JSON(t, "lookups.json", &withLookups.Lookups)
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
 		name string
 		req  stacks.Request
 	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted},
-		{"with generated values", generates}} {
+		{"with generated values", generates}, {"with answers of lookup", looksUp}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

@@ -104,7 +104,7 @@ func readSecret(ctx context.Context, c *engine.Client, ref stacks.Ref) (*corev1.
 }
 
 // renderGenerating renders a request, and adds the generated values to it. Before new values are
-// used, it looks in the cluster for earlier ones.
+// used, it looks in the cluster for earlier ones, and for what the templates look up.
 func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stacks.Request, render func(context.Context,
 	stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
 	if req.Generate.Policy == generated.Keep {
@@ -124,6 +124,9 @@ func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stac
 		if res, err = render(ctx, *req); err != nil {
 			return stacks.Result{}, err
 		}
+	}
+	if res, err = renderWithLookups(ctx, o, c, req, res, render); err != nil {
+		return stacks.Result{}, err
 	}
 	req.Generate = req.Generate.With(res.Generated)
 	return res, nil

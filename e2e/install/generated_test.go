@@ -133,6 +133,67 @@ var _ = Describe("What a chart generates", func() {
 		stop()
 	})
 
+	It("uses what lookup found until the chart changes, and finds only objects of the install", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		name := "lookup-" + ns
+		chart := func(version string) fs.FS {
+			return tree("spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: "+
+				"./chart}}\n", map[string]string{
+				"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: " + version + "\n",
+				"chart/templates/login.yaml": `{{- $old := lookup "v1" "Secret" .Release.Namespace "login" }}
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+data:
+  password: {{ if $old }}{{ $old.data.password }}{{ else }}{{ randAlphaNum 16 | b64enc }}{{ end }}
+`,
+				"chart/templates/tls.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: tls}\n",
+				"chart/templates/config.yaml": `apiVersion: v1
+kind: ConfigMap
+metadata: {name: config}
+data:
+  login: "{{ lookup "v1" "Secret" .Release.Namespace "login" | empty | not }}"
+  secrets: "{{ (lookup "v1" "Secret" .Release.Namespace "").items | len }}"
+  foreign: "{{ lookup "v1" "ConfigMap" .Release.Namespace "foreign" | empty | not }}"
+`,
+			})
+		}
+		Expect(plane.ApplyYAML(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign, namespace: "+ns+
+			"}\n"))).To(Succeed())
+		publish(ctx, ns, "src", "main@sha1:1", chart("1.0.0"))
+		stop := startController(dedicated(name))
+		in := newInstall(ctx, ns, "i", hourly, forController[*appsv1.KsctlInstall](name))
+		atRevision(ctx, in, "main@sha1:1")
+		first := generatedData(ctx, ns)
+		Expect(first).To(HaveKeyWithValue("config/login", "false"))
+		Expect(first).To(HaveKeyWithValue("config/secrets", "0"))
+		Expect(first).To(HaveKeyWithValue("config/foreign", "false"))
+
+		By("changing the password by hand while no controller runs")
+		stop()
+		login := &corev1.Secret{}
+		Expect(plane.Client().Get(ctx, client.ObjectKey{Namespace: ns, Name: "login"}, login)).To(Succeed())
+		Expect(patch(ctx, login, "mallory", `{"data":{"password":"`+base64.StdEncoding.EncodeToString([]byte("other"))+
+			`"}}`)).To(Succeed())
+		stop = startController(dedicated(name))
+		Eventually(ctx, func() map[string]string { return generatedData(ctx, ns) }, soon).Should(Equal(first))
+
+		By("upgrading the chart")
+		publish(ctx, ns, "src", "main@sha1:2", chart("1.1.0"))
+		atRevision(ctx, in, "main@sha1:2")
+		second := generatedData(ctx, ns)
+		Expect(second).To(HaveKeyWithValue("login/password", first["login/password"]))
+		Expect(second).To(HaveKeyWithValue("config/login", "true"))
+		Expect(second["config/secrets"]).To(BeElementOf("2", "3"), "with the Secret of the answers itself")
+		Expect(second).To(HaveKeyWithValue("config/foreign", "false"))
+
+		By("removing the install")
+		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
+		Eventually(ctx, func() bool { return absent(ctx, in) }, soon).Should(BeTrue())
+		Expect(absent(ctx, login)).To(BeTrue())
+		stop()
+	})
+
 	It("is found again when the status or the Secret with the values is lost", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		name := "generated-" + ns

@@ -81,7 +81,9 @@ func SecretName(owner, component string) string {
 
 // Secret returns the manifest of the Secret with values. The error is for the user.
 func Secret(namespace, name string, v *Values) (map[string]any, error) {
-	raw, err := json.Marshal(v)
+	stored := *v
+	stored.Lookups = v.storedLookups()
+	raw, err := json.Marshal(stored)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +123,8 @@ type Values struct {
 	Rotated string `json:"rotated,omitempty"`
 	// Clock is the time that the templates read. Nil if they do not read it.
 	Clock *Clock `json:"clock,omitempty"`
+	// Lookups has the answer to each call of lookup, by Query.
+	Lookups map[string]Lookup `json:"lookups,omitempty"`
 }
 
 // NewValues returns empty values with a key; with a random one if it is nil.
@@ -141,6 +145,12 @@ func (v *Values) ForRotation(component, rotate string) *Values {
 	}
 	out := NewValues(v.Key)
 	out.Rotated = token
+	for query, l := range v.Lookups { // what templates find is what they do not generate
+		if out.Lookups == nil {
+			out.Lookups = map[string]Lookup{}
+		}
+		out.Lookups[query] = Lookup{For: l.For, Foreign: l.Foreign}
+	}
 	return out
 }
 
@@ -153,6 +163,7 @@ func (v *Values) Clone() *Values {
 	if v.Clock != nil {
 		out.Clock = new(*v.Clock)
 	}
+	out.Lookups = maps.Clone(v.Lookups)
 	return out
 }
 
@@ -189,8 +200,10 @@ type Clock struct {
 	For string `json:"for"`
 }
 
-// IsEmpty reports whether nothing was generated. The values may be nil.
-func (v *Values) IsEmpty() bool { return v == nil || len(v.Calls) == 0 && v.Clock == nil }
+// IsEmpty reports whether there is nothing to store. The values may be nil.
+func (v *Values) IsEmpty() bool {
+	return v == nil || len(v.Calls) == 0 && v.Clock == nil && len(v.storedLookups()) == 0
+}
 
 // Equal reports whether other, which may be nil, has the same values.
 func (v *Values) Equal(other *Values) bool {
@@ -200,15 +213,17 @@ func (v *Values) Equal(other *Values) bool {
 	sameClock := v.Clock == nil && other.Clock == nil || v.Clock != nil && other.Clock != nil &&
 		v.Clock.For == other.Clock.For && v.Clock.Time.Equal(other.Clock.Time)
 	return sameClock && v.Rotated == other.Rotated && bytes.Equal(v.Key, other.Key) &&
-		maps.Equal(v.Calls, other.Calls) && maps.Equal(v.Places, other.Places)
+		maps.Equal(v.Calls, other.Calls) && maps.Equal(v.Places, other.Places) &&
+		maps.EqualFunc(v.storedLookups(), other.storedLookups(), sameLookup)
 }
 
-// Secrets returns what messages must not contain: all values, and the lines of those that are PEM.
+// Secrets returns what messages must not contain: all values, the lines of those that are PEM, and
+// those of Secrets that were looked up.
 func (v *Values) Secrets() []string {
 	if v == nil {
 		return nil
 	}
-	var out []string
+	out := v.lookupSecrets()
 	for _, value := range v.Calls {
 		for _, text := range []string{value.Text, value.PrivateKey} {
 			if text == "" {
@@ -240,6 +255,9 @@ func (v *Values) Finder() func(text []byte) bool {
 					values = append(values, inJSON(text), []byte(base64.StdEncoding.EncodeToString([]byte(text))))
 				}
 			}
+		}
+		for _, text := range v.lookupSecrets() {
+			values = append(values, inJSON(text))
 		}
 	}
 	return func(text []byte) bool {

@@ -63,6 +63,7 @@ func (g *generator) funcMap() template.FuncMap {
 	m := template.FuncMap{
 		beginFunc:      g.begin,
 		endFunc:        g.end,
+		"lookup":       g.lookup,
 		"randAlphaNum": g.randString("randAlphaNum", alphanumeric),
 		"randAlpha":    g.randString("randAlpha", letters),
 		"randNumeric":  g.randString("randNumeric", digits),

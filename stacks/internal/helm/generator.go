@@ -6,6 +6,7 @@ import (
 	cryptorand "crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -43,8 +44,8 @@ type generator struct {
 	chart string
 	// seed of values that are derived.
 	seed []byte
-	// clockFor is the keyed hash of the chart and its values.
-	clockFor string
+	// inputs is the keyed hash of the chart and its values.
+	inputs string
 
 	// out has the stored values and the new ones. used are the calls of this render.
 	out  *generated.Values
@@ -68,10 +69,11 @@ type execution struct {
 	calls map[string]int
 }
 
-func newGenerator(g Generation, chart string, seed []byte, clockFor string) *generator {
-	out := &generator{Generation: g, chart: chart, seed: seed, clockFor: clockFor, out: g.Stored.Clone(),
+func newGenerator(g Generation, chart string, seed []byte, inputs string) *generator {
+	out := &generator{Generation: g, chart: chart, seed: seed, inputs: inputs, out: g.Stored.Clone(),
 		used: map[string]bool{}, changed: map[string]string{},
 		derived: map[string][]string{}, refused: map[string][]string{}}
+	out.out.Lookups = nil // gets those of this render
 	if out.last == nil {
 		out.last = g.Stored
 	}
@@ -187,8 +189,8 @@ func parseCall(call string) (function, hash, file string) {
 func (g *generator) now(function string) time.Time {
 	switch g.Policy {
 	case generated.Keep:
-		if g.out.Clock == nil || g.out.Clock.For != g.clockFor {
-			g.out.Clock = &generated.Clock{Time: g.Now.UTC().Truncate(time.Second), For: g.clockFor}
+		if g.out.Clock == nil || g.out.Clock.For != g.inputs {
+			g.out.Clock = &generated.Clock{Time: g.Now.UTC().Truncate(time.Second), For: g.inputs}
 		}
 		return g.out.Clock.Time
 	case generated.Refuse:
@@ -197,6 +199,32 @@ func (g *generator) now(function string) time.Time {
 		g.out.Clock = &generated.Clock{Time: placeholderTime}
 	}
 	return placeholderTime
+}
+
+// lookup returns the stored answer to a query. Without one, it finds nothing, and the query is
+// asked.
+func (g *generator) lookup(apiVersion, kind, namespace, name string) (map[string]any, error) {
+	query := generated.Query{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}.String()
+	if _, err := generated.ParseQuery(query); err != nil || g.Policy != generated.Keep {
+		return map[string]any{}, nil
+	}
+	answer, known := g.Stored.Lookups[query]
+	if !known || answer.For != g.inputs {
+		answer = generated.Lookup{For: g.inputs, Asked: true}
+	}
+	if g.out.Lookups == nil {
+		g.out.Lookups = map[string]generated.Lookup{}
+	}
+	g.out.Lookups[query] = answer
+	found := map[string]any{}
+	switch {
+	case len(answer.Object) > 0:
+	case name == "":
+		return map[string]any{"items": []any{}}, nil
+	default:
+		return found, nil
+	}
+	return found, json.Unmarshal(answer.Object, &found)
 }
 
 // placeholderTime is the time that templates read without a clock.
