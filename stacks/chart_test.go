@@ -195,18 +195,14 @@ func TestChartKubeVersionAndDeprecationAreChecked(t *testing.T) {
 // included.
 func TestTemplateErrorsHaveFileAndLine(t *testing.T) {
 	for template, want := range map[string]string{
-		"a: 1\n\nb: {{ .Values.a.b.c }}\n": `chart/templates/x.yaml:3: component "shop": the template failed: `,
-		"a: 1\nb: {{ " +
-			"nope }}\n": `chart/templates/x.yaml:2: component "shop": the template failed: function "nope" not defined`,
-		"a: {{ include \"deep\" . }}\n": `chart/templates/_h.tpl:3: component "shop": the template failed: `,
-		"{{ fail \"choose " +
-			"one\" }}\n": `chart/templates/x.yaml:1: component "shop": the template failed: choose one`,
-		"a: 1\nb: {{ now | date " +
-			"\"2006\" }}\n": `chart/templates/x.yaml:2: component "shop": the template uses now, which is not allowed: the function depends on the clock`,
-		"a: {{ htpasswd \"a\" " +
-			"\"b\" }}\n": `chart/templates/x.yaml:1: component "shop": the template uses htpasswd, which is not allowed`,
-		"\n--- # one\na: 1\n":           `chart/templates/x.yaml: component "shop": the object has no apiVersion (line 3 of the rendered template)`,
-		"a: {{ include \"gone\" . }}\n": `no template "gone" associated with template`,
+		"a: 1\n\nb: {{ .Values.a.b.c }}\n":     `chart/templates/x.yaml:3: component "shop": the template failed: `,
+		"a: 1\nb: {{ nope }}\n":                `chart/templates/x.yaml:2: component "shop": the template failed: function "nope" not defined`,
+		"a: {{ include \"deep\" . }}\n":        `chart/templates/_h.tpl:3: component "shop": the template failed: `,
+		"{{ fail \"choose one\" }}\n":          `chart/templates/x.yaml:1: component "shop": the template failed: choose one`,
+		"a: 1\nb: {{ now | date \"2006\" }}\n": `chart/templates/x.yaml:2: component "shop": the template uses now, which is not allowed: the function depends on the clock`,
+		"a: {{ htpasswd \"a\" \"b\" }}\n":      `chart/templates/x.yaml:1: component "shop": the template uses htpasswd, which is not allowed`,
+		"\n--- # one\na: 1\n":                  `chart/templates/x.yaml: component "shop": the object has no apiVersion (line 3 of the rendered template)`,
+		"a: {{ include \"gone\" . }}\n":        `no template "gone" associated with template`,
 		"{{ define \"me\" }}{{ include \"me\" . }}{{ end }}{{ include \"me\" . }}\n": `chart/templates/x.yaml`,
 	} {
 		_, err := renderChart(t, map[string]string{

@@ -73,8 +73,8 @@ func TestFindForeignObject(t *testing.T) {
 		"recreated owner":     {newObject("v1", "ConfigMap", "ns", "x", ownedBy(another)), false},
 		"owner of a deleted kind": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"))),
 			false},
-		"deleted kind and " +
-			"existing owner": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"), zone("there"))),
+		"deleted kind and existing owner": {
+			newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("h.io/v1", "X"), zone("there"))),
 			true},
 		"owner kind in another version": {newObject("v1", "ConfigMap", "ns", "x", ownedBy(of("g.io/v2", "Zone"))),
 			true},

@@ -58,8 +58,7 @@ func TestIsStray(t *testing.T) {
 		"being deleted": {func(u *unstructured.Unstructured) {
 			u.SetDeletionTimestamp(&metav1.Time{Time: since})
 		}, false},
-		"applied by " +
-			"kubectl": {managed(metav1.ManagedFieldsEntry{Manager: "kubectl",
+		"applied by kubectl": {managed(metav1.ManagedFieldsEntry{Manager: "kubectl",
 			Operation: metav1.ManagedFieldsOperationApply}), false},
 		"only updated by us": {managed(metav1.ManagedFieldsEntry{Manager: live.FieldManager,
 			Operation: metav1.ManagedFieldsOperationUpdate}), false},

@@ -48,9 +48,9 @@ func TestClustersToCreate(t *testing.T) {
 		"both names in use": {[]v1alpha1.ImportedCluster{importedRow("aws", "demo", "x", in)},
 			[]clusterv1.KsctlCluster{{ObjectMeta: metav1.ObjectMeta{Name: "demo"}},
 				{ObjectMeta: metav1.ObjectMeta{Name: "aws-ha-demo-x"}}}, map[string]string{"": "aws.ha.demo.x"}},
-		"created and deleted " +
-			"by a user": {[]v1alpha1.ImportedCluster{{Key: "aws.ha.demo.x", Name: "demo", Action: in, Ready: true,
-			Cluster: "demo"}}, nil, nil},
+		"created and deleted by a user": {
+			[]v1alpha1.ImportedCluster{{Key: "aws.ha.demo.x", Name: "demo", Action: in, Ready: true,
+				Cluster: "demo"}}, nil, nil},
 		"not in the store": {[]v1alpha1.ImportedCluster{importedRow("aws", "a", "x", v1alpha1.StateConflict),
 			importedRow("aws", "b", "x", v1alpha1.StateRemovedSince),
 			importedRow("aws", "c", "x", v1alpha1.StateLeft)}, nil, nil},

@@ -48,8 +48,8 @@ func TestCheckChartDigestsRejectsChangedChart(t *testing.T) {
 			ChartDependencies: []appsv1.ChartStatus{chartWith("0.9.0", one)}}, ""},
 		"unchanged dependency": {appsv1.ComponentStatus{Name: "main",
 			ChartDependencies: []appsv1.ChartStatus{chartWith("1.0.0", two)}}, ""},
-		"dependency of another " +
-			"component": {appsv1.ComponentStatus{Name: "other", ChartDependencies: []appsv1.ChartStatus{chart}}, ""},
+		"dependency of another component": {
+			appsv1.ComponentStatus{Name: "other", ChartDependencies: []appsv1.ChartStatus{chart}}, ""},
 		"component that was not installed": {appsv1.ComponentStatus{Name: "main"}, ""},
 		"dependency that was the chart before": {appsv1.ComponentStatus{Name: "main", Chart: &chart},
 			`component "main"`},

@@ -55,8 +55,8 @@ func TestSelectArtifactKeepsReleasedArtifact(t *testing.T) {
 		"released artifact is recorded": {in: memberInstallWith("r2", artifactStatusAt("r2")), from: "r2", has: "r2"},
 		"awaiting the rollout": {in: memberInstallWith("r1", artifactStatusAt("r1")), from: "r1", has: "r1",
 			awaits: "r2"},
-		"awaiting the rollout, last released artifact not " +
-			"recorded": {in: memberInstallWith("r1b", artifactStatusAt("r1")), has: "r1", awaits: "r2"},
+		"awaiting the rollout, last released artifact not recorded": {
+			in: memberInstallWith("r1b", artifactStatusAt("r1")), has: "r1", awaits: "r2"},
 		"awaiting the rollout, no artifact recorded": {in: memberInstallWith("r1", nil), awaits: "r2"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,8 +29,8 @@ func TestTrackedByTool(t *testing.T) {
 			true},
 		"the stack itself":           {[]any{entry(FieldManager, "Apply", flux)}, false},
 		"a manager of another label": {[]any{entry("kubectl-label", "Update", mine)}, false},
-		"Flux, and the stack " +
-			"renders it": {[]any{entry(FieldManager, "Apply", flux), entry("kustomize-controller", "Apply", flux)},
+		"Flux, and the stack renders it": {
+			[]any{entry(FieldManager, "Apply", flux), entry("kustomize-controller", "Apply", flux)},
 			true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,13 +66,13 @@ var outcomes = map[string]struct {
 	"stalled with a requeue time": {Stalled{Err: errors.New("a typo"), RequeueAt: noon.Add(time.Second)},
 		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "a typo", stalled: true,
 			warning: true, requeueAt: noon.Add(time.Second)}, time.Second},
-	"failed with a requeue time before the " +
-		"retryInterval": {Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Second)},
+	"failed with a requeue time before the retryInterval": {
+		Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Second)},
 		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom",
 			reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, useRetryInterval: true,
 			requeueAt: noon.Add(time.Second)}, time.Second},
-	"failed with a requeue time after the " +
-		"retryInterval": {Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Hour)},
+	"failed with a requeue time after the retryInterval": {
+		Retry{Err: errors.New("boom"), RequeueAt: noon.Add(time.Hour)},
 		outcomeEffects{ready: "False", reason: fluxmeta.ReconciliationFailedReason, message: "boom",
 			reconciling: fluxmeta.ProgressingWithRetryReason, warning: true, useRetryInterval: true,
 			requeueAt: noon.Add(time.Hour)}, time.Minute},

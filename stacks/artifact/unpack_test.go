@@ -66,8 +66,8 @@ func TestUnpackRejectsInvalidTarballs(t *testing.T) {
 			UnsafePath, "passwd"},
 		"absolute symbolic link": {[]member{link("passwd", "/etc/passwd")}, UnsafePath,
 			"passwd"},
-		"symbolic links that combine to a path outside " +
-			"the tree": {[]member{link("a", "."), link("a/b", ".."), file("a/b/c", "x")}, UnsafePath, "a"},
+		"symbolic links that combine to a path outside the tree": {
+			[]member{link("a", "."), link("a/b", ".."), file("a/b/c", "x")}, UnsafePath, "a"},
 		"symbolic link that stays inside": {[]member{file("x", "x"), link("y", "x")}, UnsafePath,
 			"y"},
 		"file through a symbolic link": {[]member{link("out", "/tmp"),
@@ -100,8 +100,8 @@ func TestUnpackRejectsInvalidTarballs(t *testing.T) {
 			Malformed, "x"},
 		"file with the path of a directory": {[]member{file("x/y", "2"), file("x", "1")},
 			Malformed, "x"},
-		"directory entry with the path " +
-			"of a file": {[]member{file("x", "2"), {name: "x/", kind: tar.TypeDir}}, Malformed, "x"},
+		"directory entry with the path of a file": {
+			[]member{file("x", "2"), {name: "x/", kind: tar.TypeDir}}, Malformed, "x"},
 		"long name": {[]member{file(strings.Repeat("n", 256), "x")},
 			Malformed, strings.Repeat("n", 256)},
 		"one giant file": {[]member{file("big", strings.Repeat("x", 2049))},
@@ -114,13 +114,13 @@ func TestUnpackRejectsInvalidTarballs(t *testing.T) {
 			"1/2/3/4/5"},
 		"ten thousand levels": {[]member{file(strings.Repeat("d/", 10_000)+"f", "")},
 			TooDeep, strings.Repeat("d/", 10_000) + "f"},
-		"ten thousand levels of " +
-			"directories": {[]member{{name: strings.Repeat("d/", 10_000), kind: tar.TypeDir}}, TooDeep,
+		"ten thousand levels of directories": {
+			[]member{{name: strings.Repeat("d/", 10_000), kind: tar.TypeDir}}, TooDeep,
 			strings.Repeat("d/", 10_000)},
 		"truncated file": {
 			[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1000}}, Malformed, ""},
-		"truncated file with a size of " +
-			"terabytes": {[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1 << 42}}, TooLarge, "cut"},
+		"truncated file with a size of terabytes": {
+			[]member{{name: "cut", body: "abc", kind: tar.TypeReg, size: 1 << 42}}, TooLarge, "cut"},
 		"depth reached only by dots": {[]member{file("./././././x", "")}, "", ""},
 	}
 	for name, c := range cases {

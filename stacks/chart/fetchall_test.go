@@ -80,8 +80,8 @@ func TestFetchAllGivesAdviceForDependencies(t *testing.T) {
 		"has no digest for this version; vendor the chart (helm dependency build) and commit it": func(r *repository) {
 			r.list("web", "1.2.3", "", "web-1.2.3.tgz")
 		},
-		"the index lists the archive at oci://r.example.com/charts; set that repository in " +
-			"Chart.yaml": func(r *repository) {
+		"the index lists the archive at oci://r.example.com/charts; set that repository in Chart.yaml": func(
+			r *repository) {
 			r.list("web", "1.2.3", strings.Repeat("0", 64), "oci://r.example.com/charts/web:1.2.3")
 		},
 	} {

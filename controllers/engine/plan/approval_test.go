@@ -261,8 +261,7 @@ func TestObjectsKeptByHelmAreReleased(t *testing.T) {
 
 func TestBeingDeletedErrorMessage(t *testing.T) {
 	for want, err := range map[string]*BeingDeletedError{
-		"ConfigMap ns/a is being " +
-			"deleted": {Ref: ref("a")},
+		"ConfigMap ns/a is being deleted": {Ref: ref("a")},
 		"ConfigMap ns/a is being deleted: x is left": {Ref: ref("a"),
 			Remaining: "x is left"},
 		"ConfigMap ns/a is being deleted since 2026-01-02T03:04:05Z: waits for finalizers [x] set by m": {Ref: ref("a"),

@@ -128,10 +128,10 @@ func TestDecideItem(t *testing.T) {
 		"label lost": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
 			live: []live.Object{liveObject("a", func(o *live.Object) { o.LabelLost = true })}}, verb: VerbUpdate,
 			reason: ReasonDrifted},
-		"reclaimed by its " +
-			"former tool": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			live:   []live.Object{liveObject("a", func(o *live.Object) { o.TrackedByTool = true })},
-			policy: func(p *Policies) { p.Adopt = appsv1.AdoptAlways }}, verb: VerbUpdate, reason: ReasonDrifted},
+		"reclaimed by its former tool": {
+			world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+				live:   []live.Object{liveObject("a", func(o *live.Object) { o.TrackedByTool = true })},
+				policy: func(p *Policies) { p.Adopt = appsv1.AdoptAlways }}, verb: VerbUpdate, reason: ReasonDrifted},
 		"marked by another tool": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
 			live: []live.Object{liveObject("a", func(o *live.Object) { o.TrackedByTool = true })}},
 			verb: VerbSkip, reason: ReasonUnchanged, ready: true},
@@ -161,9 +161,9 @@ func TestDecideItem(t *testing.T) {
 		"completed Job that is gone": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
 			succeeded: "uid"},
 			change: func(it *Item) { it.RunsOnce = true }, verb: VerbRecord, reason: ReasonFinished, ready: true},
-		"completed Job with new " +
-			"content": {world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
-			succeeded: "uid"},
+		"completed Job with new content": {
+			world: fixture{entries: []appsv1.InventoryEntry{entry("a", appsv1.EntryApplied)},
+				succeeded: "uid"},
 			change: func(it *Item) {
 				it.RunsOnce, it.ContentHash = true, "another"
 			}, verb: VerbCreate, reason: ReasonChanged},
@@ -253,8 +253,7 @@ func TestDecideRemoval(t *testing.T) {
 		"deletion accepted": {fixture{live: []live.Object{liveObject("a")},
 			pendingDeletions: map[string]types.UID{ref("a").ID(): "uid"}}, entry("a", appsv1.EntryApplied), VerbWait,
 			ReasonBeingDeleted},
-		"being deleted, not " +
-			"watched": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) {
+		"being deleted, not watched": {fixture{live: []live.Object{liveObject("a", func(o *live.Object) {
 			o.Deleting, o.LabelLost = true, true
 		})}},
 			entry("a", appsv1.EntryApplied), VerbDelete, ReasonUnconfirmed},

@@ -103,23 +103,23 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 			nil, "b", "", "o"},
 		"an install planned another artifact": {[]*appsv1.KsctlInstall{install("o", "src", here)},
 			map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "b", "", "o"},
-		"an install has objects only in other " +
-			"namespaces": {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
+		"an install has objects only in other namespaces": {
+			[]*appsv1.KsctlInstall{install("o", "src", []string{"else"})}, nil, nil, "b", "", ""},
 		"the objects of an install are unknown": {[]*appsv1.KsctlInstall{install("o", "src", nil)}, nil,
 			nil, "b", "", "o"},
 		"an install of another source claims the object": {[]*appsv1.KsctlInstall{install("o", "src2", here)},
 			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
 		"an install of another source has no plan yet": {[]*appsv1.KsctlInstall{install("o", "src2", here)},
 			nil, nil, "b", "", ""},
-		"an install of another namespace claims " +
-			"the object": {[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, map[string]string{"o": "b"},
+		"an install of another namespace claims the object": {
+			[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, map[string]string{"o": "b"},
 			map[string][]string{"o": {"x"}}, "b", "", ""},
-		"an install of another namespace has no " +
-			"plan yet": {[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, nil, nil, "b", "", ""},
+		"an install of another namespace has no plan yet": {
+			[]*appsv1.KsctlInstall{install("o", "src", here, elsewhere)}, nil, nil, "b", "", ""},
 		"an install is being deleted": {[]*appsv1.KsctlInstall{install("o", "src", here,
 			deleting)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "", ""},
-		"a KsctlRemove removes a whole " +
-			"install": {[]*appsv1.KsctlInstall{install("o", "src", here, removedByRequest)}, nil, nil, "b", "", ""},
+		"a KsctlRemove removes a whole install": {
+			[]*appsv1.KsctlInstall{install("o", "src", here, removedByRequest)}, nil, nil, "b", "", ""},
 		"an install claims the object, another has no plan": {[]*appsv1.KsctlInstall{install("o", "src", here),
 			install("p", "src", here)}, map[string]string{"o": "b"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
 		"two installs claim the object, one of another source": {[]*appsv1.KsctlInstall{install("o", "src2", here),
@@ -129,26 +129,26 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 			nil, "", "", ""},
 		"deletion: an install claims the object": {[]*appsv1.KsctlInstall{install("o", "src", here)},
 			map[string]string{"o": "a"}, map[string][]string{"o": {"x"}}, "", "o", ""},
-		"deletion: waits for the plan of a " +
-			"successor": {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, nil, nil, "", "",
+		"deletion: waits for the plan of a successor": {
+			[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))}, nil, nil, "", "",
 			"o"},
-		"deletion: a successor claims " +
-			"the object": {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))},
+		"deletion: a successor claims the object": {
+			[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))},
 			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
-		"deletion: a successor does not claim " +
-			"the object": {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))},
+		"deletion: a successor does not claim the object": {
+			[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("me"))},
 			map[string]string{"o": "z"}, map[string][]string{"o": {"y"}}, "", "", ""},
-		"a successor planned another artifact " +
-			"without it": {[]*appsv1.KsctlInstall{install("o", "src", here, takesOverFrom("me"))},
+		"a successor planned another artifact without it": {
+			[]*appsv1.KsctlInstall{install("o", "src", here, takesOverFrom("me"))},
 			map[string]string{"o": "a"}, map[string][]string{"o": {"y"}}, "b", "", ""},
-		"a successor claims the object from another " +
-			"artifact": {[]*appsv1.KsctlInstall{install("o", "src2", here, takesOverFrom("me"))},
+		"a successor claims the object from another artifact": {
+			[]*appsv1.KsctlInstall{install("o", "src2", here, takesOverFrom("me"))},
 			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
-		"the inventory of an install is " +
-			"in chunks": {[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "",
+		"the inventory of an install is in chunks": {
+			[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "",
 			"o"},
-		"the successor of another install claims " +
-			"the object": {[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("you"))},
+		"the successor of another install claims the object": {
+			[]*appsv1.KsctlInstall{install("o", "src2", nil, takesOverFrom("you"))},
 			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "", "o", ""},
 	}
 	for name, c := range cases {

@@ -91,8 +91,7 @@ func TestClusterFindsPlantedDifferences(t *testing.T) {
 		"a lost foreign object": {func(t *testing.T, c client.Client) error {
 			return c.Delete(t.Context(), configMap(t, "foreign", "", ""))
 		}, "lost foreign object: ConfigMap team/foreign"},
-		"an install that is " +
-			"not ready": {status(
+		"an install that is not ready": {status(
 			`{"status":{"conditions":[{"type":"Ready","status":"False","observedGeneration":2,"reason":"X","message":"y"}]}}`), "install team/i is not ready: Ready is False/X: y"},
 		"an install with an old revision": {status(`{"status":{"lastAppliedRevision":"main@sha1:old"}}`),
 			"install team/i is not ready: it has revision main@sha1:old instead of abc"},

@@ -121,8 +121,8 @@ func TestPlanDeleteNamesTheLastWorker(t *testing.T) {
 	for text, c := range map[string]*Cluster{
 		"worker 3 (not joined)": withWorker(newCluster(4, 0,
 			workers("small", "small", "small", "small")...), 3, unjoined),
-		"worker 3 (node prod-vm-wp-3-abcde, in " +
-			"no pool)": withWorker(newCluster(3, 0, workers("small", "small", "small", "small")...), 3, unmanaged),
+		"worker 3 (node prod-vm-wp-3-abcde, in no pool)": withWorker(
+			newCluster(3, 0, workers("small", "small", "small", "small")...), 3, unmanaged),
 		"worker 2 (node prod-vm-wp-2-abcde)":           newCluster(2, 1, workers("small", "small", "big")...),
 		"worker 1 (node prod-vm-wp-1-abcde) cannot be": newCluster(2, 1, workers("small", "small", "big")...),
 	} {

@@ -191,8 +191,7 @@ func TestLoadPack(t *testing.T) {
 			OperationFailed},
 		"delta of an unknown base": {encodePack(0, head, refDelta(blobObject("unknown"), 7, 1, 0x90, 1)), head.id(),
 			OperationFailed},
-		"offset before " +
-			"the pack": {encodePack(0, head,
+		"offset before the pack": {encodePack(0, head,
 			packObject{kind: plumbing.OFSDeltaObject, baseDistance: 127, body: []byte{1, 1, 0x90, 1}}),
 			head.id(), OperationFailed},
 		"offset to itself": {encodePack(0, head,

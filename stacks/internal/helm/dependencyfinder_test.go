@@ -93,12 +93,11 @@ func TestRequiredIsBounded(t *testing.T) {
 		"archives that are large together": {map[string][]byte{"c/charts/a.tgz": bomb, "c/charts/b.tgz": bomb},
 			"c/charts/b.tgz: this is not a chart archive: unpacked, the vendored archives have more than " +
 				"67108864 bytes"},
-		"a large Chart.yaml in an " +
-			"archive": {map[string][]byte{"c/charts/a.tgz": gzipped(t,
+		"a large Chart.yaml in an archive": {map[string][]byte{"c/charts/a.tgz": gzipped(t,
 			archiveOf(t, "sub/Chart.yaml", meta+"#"+zeros[:maxMetadataFile]))},
 			"its Chart.yaml has more than 1048576 bytes"},
-		"a large Chart.yaml in " +
-			"a folder": {map[string][]byte{"c/charts/a/Chart.yaml": []byte(meta + "#" + zeros[:maxMetadataFile])},
+		"a large Chart.yaml in a folder": {
+			map[string][]byte{"c/charts/a/Chart.yaml": []byte(meta + "#" + zeros[:maxMetadataFile])},
 			"1048576 are allowed"},
 		"a large Chart.lock": {
 			map[string][]byte{"c/Chart.lock": []byte(lock + "#" + zeros[:maxMetadataFile])}, "1048576 are allowed"},
@@ -106,16 +105,16 @@ func TestRequiredIsBounded(t *testing.T) {
 			"there is no Chart.yaml"},
 		"no archive": {map[string][]byte{"c/charts/a.tgz": []byte("x")},
 			"c/charts/a.tgz: this is not a chart archive"},
-		"aliases in a " +
-			"subchart": {map[string][]byte{"c/charts/a/Chart.yaml": []byte(meta + "annotations: {a: &a x, b: *a}\n")},
+		"aliases in a subchart": {
+			map[string][]byte{"c/charts/a/Chart.yaml": []byte(meta + "annotations: {a: &a x, b: *a}\n")},
 			"c/charts/a/Chart.yaml:4: this is a YAML alias"},
 		"two documents": {map[string][]byte{"c/Chart.lock": []byte(lock + "---\n{}\n")},
 			"the file must have one YAML document"},
 		"a lock that is something else": {map[string][]byte{"c/Chart.lock": []byte("dependencies: 1\n")},
 			"c/Chart.lock: the chart cannot be loaded"},
-		"a dependency that is " +
-			"nothing": {map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\nversion: " +
-			"1.0.0\ndependencies: [~]\n")}, "must not contain empty"},
+		"a dependency that is nothing": {
+			map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\nversion: " +
+				"1.0.0\ndependencies: [~]\n")}, "must not contain empty"},
 		"an empty Chart.yaml": {map[string][]byte{"c/Chart.yaml": nil}, "c/Chart.yaml: the file is empty"},
 	} {
 		files := map[string][]byte{"c/Chart.yaml": []byte(chartWithDependencies), "c/Chart.lock": []byte(lock)}
