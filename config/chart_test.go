@@ -153,8 +153,8 @@ func TestChartValues(t *testing.T) {
 			"spec", "template", "spec", "containers")
 		return list[0].(map[string]any)
 	}
-	if got := container(map[string]any{"image": map[string]any{"repository": "r/c", "tag": "1"}})["image"]; got !=
-		"r/c:1" {
+	if got := container(map[string]any{"image": map[string]any{"repository": "r/c",
+		"tag": "1"}})["image"]; got != "r/c:1" {
 		t.Errorf("image %v", got)
 	}
 	digest := "sha256:" + strings.Repeat("0", 64)

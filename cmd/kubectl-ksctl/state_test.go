@@ -50,8 +50,8 @@ func TestStateValidate(t *testing.T) {
 	if got := run(t, "state", "validate", stateTestdata+"/v2_aws_managed.json"); got != "1 file, 1 cluster: ok\n" {
 		t.Error(got)
 	}
-	if got := run(t, "state", "validate", "--allow-plaintext", stateTestdata+"/v1_azure_ha_k3s.json"); got !=
-		"1 file, 1 cluster: ok\n" {
+	if got := run(t, "state", "validate", "--allow-plaintext",
+		stateTestdata+"/v1_azure_ha_k3s.json"); got != "1 file, 1 cluster: ok\n" {
 		t.Error(got)
 	}
 	wrong := filepath.Join(t.TempDir(), "wrong.json")
@@ -129,9 +129,9 @@ func TestStateEncryptRoundTrip(t *testing.T) {
 			t.Errorf("%s: the encrypted file shows\n%s\nand the plaintext file\n%s", name, got, plain)
 		}
 		got := run(t, "state", "validate", sealed, "--age-key-file", keys)
-		if fromMongoDB := strings.Contains(got, ": exported from a MongoDB"); fromMongoDB !=
-			(filepath.Base(name) == "v2_0_azure_selfmanaged.json") || !fromMongoDB &&
-			!strings.HasSuffix(got, ": ok\n") {
+		fromMongoDB := strings.Contains(got, ": exported from a MongoDB")
+		if fromMongoDB != (filepath.Base(name) == "v2_0_azure_selfmanaged.json") ||
+			!fromMongoDB && !strings.HasSuffix(got, ": ok\n") {
 			t.Errorf("%s: %s", name, got)
 		}
 		if got := run(t, "state", "decrypt", sealed, "--age-key-file", keys, "-o", back); got != "" {

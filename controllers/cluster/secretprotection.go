@@ -74,8 +74,8 @@ var deletionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 
 // kubeconfigSecretChanged accepts updates of a KsctlCluster that change the name of its Secret.
 var kubeconfigSecretChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return kubeconfigSecret(e.ObjectOld.(*clusterv1.KsctlCluster)) !=
-		kubeconfigSecret(e.ObjectNew.(*clusterv1.KsctlCluster))
+	before, after := e.ObjectOld.(*clusterv1.KsctlCluster), e.ObjectNew.(*clusterv1.KsctlCluster)
+	return kubeconfigSecret(before) != kubeconfigSecret(after)
 }}
 
 // reconcile adds the finalizer of a Secret, or removes it.

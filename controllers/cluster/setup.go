@@ -109,10 +109,10 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 var importChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := &e.ObjectOld.(*v1alpha1.ImportState).Status, &e.ObjectNew.(*v1alpha1.ImportState).Status
 	return before.Store != after.Store ||
-		before.Agent !=
-			after.Agent || !slices.EqualFunc(before.Clusters, after.Clusters, func(b, a v1alpha1.ImportedCluster) bool {
-		return b.Key == a.Key && b.Action == a.Action && b.Ready == a.Ready && b.Written == a.Written
-	})
+		before.Agent != after.Agent ||
+		!slices.EqualFunc(before.Clusters, after.Clusters, func(b, a v1alpha1.ImportedCluster) bool {
+			return b.Key == a.Key && b.Action == a.Action && b.Ready == a.Ready && b.Written == a.Written
+		})
 }}
 
 // forConfigMap returns requests for all imported clusters when a store changes: only the status of

@@ -43,8 +43,8 @@ func TestDecryptionKeysAreReadWhenSecretChanges(t *testing.T) {
 		t.Errorf("the keys are not read again with another service account: %v", err)
 	}
 	r.denied = nil
-	if err := r.cache.Delete(t.Context(), &corev1.Secret{ObjectMeta: meta("age", "")}); client.IgnoreNotFound(err) !=
-		nil {
+	if err := r.cache.Delete(t.Context(),
+		&corev1.Secret{ObjectMeta: meta("age", "")}); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
 	_, err = keys()

@@ -89,8 +89,8 @@ func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.
 	}
 	for i := range chunks.Items {
 		c := &chunks.Items[i]
-		if name := (types.NamespacedName{Namespace: c.Namespace, Name: c.Owner.Name}); c.Owner.Kind ==
-			appsv1.KsctlInstallKind && !remote[name] {
+		if name := (types.NamespacedName{Namespace: c.Namespace,
+			Name: c.Owner.Name}); c.Owner.Kind == appsv1.KsctlInstallKind && !remote[name] {
 			addOwner(name, c.Entries)
 		}
 	}

@@ -64,8 +64,8 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	if s.Steps.Publisher != nil { // remove the published stacks of deleted installs
-		if err := mgr.Add(&storage.Sweeper{Space: s.Steps.Publisher.Storage, Owners: s.publishingInstalls}); err !=
-			nil {
+		if err := mgr.Add(&storage.Sweeper{Space: s.Steps.Publisher.Storage,
+			Owners: s.publishingInstalls}); err != nil {
 			return fmt.Errorf("adding the storage sweeper of %s: %w", appsv1.KsctlInstallKind, err)
 		}
 	}

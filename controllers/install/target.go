@@ -29,8 +29,8 @@ func (s *Steps) resolveTarget(ctx context.Context, o *owner, localClient *engine
 	resolved, err := s.Targets.Resolve(ctx, u)
 	var mismatch *target.ClusterMismatchError
 	if errors.As(err, &mismatch) && in.Annotations[appsv1.ApproveAnnotation] == mismatch.UID {
-		if err := s.abandonInventory(ctx, o, target.DisplayName(o.key.Cluster)+" now refers to another cluster"); err !=
-			nil {
+		if err := s.abandonInventory(ctx, o, target.DisplayName(o.key.Cluster)+
+			" now refers to another cluster"); err != nil {
 			return nil, err
 		}
 		u.Empty = true

@@ -214,8 +214,8 @@ func TestUnwatchedValuesAreReadInEachReconcile(t *testing.T) {
 	}
 	r.ConfigsSelected = true
 	for i := range 2 {
-		if got, err := r.values(valuesRef("ConfigMap", "a", ""), optional(valuesRef("ConfigMap", "gone", ""))); err !=
-			nil || got != "ConfigMap a, key values.yaml=v: 1" {
+		if got, err := r.values(valuesRef("ConfigMap", "a", ""),
+			optional(valuesRef("ConfigMap", "gone", ""))); err != nil || got != "ConfigMap a, key values.yaml=v: 1" {
 			t.Errorf("%q, %v", got, err)
 		}
 		if want := 2 * (i + 1); r.reads != want {

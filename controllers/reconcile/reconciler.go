@@ -174,8 +174,8 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, ctrlReq ctrl.Request) (ct
 		return ctrl.Result{}, nil
 	case !deleting && !controllerutil.ContainsFinalizer(obj, appsv1.Finalizer):
 		var err error
-		if obj, err = r.setFinalizers(ctx, obj, slices.Concat(obj.GetFinalizers(), []string{appsv1.Finalizer})); err !=
-			nil {
+		if obj, err = r.setFinalizers(ctx, obj,
+			slices.Concat(obj.GetFinalizers(), []string{appsv1.Finalizer})); err != nil {
 			return resultForError(err)
 		}
 		r.recent.keep(key, obj)

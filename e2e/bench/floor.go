@@ -45,8 +45,8 @@ func (f *floor) prepare(ctx context.Context, w *testbed) error {
 		return err
 	}
 	if f.client, err = client.New(config,
-		client.Options{Scheme: w.ControlPlane.Client().Scheme(), Mapper: w.ControlPlane.Client().RESTMapper()}); err !=
-		nil {
+		client.Options{Scheme: w.ControlPlane.Client().Scheme(), Mapper: w.ControlPlane.Client().
+			RESTMapper()}); err != nil {
 		return err
 	}
 	f.deploymentWatch, err = newObjectWatch(ctx, config,

@@ -45,8 +45,8 @@ func TestLimitFlagsSetOptions(t *testing.T) {
 	if want := (git.Limits{RefBytes: 6, PackBytes: 7, ObjectBytes: 8, Objects: 9}); o.GitLimits != want {
 		t.Errorf("Git: %+v", o.GitLimits)
 	}
-	if want := (RenderOptions{Workers: 10, Timeout: 11 * time.Second, MemoryBytes: 12, OutputBytes: 13}); o.Render !=
-		want {
+	if want := (RenderOptions{Workers: 10, Timeout: 11 * time.Second, MemoryBytes: 12,
+		OutputBytes: 13}); o.Render != want {
 		t.Errorf("rendering: %+v", o.Render)
 	}
 	if want := (stacks.ChartLimits{Bytes: 14, Files: 15}); o.ChartLimits != want {

@@ -50,8 +50,8 @@ func encrypt(_ context.Context, r sops.EncryptRequest) ([]byte, error) {
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
 	if fake, ok := fakes[name]; ok {
-		if err := Serve(context.Background(), os.Stdin, os.Stdout, Handlers{Decrypt: fake, Encrypt: encrypt}); err !=
-			nil {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout,
+			Handlers{Decrypt: fake, Encrypt: encrypt}); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)

@@ -270,8 +270,8 @@ func TestCacheRequiresTheSameAccess(t *testing.T) {
 	repo.add("web", "1.0.0", archive(t, "web", "1.0.0"))
 	f := newFetcher(t, Options{})
 	wanted := ref(repo.URL, "web", "1.0.0")
-	if _, err := get(t, f, wanted, newAccessBuilder(repo.URL, repo.ca()).withLogin("me", password).build(t)); err !=
-		nil {
+	if _, err := get(t, f, wanted, newAccessBuilder(repo.URL, repo.ca()).withLogin("me", password).
+		build(t)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := get(t, f, wanted, newAccessBuilder(repo.URL, repo.ca()).build(t))

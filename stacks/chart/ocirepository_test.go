@@ -222,8 +222,8 @@ func TestFetchFromRegistryWithCredentials(t *testing.T) {
 	assertError(t, err, AccessDenied, false, "401")
 	_, err = get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).withLogin("me", "guessed").build(t))
 	assertError(t, err, AccessDenied, false, "401")
-	if _, err := get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).withLogin("me", password).build(t)); err !=
-		nil {
+	if _, err := get(t, newFetcher(t, Options{}), wanted, s.accessBuilder(t).withLogin("me", password).
+		build(t)); err != nil {
 		t.Error(err)
 	}
 	how := s.accessBuilder(t).withLogin("me", password)

@@ -180,8 +180,8 @@ func TestKeptByHelm(t *testing.T) {
 	}{
 		"no annotation": {}, "in the stack": {want: keep, kept: true}, "in the cluster": {live: keep, kept: true},
 	} {
-		if got := match.KeptByHelm(rendered(t, configMap(c.want, ""), nil), object(t, configMap(c.live, ""))); got !=
-			c.kept {
+		if got := match.KeptByHelm(rendered(t, configMap(c.want, ""), nil),
+			object(t, configMap(c.live, ""))); got != c.kept {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

@@ -297,8 +297,8 @@ func TestCredentialFilesAreReloaded(t *testing.T) {
 	if got := listCode(withToken(t, "Bearer the-next-token-there-is"), conn); got != codes.OK {
 		t.Errorf("with the new token: %s", got)
 	}
-	if got := listCode(t.Context(), s.dial(t, theirs.callerCertificate(t, x509.ExtKeyUsageClientAuth))); got !=
-		codes.OK {
+	if got := listCode(t.Context(),
+		s.dial(t, theirs.callerCertificate(t, x509.ExtKeyUsageClientAuth))); got != codes.OK {
 		t.Errorf("with a certificate of the new CA: %s", got)
 	}
 	// Invalid files are ignored.

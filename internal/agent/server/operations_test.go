@@ -419,8 +419,8 @@ func TestNotReadyUntilOperationsAreLoaded(t *testing.T) {
 			close(done)
 		}()
 		synctest.Wait()
-		if _, err := (&workersServer{server: s}).List(ctx, &agentpb.ListRequest{}); status.Code(err) !=
-			codes.Unavailable || s.Ready() {
+		if _, err := (&workersServer{server: s}).List(ctx,
+			&agentpb.ListRequest{}); status.Code(err) != codes.Unavailable || s.Ready() {
 			t.Errorf("%v, ready %v", err, s.Ready())
 		}
 		if err := s.AwaitReady(ctx); err != nil || !s.Ready() {

@@ -104,12 +104,13 @@ func TestContextSelection(t *testing.T) {
 	if a, err := kubeconfig.Read([]byte(one), kubeconfig.Options{}); err != nil || a.Context != "a" {
 		t.Errorf("the only context is not selected: %v", err)
 	}
-	if _, err := kubeconfig.Read([]byte(kubeconfigWith(server, token)), kubeconfig.Options{Context: "other"}); err ==
-		nil || !strings.Contains(err.Error(), `"gone"`) {
+	if _, err := kubeconfig.Read([]byte(kubeconfigWith(server, token)),
+		kubeconfig.Options{Context: "other"}); err == nil || !strings.Contains(err.Error(), `"gone"`) {
 		t.Errorf("the requested context is not selected: %v", err)
 	}
-	if _, err := kubeconfig.Read([]byte(kubeconfigWith(server, token)), kubeconfig.Options{Context: "none"}); err ==
-		nil || !strings.Contains(err.Error(), `the context "none" does not exist`) {
+	if _, err := kubeconfig.Read([]byte(kubeconfigWith(server, token)),
+		kubeconfig.Options{Context: "none"}); err == nil ||
+		!strings.Contains(err.Error(), `the context "none" does not exist`) {
 		t.Errorf("got %v", err)
 	}
 }

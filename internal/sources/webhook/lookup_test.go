@@ -63,8 +63,8 @@ func TestUncachedSecretIsReadOncePerTTL(t *testing.T) {
 		}
 		want := map[bool]int{true: http.StatusAccepted, false: http.StatusNotFound}[exists]
 		for range 10 {
-			if code, _ := r.send(t, a.Status.WebhookPath, "", headers("Authorization", "Bearer "+secretToken)); code !=
-				want {
+			if code, _ := r.send(t, a.Status.WebhookPath, "",
+				headers("Authorization", "Bearer "+secretToken)); code != want {
 				t.Errorf("%s: %d, want %d", name, code, want)
 			}
 		}

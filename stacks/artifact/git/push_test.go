@@ -278,8 +278,8 @@ func TestPushOverSSH(t *testing.T) {
 	if err != nil || branchHead(t, repo, "main") != id {
 		t.Fatal(id, err)
 	}
-	if _, err := push(t, Repository{URL: at, Access: access}, "main", map[string][]byte{"a/b": []byte("2")}); err !=
-		nil {
+	if _, err := push(t, Repository{URL: at, Access: access}, "main",
+		map[string][]byte{"a/b": []byte("2")}); err != nil {
 		t.Fatal(err)
 	}
 	expectBranchFiles(t, s, repo, "main", map[string]string{"a/b": "2"})

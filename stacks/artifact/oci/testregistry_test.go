@@ -125,8 +125,8 @@ func (r *testRegistry) push(tag string, layers ...layer) string {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), FluxConfigMediaType)
 	for _, l := range layers {
 		var err error
-		if image, err = mutate.Append(image, mutate.Addendum{Layer: static.NewLayer(l.content, l.mediaType)}); err !=
-			nil {
+		if image, err = mutate.Append(image,
+			mutate.Addendum{Layer: static.NewLayer(l.content, l.mediaType)}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
