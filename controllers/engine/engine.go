@@ -116,6 +116,10 @@ type Pass struct {
 	// the object is not handed over to it. Until the end of the pass, Policies.HandoverTo must not
 	// return that owner again. A nil function allows all.
 	MayReceive func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error)
+	// IsActive reports whether the owner that an object was handed over to exists and is not being
+	// deleted. Otherwise nobody would remove the object, and it is taken back; as with MayReceive,
+	// it is not offered to that owner again. A nil function is true for all.
+	IsActive func(ctx context.Context, to plan.OwnerKey, ref stacks.Ref) (bool, error)
 }
 
 // Reconcile executes all actions that are possible now to reach the desired state of the

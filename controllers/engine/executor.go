@@ -33,8 +33,9 @@ type executor struct {
 	ownerKey string
 	retry    RetryPolicy
 	report   *Report
-	// mayReceive is Pass.MayReceive.
+	// mayReceive and isActive are those of the Pass.
 	mayReceive func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error)
+	isActive   func(ctx context.Context, to plan.OwnerKey, ref stacks.Ref) (bool, error)
 	// components are the desired objects; nil where only the inventory counts.
 	components []plan.Component
 	// desired are the ids of their items.
@@ -57,9 +58,9 @@ type executor struct {
 }
 
 func (e *Engine) newExecutor(p Pass) *executor {
-	return &executor{engine: e, mayReceive: p.MayReceive, target: p.Target, client: p.Client, owner: p.Owner,
-		ownerKey: p.Owner.Key().String(),
-		retry:    p.Retry, report: &Report{}, replanned: map[string]bool{}}
+	return &executor{engine: e, mayReceive: p.MayReceive, isActive: p.IsActive, target: p.Target, client: p.Client,
+		owner: p.Owner, ownerKey: p.Owner.Key().String(), retry: p.Retry, report: &Report{},
+		replanned: map[string]bool{}}
 }
 
 // actionResult is the result of one action.

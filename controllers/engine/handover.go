@@ -31,8 +31,23 @@ func (a *executor) handOverIfAllowed(ctx context.Context, act *plan.Action, ref 
 // the new owner adds the object to its inventory.
 func (a *executor) handOver(ctx context.Context, act *plan.Action, ref stacks.Ref,
 	r dynamic.ResourceInterface) actionResult {
+	result := a.replaceMark(ctx, act, ref, r, act.HandoverTo.String(), actionResult{dropEntry: true, change: &Change{
+		Verb: plan.VerbHandOver, Reason: plan.ReasonMoved, Ref: ref, Message: "to " + act.HandoverTo.DisplayName()}})
+	if result.change == nil || a.isActive == nil {
+		return result
+	}
+	// Now that the index has the new mark, an owner that is deleted later finds the object.
+	if active, err := a.isActive(ctx, *act.HandoverTo, ref); err != nil || active {
+		return result //nolint:nilerr // it was just there
+	}
+	return a.replaceMark(ctx, act, ref, r, a.ownerKey, actionResult{denied: true})
+}
+
+// replaceMark replaces the owner in the mark of an object, and returns done if it succeeds.
+func (a *executor) replaceMark(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface,
+	owner string, done actionResult) actionResult {
 	md := map[string]any{"annotations": map[string]any{
-		live.MarkAnnotation: live.Mark{Owner: act.HandoverTo.String(), ID: act.Entry.ID}.String()}}
+		live.MarkAnnotation: live.Mark{Owner: owner, ID: act.Entry.ID}.String()}}
 	if act.Entry.UID != "" {
 		md["uid"] = act.Entry.UID
 	}
@@ -44,6 +59,5 @@ func (a *executor) handOver(ctx context.Context, act *plan.Action, ref stacks.Re
 	case err != nil:
 		return a.errorResult(act, err)
 	}
-	return a.observe(act, u, actionResult{dropEntry: true, change: &Change{
-		Verb: plan.VerbHandOver, Reason: plan.ReasonMoved, Ref: ref, Message: "to " + act.HandoverTo.DisplayName()}})
+	return a.observe(act, u, done)
 }

@@ -119,4 +119,37 @@ var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 		p.reconcileUntilReady(ctx, o, []stacks.RenderedComponent{render("one", configMap(ns, "c", "1"))})
 		Expect(labeledConfigMaps(ctx, ns)).To(ConsistOf(HaveField("Name", "b"), HaveField("Name", "c")))
 	})
+
+	It("is not made when the new owner is deleted before the handover: the object is "+
+		"taken back", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		giver := newOwner(ctx, ns, "giver")
+		p := startProcess(ns, engine.Options{})
+		p.reconcileUntilReady(ctx, giver,
+			[]stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
+		deleted := plan.OwnerKey{Installation: ns, Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: ns,
+			Name: "deleted"}
+		offered := 0
+		giver.policies.HandoverTo = func(string) plan.HandoverDecision {
+			if offered > 0 {
+				return plan.HandoverDecision{}
+			}
+			return plan.HandoverDecision{To: &deleted}
+		}
+		pass := p.pass(giver)
+		pass.IsActive = func(_ context.Context, to plan.OwnerKey, ref stacks.Ref) (bool, error) {
+			Expect(to).To(Equal(deleted))
+			Expect(p.target.Index.Strays(deleted.String(), func(stacks.Ref) bool { return false })).To(ConsistOf(ref),
+				"an owner that is deleted later finds it")
+			offered++
+			return false, nil
+		}
+		_, err := p.engine.Reconcile(ctx, pass, engine.Prepare(ctx,
+			[]stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))}, giver.policies, p.target.Discovery))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(offered).To(Equal(1))
+		p.reconcileUntilReady(ctx, giver, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))})
+		Expect(labeledConfigMaps(ctx, ns)).To(ConsistOf(HaveField("Name", "b")), "the former owner removes it")
+		p.teardown(ctx, giver)
+	})
 })

@@ -35,7 +35,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if o.terminatingNamespace = ""; terminating && o.key.Cluster == plan.LocalCluster {
 		o.terminatingNamespace = req.Object.Namespace
 	}
-	if o.inv.Len() == 0 {
+	if o.inv.Len() == 0 && !s.hasStrays(o) {
 		if err := o.flush(ctx); err != nil {
 			return s.interruptedOutcome(o, err, "")
 		}
@@ -90,6 +90,13 @@ func (s *Steps) teardown(ctx context.Context, o *owner, terminating bool) (out r
 		out = withTerminatingHint(in, out)
 	}
 	return reconcile.RequeueBy(out, o.handover.RetryAt)
+}
+
+// hasStrays reports whether objects were handed over to an install that has no objects yet. In
+// another cluster they are found when the install has objects there.
+func (s *Steps) hasStrays(o *owner) bool {
+	return o.key.Cluster == plan.LocalCluster &&
+		len(s.Targets.Local.Index.Strays(o.key.String(), func(stacks.Ref) bool { return false })) > 0
 }
 
 // finalizeWithoutAccount completes a removal without its service account if no objects are left to

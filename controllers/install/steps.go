@@ -325,7 +325,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 // pass returns a pass of the engine over the objects of an install.
 func (s *Steps) pass(o *owner, c *engine.Client) engine.Pass {
 	schedule := &o.req.Object.Spec.Schedule
-	return engine.Pass{Owner: o, Target: o.target, Client: c, MayReceive: s.mayReceive(o),
+	return engine.Pass{Owner: o, Target: o.target, Client: c, MayReceive: s.mayReceive(o), IsActive: s.isActive(o),
 		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule),
 			ContestedInterval: reconcile.Interval(schedule)}}
 }

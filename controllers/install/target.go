@@ -72,6 +72,24 @@ func (s *Steps) mayReceive(o *owner) func(context.Context, plan.OwnerKey, schema
 	}
 }
 
+// isActive implements engine.Pass.IsActive. It reads from the API server, because the cache may not
+// know yet that an install is being deleted.
+func (s *Steps) isActive(o *owner) func(context.Context, plan.OwnerKey, stacks.Ref) (bool, error) {
+	return func(ctx context.Context, to plan.OwnerKey, ref stacks.Ref) (bool, error) {
+		claimant := types.NamespacedName{Namespace: to.Namespace, Name: to.Name}
+		in := reconcile.PartialMetadata(appsv1.GroupVersion.Group, appsv1.KsctlInstallKind)
+		err := s.Targets.Direct.Get(ctx, claimant, in)
+		if err == nil && in.DeletionTimestamp == nil {
+			return true, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+		o.handover.Deny(ref.ID(), claimant)
+		return false, nil
+	}
+}
+
 func (s *Steps) mayPatch(ctx context.Context, from *appsv1.KsctlInstall, claimant types.NamespacedName,
 	r schema.GroupVersionResource, ref stacks.Ref) (bool, error) {
 	var in appsv1.KsctlInstall
