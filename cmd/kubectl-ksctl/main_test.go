@@ -92,11 +92,15 @@ func TestRenderStack(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--set", "zoen=us"}, `error: stack "monitoring": parameter "zoen" is not in its schema; did you mean "zone"?`},
+		{[]string{"--set", "zoen=us"},
+			`error: stack "monitoring": parameter "zoen" is not in its schema; did you mean "zone"?`},
 		{[]string{"--set", "zone=5"}, `error: stack "monitoring": parameter "zone" must be string, not number`},
-		{[]string{"--override", "prometheus.noUi=true"}, `error: stack "monitoring": component "prometheus": override key "noUi" is not in its schema; did you mean "noUI"?`},
-		{[]string{"--override", "prometheus.values.retenton=1d", "--strict"}, `error: stack "monitoring": component "prometheus": override key "values.retenton" is not a value of the chart prometheus; did you mean "retention"?`},
-		{[]string{"--override", "prometheu.values.x=1"}, `error: stack "monitoring": there is no component "prometheu"; did you mean "prometheus"?`},
+		{[]string{"--override", "prometheus.noUi=true"},
+			`error: stack "monitoring": component "prometheus": override key "noUi" is not in its schema; did you mean "noUI"?`},
+		{[]string{"--override", "prometheus.values.retenton=1d", "--strict"},
+			`error: stack "monitoring": component "prometheus": override key "values.retenton" is not a value of the chart prometheus; did you mean "retention"?`},
+		{[]string{"--override", "prometheu.values.x=1"},
+			`error: stack "monitoring": there is no component "prometheu"; did you mean "prometheus"?`},
 		{[]string{"--component", "x"}, `error: --component x: the install renders no such component`},
 		{[]string{"-o", "text"}, `error: --output text: yaml or json is expected`},
 		{[]string{"--set", "x"}, `error: --set x: key=value is expected`},
@@ -104,9 +108,12 @@ func TestRenderStack(t *testing.T) {
 		{[]string{"--override", "x=1"}, `error: --override x=1: component.key=value is expected`},
 		{[]string{"--set", "zone=1", "--set", "zone.a=1"}, `error: --set zone.a=1: "zone" is not a mapping`},
 		{[]string{"--set", "zone=["}, `error: --set zone=[: the value is not YAML`},
-		{[]string{"--values-from", "site=x"}, `error: --values-from site=x: ConfigMap/name/key=file or Secret/name/key=file is expected`},
-		{[]string{"--values-from", "ConfigMap/a/b=main_test.go"}, `error: --values-from ConfigMap/a/b: the install has no such valuesFrom`},
-		{[]string{"--kube-version", "v1.20.0"}, `error: stacks/monitoring/stack.yaml:6: the stack requires Kubernetes >=1.28, but the target has v1.20.0`},
+		{[]string{"--values-from", "site=x"},
+			`error: --values-from site=x: ConfigMap/name/key=file or Secret/name/key=file is expected`},
+		{[]string{"--values-from", "ConfigMap/a/b=main_test.go"},
+			`error: --values-from ConfigMap/a/b: the install has no such valuesFrom`},
+		{[]string{"--kube-version", "v1.20.0"},
+			`error: stacks/monitoring/stack.yaml:6: the stack requires Kubernetes >=1.28, but the target has v1.20.0`},
 	} {
 		if got := run(t, with(tc.args...)...); !strings.HasPrefix(got, tc.want+"\n") {
 			t.Errorf("%v\ngot  %s\nwant %s", tc.args, got, tc.want)

@@ -122,7 +122,7 @@ printed with their JSON pointers. The exit code is 1 if there are any.`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			clusters, problems := 0, 0
-			seen := map[state.ID]seenCluster{}
+			seen := seenEntries{}
 			report := func(format string, values ...any) {
 				problems++
 				_, _ = fmt.Fprintf(cmd.OutOrStdout(), format+"\n", values...)
@@ -168,28 +168,40 @@ func (l *stateFile) check(allowPlaintext bool, report func(format string, values
 	}
 }
 
-// seenCluster is the first state of a cluster among several files.
-type seenCluster struct {
+// seenEntries are the first states of clusters and the first credentials of clouds among several
+// files, by what they are of.
+type seenEntries map[string]seenEntry
+
+type seenEntry struct {
 	file string
 	data []byte
 }
 
-// checkOthers reports the states that an import rejects because of the other states of the import,
-// or because ksctl has them elsewhere.
-func (l *stateFile) checkOthers(seen map[state.ID]seenCluster, report func(format string, values ...any)) {
+// check reports an entry that differs from the first one.
+func (s seenEntries) check(file, what, of string, data []byte, report func(format string, values ...any)) {
+	switch first, found := s[of]; {
+	case !found:
+		s[of] = seenEntry{file, data}
+	case state.Equal(first.data, data):
+	case first.file == file:
+		report("%s: %s: the file has different %s: remove all but one", file, of, what)
+	default:
+		report("%s: %s: %s has other %s: remove one of the two", file, of, first.file, what)
+	}
+}
+
+// checkOthers reports what an import rejects because of the other states and credentials of the
+// import, or because ksctl has them elsewhere.
+func (l *stateFile) checkOthers(seen seenEntries, report func(format string, values ...any)) {
 	for _, c := range l.file.Clusters {
 		if c.External {
 			report("%s: %s: exported from a MongoDB, which still contains the state: export it from another store",
 				l.name, c.ID)
 		}
-		first, found := seen[c.ID]
-		if !found {
-			seen[c.ID] = seenCluster{l.name, c.JSON()}
-			continue
-		}
-		if !state.Equal(first.data, c.JSON()) {
-			report("%s: %s: %s has another state of the cluster: remove one of the two", l.name, c.ID, first.file)
-		}
+		seen.check(l.name, "states", c.ID.String(), c.JSON(), report)
+	}
+	for _, c := range l.file.Credentials {
+		seen.check(l.name, "credentials", "credentials of "+c.Cloud, c.JSON(), report)
 	}
 }
 

@@ -75,17 +75,21 @@ func TestStateValidateRejectsWhatImportRejects(t *testing.T) {
 		return fmt.Sprintf(
 			`{"cluster_name":"demo","region":"LOCAL","cluster_type":%q,"cloud_provider":%q,"cloud_infrastructure_state":{%q:{}},"versions":{"kubernetes":%q}}`, kind, cloud, cloud, version)
 	}
+	credentials := func(id string) string {
+		return fmt.Sprintf(`{"cloud_provider":"aws","aws":{"access_key_id":%q,"secret_access_key":"x"}}`, id)
+	}
 	for name, tc := range map[string]struct{ content, want string }{
 		"two states of one cluster": {`{"Clusters":[` + doc("local", "managed", "1.30.0") + "," +
 			doc("local", "managed", "1.31.0") + `]}`,
-			"states.json: local.managed.demo.LOCAL: states.json has another state of the cluster: remove one of " +
-				"the two"},
+			"states.json: local.managed.demo.LOCAL: the file has different states: remove all but one"},
 		"one state twice": {`{"Clusters":[` + doc("local", "managed", "1.30.0") + "," +
 			doc("local", "managed", "1.30.0") + `]}`, "1 file, 2 clusters: ok"},
 		"a local ha cluster": {doc("local", "ha", "1.30.0"),
 			`/cluster_type: the value is "ha"; the cloud local has only managed clusters`},
 		"a MongoDB's export": {`{"ID":"65f0c0ffee65f0c0ffee65f0",` + doc("local", "managed", "1.30.0")[1:],
 			"exported from a MongoDB"},
+		"two credentials of one cloud": {`{"Credentials":[` + credentials("a") + "," + credentials("b") + `]}`,
+			"states.json: credentials of aws: the file has different credentials: remove all but one"},
 		"an empty state": {`{"cluster_name":""}`, "states.json: a cluster without name, cloud, type and region: "},
 	} {
 		t.Run(name, func(t *testing.T) {

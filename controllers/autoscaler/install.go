@@ -236,7 +236,7 @@ func (s *Steps) ensureInstall(ctx context.Context, obj *clusterv1.KsctlAutoScale
 	}
 	message := "not reconciled yet"
 	if ready != nil {
-		message = ready.Message
+		message = reconcile.QuotedMessage(current.Status.Conditions)
 	}
 	return reconcile.NewWaitingError(clusterv1.AutoscalerNotReadyReason,
 		appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: appsv1.KsctlInstallKind, Namespace: want.Namespace,

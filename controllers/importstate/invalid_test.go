@@ -49,6 +49,21 @@ func TestKeyOfSeveralInvalidStatesIsNamedOnce(t *testing.T) {
 	}
 }
 
+func TestEmptyStateIsNamedByItsFile(t *testing.T) {
+	g := newCollector(state.Filter{})
+	f, err := state.Parse("a.json", []byte(`{"cluster_name":""}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.add("a.json", f)
+	want := g.desired(true)
+	p := newPlan(want, statestore.Contents{}, v1alpha1.ImportStateStatus{}, planOptions{hash: hashForTest})
+	out, _ := p.outcome(want, destination{namespace: "ksctl"}, "r", false).(reconcile.Stalled)
+	if out.Err == nil || !strings.HasPrefix(out.Err.Error(), "a.json: /") {
+		t.Errorf("got %v", out.Err)
+	}
+}
+
 // etcd limits an object to 1.5 MiB, including the managed fields of the list.
 func TestRowsOfInvalidDocumentsAreBounded(t *testing.T) {
 	for _, filling := range []string{"\x00", "\x7f", "\u2028", "<", `"`, `\`, "\xff", "ü", "\U0001F600", "a"} {

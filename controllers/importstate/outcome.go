@@ -113,7 +113,11 @@ func messagesByKey(rows []v1alpha1.ImportedCluster) (out []string) {
 		}
 	}
 	for _, key := range keys {
-		out = append(out, key+": "+reconcile.JoinNames(messages[key]))
+		message := reconcile.JoinNames(messages[key]) // which names the file
+		if key != (state.ID{}).Key() {
+			message = key + ": " + message
+		}
+		out = append(out, message)
 	}
 	return out
 }

@@ -143,14 +143,14 @@ func (s *Steps) installNotReady(ctx context.Context, name types.NamespacedName) 
 		return fmt.Sprintf("KsctlInstall %s is being removed", name), nil
 	case handover.IsFullyRemoved(&in):
 		return fmt.Sprintf("KsctlInstall %s is not installed: %s", name,
-			reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
+			reconcile.Truncate(reconcile.QuotedMessage(in.Status.Conditions), maxDependencyMessage)), nil
 	case handover.IsReady(&in):
 		return "", nil
 	case in.Spec.Suspend:
 		return fmt.Sprintf("KsctlInstall %s is suspended and not ready: resume the KsctlInstall", name), nil
 	case ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == in.Generation:
 		return fmt.Sprintf("KsctlInstall %s is not ready: %s", name,
-			reconcile.Truncate(ready.Message, maxDependencyMessage)), nil
+			reconcile.Truncate(reconcile.QuotedMessage(in.Status.Conditions), maxDependencyMessage)), nil
 	}
 	return fmt.Sprintf("KsctlInstall %s is not ready yet", name), nil
 }

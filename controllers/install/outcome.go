@@ -98,11 +98,8 @@ func componentFailed(rep *engine.Report) bool {
 // failureOutcome is the outcome of a reconcile in which components or requests failed.
 func (o *owner) failureOutcome(rep *engine.Report, revision string, now time.Time) reconcile.Outcome {
 	message := failureMessage(rep)
-	switch denied := len(engine.DeniedNamespaces(rep.Errors)) > 0; {
-	case denied && o.key.Cluster == plan.LocalCluster:
-		message += "; retried when a role, a binding or a namespace changes, and at least every 30 s"
-	case denied:
-		message += "; retried every 30 s"
+	if len(engine.DeniedNamespaces(rep.Errors)) > 0 && o.key.Cluster == plan.LocalCluster {
+		message += "; retried when a role, a binding or a namespace changes"
 	}
 	err := errors.New(message)
 	reason, terminal := failureReason(rep)

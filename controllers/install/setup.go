@@ -217,7 +217,9 @@ var memberChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*appsv1.KsctlInstall), e.ObjectNew.(*appsv1.KsctlInstall)
 	b, a := handover.ReadyCondition(before), handover.ReadyCondition(after)
 	return before.Annotations[appsv1.ReleaseAnnotation] != after.Annotations[appsv1.ReleaseAnnotation] ||
-		b.Status != a.Status || b.Message != a.Message || before.Generation != after.Generation ||
+		b.Status != a.Status || b.Reason != a.Reason ||
+		reconcile.QuotedMessage(before.Status.Conditions) != reconcile.QuotedMessage(after.Status.Conditions) ||
+		before.Generation != after.Generation ||
 		before.Status.LastAppliedRevision != after.Status.LastAppliedRevision ||
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }}

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"slices"
+	"strings"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -29,8 +30,8 @@ func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, 
 			Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: generation,
 			LastTransitionTime: now}) || changed
 	}
-	set(appsv1.ReadyCondition, v.ready, v.reason, message)
-	set(appsv1.ReconcilingCondition, "True", v.reconciling, message+v.next)
+	set(appsv1.ReadyCondition, v.ready, v.reason, message+v.next)
+	set(appsv1.ReconcilingCondition, "True", v.reconciling, message) // see QuotedMessage
 	stalled := ""
 	if v.stalled {
 		stalled = v.reason
@@ -47,4 +48,17 @@ func readyCondition(st *appsv1.CommonStatus) metav1.Condition {
 		return *c
 	}
 	return metav1.Condition{}
+}
+
+// QuotedMessage returns the message of the condition Ready for messages of other objects: without
+// when the object is reconciled next.
+func QuotedMessage(conditions []metav1.Condition) string {
+	ready := apimeta.FindStatusCondition(conditions, fluxmeta.ReadyCondition)
+	switch reconciling := apimeta.FindStatusCondition(conditions, fluxmeta.ReconcilingCondition); {
+	case ready == nil:
+		return ""
+	case reconciling != nil && strings.HasPrefix(ready.Message, reconciling.Message):
+		return reconciling.Message
+	}
+	return ready.Message
 }

@@ -70,11 +70,10 @@ func TestSetConditionsForEveryTransition(t *testing.T) {
 func TestUnchangedConditionsKeepTransitionTime(t *testing.T) {
 	var st appsv1.CommonStatus
 	v := effectsOf(Waiting{On: "a pod"})
-	v.next = "; soon"
+	v.next = " (soon)"
 	setConditions(&st, v, 1, metav1.NewTime(noon))
-	if c := apimeta.FindStatusCondition(st.Conditions, appsv1.ReconcilingCondition); c.Message != "a pod; soon" ||
-		readyCondition(&st).Message != "a pod" {
-		t.Errorf("only Reconciling describes the next reconcile: %+v", st.Conditions)
+	if readyCondition(&st).Message != "a pod (soon)" || QuotedMessage(st.Conditions) != "a pod" {
+		t.Errorf("only Ready describes the next reconcile: %+v", st.Conditions)
 	}
 	first := st.DeepCopy()
 	setConditions(&st, v, 1, metav1.NewTime(noon.Add(time.Hour)))

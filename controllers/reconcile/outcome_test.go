@@ -189,27 +189,36 @@ func TestJitterAppliesToIntervals(t *testing.T) {
 
 // The description of the next reconcile has no time: the same outcome, later, writes nothing.
 func TestNextReconcileOfOutcomes(t *testing.T) {
+	boom := errors.New("boom")
+	in := func(d time.Duration) time.Time { return noon.Add(d) }
 	every10m := &appsv1.Schedule{Interval: &metav1.Duration{Duration: 10 * time.Minute},
 		RetryInterval: &metav1.Duration{Duration: 20 * time.Second}}
-	const checked, retried = "; checked on each change, and about every 10m0s", "; retried about every 20s"
+	const checked = " (checked on each change, and within about "
 	for name, tc := range map[string]struct {
 		outcome  Outcome
 		schedule *appsv1.Schedule
 		want     string
 	}{
-		"done":                   {Done{Message: "all well"}, every10m, ""},
-		"stalled":                {Stalled{Err: errors.New("boom")}, every10m, ""},
-		"deferred":               {Deferred{}, every10m, ""},
-		"waiting":                {Waiting{On: "a pod"}, every10m, checked},
-		"waiting, and then late": {Waiting{On: "a pod", RequeueAt: noon, TimedOut: true}, every10m, checked},
-		"failed":                 {Retry{Err: errors.New("boom")}, every10m, retried},
-		"failed, with a backoff": {Retry{Err: errors.New("boom"), RequeueAfter: time.Second}, every10m,
-			"; retried within 10m0s"},
-		"failed, by default": {Retry{Err: errors.New("boom")}, &appsv1.Schedule{}, "; retried about every 1m0s"},
-		"retries are too rare": {Retry{Err: errors.New("boom")}, &appsv1.Schedule{
-			Interval: &metav1.Duration{Duration: 5 * time.Second}}, "; retried about every 5s"},
+		"done":                    {Done{Message: "all well"}, every10m, ""},
+		"stalled":                 {Stalled{Err: boom}, every10m, ""},
+		"deferred":                {Deferred{}, every10m, ""},
+		"waiting":                 {Waiting{On: "a pod"}, every10m, checked + "10m0s)"},
+		"waiting for a deadline":  {Waiting{RequeueAt: in(25 * time.Second)}, every10m, checked + "30s)"},
+		"a bit later":             {Waiting{RequeueAt: in(11 * time.Second)}, every10m, checked + "30s)"},
+		"waiting, due":            {Waiting{RequeueAt: in(-time.Second), TimedOut: true}, every10m, checked + "1s)"},
+		"deadline after interval": {Waiting{RequeueAt: in(90 * time.Minute)}, every10m, checked + "10m0s)"},
+		"deadline and long interval": {Waiting{RequeueAt: in(90 * time.Minute)}, &appsv1.Schedule{
+			Interval: &metav1.Duration{Duration: 24 * time.Hour}}, checked + "2h0m0s)"},
+		"failed": {Retry{Err: boom}, every10m, " (retried within about 20s)"},
+		"failed, with a backoff": {Retry{Err: boom, RequeueAfter: 45 * time.Second}, every10m,
+			" (retried within about 1m0s)"},
+		"failed, other matter": {Retry{Err: boom, RequeueAt: in(time.Second)}, every10m,
+			" (retried within about 1s)"},
+		"failed, by default": {Retry{Err: boom}, &appsv1.Schedule{}, " (retried within about 1m0s)"},
+		"retries are too rare": {Retry{Err: boom}, &appsv1.Schedule{
+			Interval: &metav1.Duration{Duration: 5 * time.Second}}, " (retried within about 5s)"},
 	} {
-		if got := nextReconcile(tc.outcome, tc.schedule); got != tc.want {
+		if got := nextReconcile(tc.outcome, tc.schedule, noon); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}

@@ -215,7 +215,7 @@ func (r *Reconciler[T]) runSteps(ctx context.Context, key types.NamespacedName, 
 	if hasRequest {
 		after.CommonStatus().LastHandledReconcileAt = requestedAt
 	}
-	effects.next = nextReconcile(out, after.Schedule())
+	effects.next = nextReconcile(out, after.Schedule(), r.Clock.Now())
 	setConditions(after.CommonStatus(), effects, after.GetGeneration(), metav1.NewTime(r.Clock.Now()))
 	if wait := r.progressDelay(key, before, after, requested); wait > 0 {
 		next := r.requeueResult(after, effects) // the requeue of the outcome may be due before the status write
@@ -275,25 +275,45 @@ func (r *Reconciler[T]) requeueResult(o T, v outcomeEffects) ctrl.Result {
 }
 
 // nextReconcile describes when an object that waits or has failed is reconciled again. It names no
-// time: that would change with each reconcile, and each would write the status.
-func nextReconcile(o Outcome, s *appsv1.Schedule) string {
+// time, which would change with each reconcile, so that each would write the status.
+func nextReconcile(o Outcome, s *appsv1.Schedule, now time.Time) string {
+	text, within, at := "", Interval(s), time.Time{}
 	switch o := o.(type) {
 	case Waiting:
-		return fmt.Sprintf("; checked on each change, and about every %s", Interval(s))
+		text, at = "checked on each change, and", o.RequeueAt
 	case Retry:
-		if o.RequeueAfter == 0 {
-			return fmt.Sprintf("; retried about every %s", min(RetryInterval(s), Interval(s)))
+		text, at = "retried", o.RequeueAt
+		if o.RequeueAfter > 0 {
+			within = min(within, roundUp(o.RequeueAfter))
+		} else {
+			within = min(within, RetryInterval(s))
 		}
-		return fmt.Sprintf("; retried within %s", Interval(s))
+	default:
+		return ""
 	}
-	return ""
+	if !at.IsZero() {
+		within = min(within, roundUp(at.Sub(now)))
+	}
+	return fmt.Sprintf(" (%s within about %s)", text, within)
+}
+
+// roundUp rounds a delay up, so that the description of a delay that elapses rarely changes.
+func roundUp(d time.Duration) time.Duration {
+	for _, step := range []time.Duration{time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute,
+		10 * time.Minute, 30 * time.Minute} {
+		if d <= step {
+			return step
+		}
+	}
+	return d.Truncate(time.Hour) + time.Hour
 }
 
 // emitEvent records an event if the outcome changed.
 func (r *Reconciler[T]) emitEvent(before, after T, v outcomeEffects) {
 	b, a := readyCondition(before.CommonStatus()), readyCondition(after.CommonStatus())
 	progress := a.Status == metav1.ConditionUnknown // the message changes with each step
-	if b.Status == a.Status && b.Reason == a.Reason && (progress || b.Message == a.Message) {
+	sameMessage := QuotedMessage(before.CommonStatus().Conditions) == QuotedMessage(after.CommonStatus().Conditions)
+	if b.Status == a.Status && b.Reason == a.Reason && (progress || sameMessage) {
 		return
 	}
 	kind := corev1.EventTypeNormal

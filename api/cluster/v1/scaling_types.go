@@ -125,46 +125,46 @@ type ScaleDown struct {
 	// UnneededTime is how long a node must be unneeded before it is deleted. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	UnneededTime *metav1.Duration `json:"unneededTime,omitempty"`
 
 	// UnreadyTime is how long a node must be unready before it is deleted. Defaults to 20m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	UnreadyTime *metav1.Duration `json:"unreadyTime,omitempty"`
 
 	// DelayAfterAdd is how long no machine is deleted after a machine was added. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	DelayAfterAdd *metav1.Duration `json:"delayAfterAdd,omitempty"`
 
 	// DelayAfterDelete is how long no machine is deleted after a machine was deleted. Defaults to
 	// 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	DelayAfterDelete *metav1.Duration `json:"delayAfterDelete,omitempty"`
 
 	// DelayAfterFailure is how long no machine is deleted after the deletion of a machine failed.
 	// Defaults to 3m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	DelayAfterFailure *metav1.Duration `json:"delayAfterFailure,omitempty"`
 
 	// MaxGracefulTermination is the maximum time for evicted pods to terminate. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	MaxGracefulTermination *metav1.Duration `json:"maxGracefulTermination,omitempty"`
 }
 
 // ScaleUp configures the creation of machines.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.scanInterval) || duration(self.scanInterval) >= duration('5s')",message="scanInterval must be at least 5s"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxNodeProvisionTime) || duration(self.maxNodeProvisionTime) >= duration('1s')",message="maxNodeProvisionTime must be at least 1s"
+// +kubebuilder:validation:XValidation:rule="!has(self.scanInterval) || self.scanInterval.matches('[0-9]{8}|[0-9]{6}h') || duration(self.scanInterval) >= duration('5s')",message="scanInterval must be at least 5s"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxNodeProvisionTime) || self.maxNodeProvisionTime.matches('[0-9]{8}|[0-9]{6}h') || duration(self.maxNodeProvisionTime) >= duration('1s')",message="maxNodeProvisionTime must be at least 1s"
 type ScaleUp struct {
 	// Expanders select among the pools that fit a pod. Each expander selects from the result of the
 	// previous one. Random can only be the last one. Defaults to [LeastWaste].
@@ -184,20 +184,20 @@ type ScaleUp struct {
 	// Defaults to 0s.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	NewPodDelay *metav1.Duration `json:"newPodDelay,omitempty"`
 
 	// MaxNodeProvisionTime is the maximum time for a machine to join the cluster. Defaults to 20m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	MaxNodeProvisionTime *metav1.Duration `json:"maxNodeProvisionTime,omitempty"`
 
 	// MaxNodeStartupTime is the maximum time for a node that has joined to become ready. Defaults
 	// to 15m.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	MaxNodeStartupTime *metav1.Duration `json:"maxNodeStartupTime,omitempty"`
 
 	// EnforceMinSize scales a pool up to its minSize even if no pod needs it. Defaults to true.
@@ -208,7 +208,7 @@ type ScaleUp struct {
 	// to 10s.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern="^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$"
+	// +kubebuilder:validation:Pattern="^([0-9]{1,7}(\\.[0-9]{1,9})?(ms|s|m)|[0-9]{1,5}(\\.[0-9]{1,9})?h){1,6}$"
 	ScanInterval *metav1.Duration `json:"scanInterval,omitempty"`
 }
 

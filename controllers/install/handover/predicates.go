@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // IsFleet reports whether an install is for many clusters. After a change of spec.clusterSelector,
@@ -43,7 +44,7 @@ func ReadyCondition(in *appsv1.KsctlInstall) metav1.Condition {
 // NotReadyMessage returns the message of the Ready condition if it is False.
 func NotReadyMessage(in *appsv1.KsctlInstall) string {
 	if c := ReadyCondition(in); c.Status == metav1.ConditionFalse {
-		return c.Message
+		return reconcile.QuotedMessage(in.Status.Conditions)
 	}
 	return ""
 }

@@ -257,7 +257,7 @@ func clusterStatus(s memberInstall, state appsv1.ClusterState) appsv1.InstalledC
 	}
 	line.Install, line.Revision = s.install.Name, s.install.Status.LastAppliedRevision
 	if state != appsv1.ClusterReady && state != appsv1.ClusterWaiting {
-		line.Message = reconcile.Truncate(handover.ReadyCondition(s.install).Message, maxClusterMessage)
+		line.Message = reconcile.Truncate(reconcile.QuotedMessage(s.install.Status.Conditions), maxClusterMessage)
 	}
 	return line
 }

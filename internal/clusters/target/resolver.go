@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -262,11 +261,11 @@ func (t *Resolver) readSecret(ctx context.Context, name types.NamespacedName,
 const maxReadyMessage = 256
 
 func readyMessage(c *clusterv1.KsctlCluster) string {
-	ready := apimeta.FindStatusCondition(c.Status.Conditions, appsv1.ReadyCondition)
-	if ready == nil || ready.Message == "" {
+	message := reconcile.QuotedMessage(c.Status.Conditions)
+	if message == "" {
 		return ""
 	}
-	return ": " + strings.ToValidUTF8(ready.Message[:min(len(ready.Message), maxReadyMessage)], "")
+	return ": " + strings.ToValidUTF8(message[:min(len(message), maxReadyMessage)], "")
 }
 
 func (t *Resolver) readKubeconfig(ctx context.Context, u User, ref kubeconfigRef) (*kubeconfig.Access, error) {

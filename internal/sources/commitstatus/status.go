@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
 // State is the state of an install at a commit.
@@ -75,7 +76,7 @@ func InstallStateOf(in *appsv1.KsctlInstall) InstallState {
 	default:
 		return s
 	}
-	s.Reason, s.Message = ready.Reason, ready.Message
+	s.Reason, s.Message = ready.Reason, reconcile.QuotedMessage(in.Status.Conditions)
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
@@ -117,8 +118,8 @@ func offeredArtifact(obj Object, kind string, key types.NamespacedName) (artifac
 	a := obj.GetArtifact()
 	if a == nil {
 		why := "not reconciled yet"
-		if ready := apimeta.FindStatusCondition(conditions(obj), fluxmeta.ReadyCondition); ready != nil {
-			why = ready.Message
+		if apimeta.FindStatusCondition(conditions(obj), fluxmeta.ReadyCondition) != nil {
+			why = reconcile.QuotedMessage(conditions(obj))
 		}
 		err := newError(NotReady, "%s %s has no artifact yet: %s", kind, key, why)
 		err.On = appsv1.WaitReference{Type: appsv1.WaitReadiness, Kind: kind, Namespace: key.Namespace, Name: key.Name}
