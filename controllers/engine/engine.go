@@ -173,6 +173,7 @@ func (a *executor) start(ctx context.Context) error {
 // Other objects stay as they are. It needs only the inventory.
 func (e *Engine) Remove(ctx context.Context, p Pass) (*Report, error) {
 	a := e.newExecutor(p)
+	a.onlyRequested = true
 	policies := p.Owner.Policies()
 	a.retained = plan.RetainedIDs(&policies, p.Owner.Inventory())
 	if err := a.dropImpossible(ctx, a.retained); err != nil {

@@ -48,6 +48,8 @@ type executor struct {
 	// is the time of the next check.
 	unsettled map[string]string
 	settleAt  time.Time
+	// onlyRequested is true if only objects with a removal request may leave.
+	onlyRequested bool
 	// preview is true before anything was deleted: objects that will be deleted, too, then do not
 	// block the deletion of others.
 	preview bool

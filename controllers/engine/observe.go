@@ -20,6 +20,7 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 		SyncErrors: map[schema.GroupKind]error{},
 		Backoffs:   a.engine.backoffs.active(a.ownerKey, now), PendingDeletions: a.engine.deletions.all(a.ownerKey),
 		Unsettled: a.unsettled}
+	in.Handovers = a.decideHandovers(&in.Policies)
 	objects := make([]live.Object, 0, size) // one allocation instead of one for each
 	// runs is true for an object that may complete: a Job or a Pod.
 	observe := func(id string, ref stacks.Ref, uid types.UID, runs bool) {
@@ -44,4 +45,21 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 		}
 	}
 	return in, now
+}
+
+// decideHandovers returns the decisions about the entries that may leave the owner.
+func (a *executor) decideHandovers(p *plan.Policies) map[string]plan.HandoverDecision {
+	if p.HandoverTo == nil {
+		return nil
+	}
+	out := map[string]plan.HandoverDecision{}
+	for id, e := range a.owner.Inventory().All() {
+		switch {
+		case a.desired[id] && p.RequestFor(&e) == nil, p.Released[id] != "", a.unsettled[id] != "":
+		case a.onlyRequested && p.RequestFor(&e) == nil:
+		default:
+			out[id] = p.HandoverTo(id)
+		}
+	}
+	return out
 }

@@ -23,7 +23,7 @@ type HandoverDecision struct {
 // planHandovers plans to hand over the objects that other owners desire, and returns the entries
 // that no other owner desires. Entries for which this is not known yet wait, or are left.
 func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []appsv1.InventoryEntry {
-	if in.Policies.HandoverTo == nil {
+	if in.Handovers == nil {
 		return undesired
 	}
 	var remaining []appsv1.InventoryEntry
@@ -33,7 +33,7 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 			remaining = append(remaining, e)
 			continue
 		}
-		d := in.Policies.HandoverTo(e.ID)
+		d := in.Handovers[e.ID]
 		switch why := cmp.Or(d.Wait, d.Leave); {
 		case why != "":
 			a := Action{Verb: VerbWait, Reason: ReasonHandoverPending, Entry: e, HandoverTo: d.On}

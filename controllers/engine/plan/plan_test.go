@@ -66,6 +66,14 @@ func (w fixture) snapshot(components ...Component) *Snapshot {
 	in.SyncErrors, in.Backoffs, in.PendingDeletions = map[schema.GroupKind]error{}, map[string]Backoff{},
 		w.pendingDeletions
 	in.Unsettled = w.unsettled
+	if decide := in.Policies.HandoverTo; decide != nil { // as the engine does
+		in.Handovers, in.Policies.HandoverTo = map[string]HandoverDecision{}, func(string) HandoverDecision {
+			panic("planning decides about handovers")
+		}
+		for _, e := range w.entries {
+			in.Handovers[e.ID] = decide(e.ID)
+		}
+	}
 	for i := range w.live {
 		in.Objects[w.live[i].Ref.ID()] = &w.live[i]
 	}

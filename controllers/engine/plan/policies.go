@@ -80,7 +80,8 @@ type Policies struct {
 	MaxDeletes, MaxDeletePercent int
 	ApprovedDigest               string
 	// HandoverTo decides what happens to an object which this owner no longer desires, and which
-	// another owner may desire. A nil function means that objects are never handed over.
+	// another owner may desire. A nil function means that objects are never handed over. The engine
+	// calls it before it plans, for Snapshot.Handovers; planning does not.
 	HandoverTo func(id string) HandoverDecision
 	// AdoptStraysSince is the creation time of the owner. Objects that the engine created for the
 	// owner after it, and that are missing in the inventory, are adopted. Zero disables this.

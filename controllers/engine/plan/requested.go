@@ -58,12 +58,14 @@ func Removal(in *Snapshot) Plan {
 // withoutHandoverWait returns a snapshot in which requested removals do not wait for the plans of
 // other owners: an object is handed over only if its new owner is already known.
 func withoutHandoverWait(in *Snapshot) *Snapshot {
-	handoverTo := in.Policies.HandoverTo
-	if handoverTo == nil {
+	if in.Handovers == nil {
 		return in
 	}
 	out := *in
-	out.Policies.HandoverTo = func(id string) HandoverDecision { return HandoverDecision{To: handoverTo(id).To} }
+	out.Handovers = map[string]HandoverDecision{}
+	for id, d := range in.Handovers {
+		out.Handovers[id] = HandoverDecision{To: d.To}
+	}
 	return &out
 }
 

@@ -72,6 +72,9 @@ type Snapshot struct {
 	// PendingDeletions are the uids of objects whose deletion was accepted and that have not been
 	// observed to be gone.
 	PendingDeletions map[string]types.UID
+	// Handovers are the decisions about the entries that the owner may no longer desire; nil if
+	// objects are never handed over.
+	Handovers map[string]HandoverDecision
 	// Unsettled are the uncreated entries of which it is not certain that they have no object, with
 	// the reason. Other uncreated entries that are to be removed are no longer in the inventory.
 	Unsettled map[string]string

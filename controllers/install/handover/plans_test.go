@@ -144,6 +144,9 @@ func TestHandoverWaitsForPlansAndFindsNewOwner(t *testing.T) {
 		"a successor claims the object from another artifact": {
 			[]*appsv1.KsctlInstall{install("o", "src2", here, takesOverFrom("me"))},
 			map[string]string{"o": "z"}, map[string][]string{"o": {"x"}}, "b", "o", ""},
+		"a successor comes before an install of the source": {
+			[]*appsv1.KsctlInstall{install("o", "src2", here, takesOverFrom("me")), install("p", "src", here)},
+			map[string]string{"o": "z", "p": "b"}, map[string][]string{"o": {"x"}, "p": {"x"}}, "b", "o", ""},
 		"the inventory of an install is in chunks": {
 			[]*appsv1.KsctlInstall{install("o", "src", []string{"else"}, chunked)}, nil, nil, "b", "",
 			"o"},
@@ -316,5 +319,17 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 	}
 	if len(r.installs)+len(r.bySource)+len(r.byID)+len(r.successors) > 0 {
 		t.Error("some deleted installs were not removed")
+	}
+}
+
+// An install that takes over since its last update here is not current: the plans may lack it.
+func TestIsCurrentComparesTakeOver(t *testing.T) {
+	r := newPlansTest()
+	r.Update(install("o", "src", []string{"ns"}))
+	if !r.IsCurrent(install("o", "src", []string{"ns"})) {
+		t.Error("not current")
+	}
+	if r.IsCurrent(install("o", "src", []string{"ns"}, takesOverFrom("me"))) || r.IsCurrent(install("p", "src", nil)) {
+		t.Error("current")
 	}
 }
