@@ -173,6 +173,8 @@ func TestPlanReportsConflictsAndInvalidStates(t *testing.T) {
 		`{"ID":"65f0c0ffee65f0c0ffee65f0",`, 1))}, credentials: []*state.Credentials{credentials(t, "civo", "x")}}
 	large := desired{clusters: []*state.Cluster{cluster(t, document("demo", strings.Repeat("x", state.MaxStoreBytes)))},
 		credentials: []*state.Credentials{credentials(t, "civo", "x")}}
+	both := desired{clusters: []*state.Cluster{one.clusters[0], cluster(t, strings.Replace(document("other", "a"), "{",
+		`{"ID":"65f0c0ffee65f0c0ffee65f0",`, 1))}}
 	bad := desired{invalid: []v1alpha1.ImportedCluster{{Key: "b", Action: v1alpha1.StateInvalid,
 		Message: "b.json: wrong"}, {Key: "b", Action: v1alpha1.StateInvalid},
 		{Key: "a", Action: v1alpha1.StateInvalid}}}
@@ -191,6 +193,10 @@ func TestPlanReportsConflictsAndInvalidStates(t *testing.T) {
 			v1alpha1.ExternalStorageReason, "MongoDB", 0},
 		"from a MongoDB": {external, statestore.Contents{}, demo + "=ExternalStorage civo=Create",
 			v1alpha1.ExternalStorageReason, "exported from a MongoDB", 1},
+		"MongoDB comes before a different state": {both,
+			statestore.Contents{States: map[string][]byte{demo: []byte(document("demo", "b"))}},
+			demo + "=Conflict civo.ha.other.LON1=ExternalStorage", v1alpha1.ExternalStorageReason,
+			"exported from a MongoDB", 0},
 		"store full": {large, statestore.Contents{}, demo + "=StoreFull civo=StoreFull",
 			v1alpha1.StoreFullReason, "bytes for 1 clusters", 0},
 		"invalid states": {bad, statestore.Contents{}, "a=Invalid b=Invalid", v1alpha1.InvalidStateReason,

@@ -8,7 +8,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -77,12 +79,24 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 			return s.forCluster(ctx, target.ClusterID(o.GetNamespace(), o.GetName()))
 		}), builder.WithPredicates(target.AccessChanged)).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
+		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
+			handler.EnqueueRequestsFromMapFunc(s.inNamespace), builder.WithPredicates(onlyCreated)).
 		WatchesRawSource(source.Func(s.watchLiveObjects)).
 		Complete(s.Reconciler)
 	if err != nil {
 		return fmt.Errorf("controller of %s: %w", appsv1.KsctlRemoveKind, err)
 	}
 	return nil
+}
+
+// onlyCreated passes new objects: a KsctlRemove may lack its service account.
+var onlyCreated = predicate.Funcs{
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func (s *Setup) inNamespace(ctx context.Context, o client.Object) []crreconcile.Request {
+	return s.Reconciler.Requests(ctx, client.InNamespace(o.GetNamespace()))
 }
 
 // referencing returns a function that finds the KsctlRemoves that refer to an object, by a field
