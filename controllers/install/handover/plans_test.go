@@ -323,7 +323,7 @@ func TestPlanWaitsOfManyInstallsEnqueueEachOnce(t *testing.T) {
 }
 
 // An install that takes over since its last update here is not current: the plans may lack it.
-func TestIsCurrentComparesTakeOver(t *testing.T) {
+func TestIsCurrentComparesSuccessors(t *testing.T) {
 	r := newPlansTest()
 	r.Update(install("o", "src", []string{"ns"}))
 	if !r.IsCurrent(install("o", "src", []string{"ns"})) {
