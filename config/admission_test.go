@@ -63,8 +63,8 @@ var rejectedManifests = []manifest{
 	{"ImportState", "an agent and a store namespace", sourceRefYAML + storeAgentYAML + "  namespace: ksctl",
 		"namespace is not allowed with agent"},
 	{"ImportState", "an agent and publish.kubeConfig", sourceRefYAML + storeAgentYAML + "publish: {kubeConfig: true}",
-		"publish.kubeConfig is not allowed with store.agent, which cannot report its states: create a KsctlCluster " +
-			"with kubeConfigRef"},
+		"publish.kubeConfig is not allowed with store.agent, " +
+			"which cannot report its states: create a KsctlCluster with kubeConfigRef"},
 	{"ImportState", "an agent and deletionPolicy Delete", sourceRefYAML + storeAgentYAML + "deletionPolicy: Delete",
 		"deletionPolicy must be Keep with store.agent, which cannot delete states"},
 	{"ImportState", "an agent with neither TLS nor plaintext", sourceRefYAML +
@@ -92,10 +92,10 @@ var rejectedManifests = []manifest{
 	{"ExportState", "an author name with two lines", recipientsYAML +
 		"to: {git: {url: 'https://x', branch: main, author: {name: \"x\\ny\", email: x@y}}}",
 		"spec.to.git.author.name"},
-	{"ExportState", "SSH without a key", recipientsYAML + "to: {git: {url: 'ssh://x/y', branch: main, author: {name: " +
-		"x, email: x@y}}}", "ssh:// URLs require a secretRef with identity and known_hosts"},
-	{"ExportState", "deletionPolicy Delete for Git", recipientsYAML + "deletionPolicy: Delete\nto: {git: {url: " +
-		"'https://x', branch: main, author: {name: x, email: x@y}}}",
+	{"ExportState", "SSH without a key", recipientsYAML + "to: {git: {url: 'ssh://x/y', branch: main, " +
+		"author: {name: x, email: x@y}}}", "ssh:// URLs require a secretRef with identity and known_hosts"},
+	{"ExportState", "deletionPolicy Delete for Git", recipientsYAML + "deletionPolicy: Delete\n" +
+		"to: {git: {url: 'https://x', branch: main, author: {name: x, email: x@y}}}",
 		"deletionPolicy Delete is only allowed with to.secret: commits are never removed"},
 	{"ExportState", "an unknown credentials policy", recipientsYAML + "credentials: Import\nto: {secret: {name: x}}",
 		"spec.credentials"},
@@ -131,13 +131,13 @@ var rejectedManifests = []manifest{
 		"spec.clusterSelector.maxConcurrent"},
 	{"KsctlInstall", "Cluster values without a cluster", installSpec + "valuesFrom: [{kind: Cluster, component: web, " +
 		"set: [{path: a, expr: metadata.name}]}]", "valuesFrom kind Cluster requires clusterRef or clusterSelector"},
-	{"KsctlInstall", "Cluster values with a name", installSpec + "clusterSelector: {}\nvaluesFrom: [{kind: Cluster, " +
-		"name: x, component: web}]",
-		"kinds ConfigMap and Secret require name and do not allow set; kind Cluster requires set and does not allow " +
-			"name and key"},
+	{"KsctlInstall", "Cluster values with a name", installSpec + "clusterSelector: {}\n" +
+		"valuesFrom: [{kind: Cluster, name: x, component: web}]",
+		"kinds ConfigMap and Secret require name and do not allow set; " +
+			"kind Cluster requires set and does not allow name and key"},
 	{"KsctlInstall", "Secret values without a name", installSpec + "valuesFrom: [{kind: Secret, component: web}]",
-		"kinds ConfigMap and Secret require name and do not allow set; kind Cluster requires set and does not allow " +
-			"name and key"},
+		"kinds ConfigMap and Secret require name and do not allow set; " +
+			"kind Cluster requires set and does not allow name and key"},
 	{"KsctlRemove", "two clusters", removeStackSpec + "clusterRef: {name: a}\nkubeConfig: {secretRef: {name: b}}",
 		"set at most one of clusterRef and kubeConfig"},
 	{"KsctlRemove", "installRef and clusterRef", installRefYAML + "clusterRef: {name: a}",
@@ -250,12 +250,12 @@ var rejectedManifests = []manifest{
 		"oci: {url: oci://x/y, verify: {provider: cosign, trustedRootSecretRef: {name: root}}}",
 		"cosign requires either secretRef"},
 	{"KsctlSource", "cosign with keys and a root",
-		"oci: {url: oci://x/y, verify: {provider: cosign, secretRef: {name: keys}, trustedRootSecretRef: {name: " +
-			"root}}}", "cosign requires either secretRef"},
+		"oci: {url: oci://x/y, verify: {provider: cosign, " +
+			"secretRef: {name: keys}, trustedRootSecretRef: {name: root}}}", "cosign requires either secretRef"},
 	{"KsctlSource", "notation without a policy", "oci: {url: oci://x/y, verify: {provider: notation}}",
 		"notation requires secretRef, and does not allow trustedRootSecretRef and matchOIDCIdentity"},
-	{"KsctlSource", "notation with identities", "oci: {url: oci://x/y, verify: {provider: notation, secretRef: " +
-		"{name: policy}, matchOIDCIdentity: [{issuer: a, subject: b}]}}",
+	{"KsctlSource", "notation with identities", "oci: {url: oci://x/y, verify: {provider: notation, " +
+		"secretRef: {name: policy}, matchOIDCIdentity: [{issuer: a, subject: b}]}}",
 		"notation requires secretRef, and does not allow trustedRootSecretRef and matchOIDCIdentity"},
 	{"KsctlSource", "branch and commit", "git: {url: https://x, ref: {branch: main, commit: " +
 		strings.Repeat("a", 40) + "}}", "set at most one of branch, tag, semver and commit"},
@@ -291,8 +291,8 @@ var acceptedManifests = []manifest{
 	{kind: "KsctlInstall", name: "a short duration in small units",
 		spec: installSpec + "interval: 25920000ms\ntimeout: 100000.5s"},
 	{kind: "KsctlInstall", name: "any override and parameters", spec: installSpec +
-		"parameters: {a: {b: [1]}}\ncomponents: [{name: web, enabled: false, override: {values: {x: null, y: 1}, " +
-		"own: true}}]"},
+		"parameters: {a: {b: [1]}}\n" +
+		"components: [{name: web, enabled: false, override: {values: {x: null, y: 1}, own: true}}]"},
 	{kind: "KsctlInstall", name: "a cluster reference",
 		spec: installSpec + "clusterRef: {name: prod.eu, namespace: clusters}"},
 	{kind: "KsctlInstall", name: "a cluster selector", spec: installSpec + "clusterSelector: {matchLabels: {a: b}, " +
@@ -307,20 +307,20 @@ var acceptedManifests = []manifest{
 	{kind: "KsctlRemove", name: "keep rules", spec: installRefYAML +
 		"keep: [{kind: PersistentVolumeClaim}, {group: \"\", kind: Secret, namespace: x, name: z}]"},
 	{kind: "KsctlRemove", name: "a stack in a source", spec: removeStackSpec +
-		"path: ./stacks\napprovedDigest: abc\nparameters: {a: [1]}\nchoices: [{name: web, version: 1.2.3, override: " +
-		"{values: {x: null}}}]\ncomponents: [web]\ndecryption: {provider: sops, secretRef: {name: age}}"},
+		"path: ./stacks\napprovedDigest: abc\nparameters: {a: [1]}\nchoices: [{name: web, version: 1.2.3, " +
+		"override: {values: {x: null}}}]\ncomponents: [web]\ndecryption: {provider: sops, secretRef: {name: age}}"},
 	{kind: "KsctlCluster", name: "a kubeconfig", spec: "kubeConfigRef: {name: x}"},
 	{kind: "KsctlCluster", name: "all fields",
-		spec: "importRef: {name: x, key: aws.ha.demo.us-east-1}\nargocd: {namespace: argocd, name: demo, project: " +
-			"web}\nserviceAccountName: deployer"},
+		spec: "importRef: {name: x, key: aws.ha.demo.us-east-1}\n" +
+			"argocd: {namespace: argocd, name: demo, project: web}\nserviceAccountName: deployer"},
 	{kind: "ImportState", name: "only required fields", spec: sourceRefYAML},
 	{kind: "ImportState", name: "rawExportedData", spec: "rawExportedData: e30="},
 	{kind: "ImportState", name: "the fields of ksctl's first ImportState",
 		spec: "handled: false\nrawExportedData: e30=\nreasonOfFailure: no answer\nsuccess: false"},
 	{kind: "ImportState", name: "all fields", spec: sourceRefYAML + "path: ./states\ndecryption: {provider: sops, " +
 		"secretRef: {name: age}}\nselect: {cloud: aws, clusterType: ha, clusterName: demo, region: " +
-		"us-east-1}\ncredentials: Skip\nstore: {namespace: ksctl}\nconflict: Overwrite\ndryRun: " +
-		"true\ndeletionPolicy: Delete\nserviceAccountName: importer"},
+		"us-east-1}\ncredentials: Skip\nstore: {namespace: ksctl}\nconflict: Overwrite\n" +
+		"dryRun: true\ndeletionPolicy: Delete\nserviceAccountName: importer"},
 	{kind: "ImportState", name: "an agent", spec: sourceRefYAML + "store: {agent: {address: '[::1]:8080', secretRef: " +
 		"{name: x}, serverName: agent.example}}\nconflict: Overwrite\npublish: {kubeConfig: " +
 		"false}\ndeletionPolicy: Keep"},
@@ -331,13 +331,13 @@ var acceptedManifests = []manifest{
 		"clusterType: ha, clusterName: demo, region: us-east-1}\ncredentials: Export\nprune: true\ndeletionPolicy: " +
 		"Keep\nserviceAccountName: exporter\n" +
 		"to: {git: {url: 'ssh://git@git.example.com/fleet.git', branch: states/prod, path: ./states, secretRef: " +
-		"{name: login}, proxySecretRef: {name: proxy}, author: {name: Ünal of ksctl, email: x@example.com}, message: " +
-		"Back up}}"},
+		"{name: login}, proxySecretRef: {name: proxy}, " +
+		"author: {name: Ünal of ksctl, email: x@example.com}, message: Back up}}"},
 	{kind: "KsctlSource", name: "only required fields", spec: gitYAML},
 	{kind: "KsctlSource", name: "a webhook", spec: gitYAML + "webhook: {type: gitea, secretRef: {name: x}}"},
 	{kind: "KsctlSource", name: "a commit status",
-		spec: gitYAML + "commitStatus: {type: gitlab, address: 'https://x/y/z', cluster: prod-eu, secretRef: " +
-			"{name: x}}"},
+		spec: gitYAML + "commitStatus: {type: gitlab, address: 'https://x/y/z', " +
+			"cluster: prod-eu, secretRef: {name: x}}"},
 	{kind: "KsctlSource", name: "a webhook for a registry",
 		spec: "oci: {url: oci://x/y}\nwebhook: {type: generic-hmac, secretRef: {name: x}}"},
 	{kind: "KsctlSource", name: "a version range",
@@ -345,8 +345,8 @@ var acceptedManifests = []manifest{
 	{kind: "KsctlSource", name: "SSH",
 		spec: "git: {url: ssh://git@git.example.com/fleet.git, secretRef: {name: key}, proxySecretRef: {name: proxy}}"},
 	{kind: "KsctlSource", name: "tag verification",
-		spec: "git: {url: https://x, ref: {tag: v1}, verify: {mode: Tag, secretRef: {name: keys}}}\nignore: " +
-			"\"/*\\n!/stacks\""},
+		spec: "git: {url: https://x, ref: {tag: v1}, verify: {mode: Tag, secretRef: {name: keys}}}\n" +
+			"ignore: \"/*\\n!/stacks\""},
 	{kind: "KsctlSource", name: "branch verification",
 		spec: "git: {url: https://x, verify: {secretRef: {name: keys}}}"},
 	{kind: "KsctlSource", name: "a commit", spec: "git: {url: http://git.example.com/x, ref: {commit: " +

@@ -14,8 +14,8 @@ import (
 // Beginnings of the specs of KsctlAutoScalers: scaler has all required fields, poolless all but
 // pools, and scaled all but pools and agent.
 const (
-	pools = "pools: [{name: small, nodeSize: t3.medium, minSize: 1, maxSize: 5}, {name: large, nodeSize: " +
-		"t3.xlarge, minSize: 0, maxSize: 3}]\n"
+	pools = "pools: [{name: small, nodeSize: t3.medium, minSize: 1, maxSize: 5}, " +
+		"{name: large, nodeSize: t3.xlarge, minSize: 0, maxSize: 3}]\n"
 	agentTLS = "agent: {address: 'agent.example.com:8443', secretRef: {name: agent}}\n"
 	scaled   = "clusterRef: {name: prod}\n"
 	scaler   = scaled + agentTLS + pools
@@ -72,8 +72,8 @@ var rejectedAutoscalers = []manifest{
 		"maxSize: 1}, {name: b, nodeSize: x, minSize: 0, maxSize: 1}]",
 		"nodeSize must be unique: it distinguishes the workers of different pools"},
 	{"KsctlAutoScaler", "two pools with the same name",
-		poolless + "pools: [{name: a, nodeSize: x, minSize: 0, maxSize: 1}, {name: a, nodeSize: z, minSize: 0, " +
-			"maxSize: 1}]", "spec.pools[1]: Duplicate value"},
+		poolless + "pools: [{name: a, nodeSize: x, minSize: 0, maxSize: 1}, " +
+			"{name: a, nodeSize: z, minSize: 0, maxSize: 1}]", "spec.pools[1]: Duplicate value"},
 	{"KsctlAutoScaler", "a pool without a size", poolless + "pools: [{name: a, minSize: 0, maxSize: 1}]",
 		"spec.pools[0].nodeSize: Required value"},
 	{"KsctlAutoScaler", "a pool without bounds", poolless + "pools: [{name: a, nodeSize: x}]",
@@ -154,8 +154,8 @@ var acceptedAutoscalers = []manifest{
 		"agent: {address: '[fd00::7]:8080', plaintext: true}"},
 	{kind: "KsctlAutoScaler", name: "the maximum number of pools", spec: manyPools(16)},
 	{kind: "KsctlAutoScaler", name: "minSizes equal to maxNodesTotal", spec: poolless +
-		"limits: {maxNodesTotal: 6}\npools: [{name: a, nodeSize: x, minSize: 3, maxSize: 4}, {name: b, nodeSize: z, " +
-		"minSize: 3, maxSize: 3}]"},
+		"limits: {maxNodesTotal: 6}\n" +
+		"pools: [{name: a, nodeSize: x, minSize: 3, maxSize: 4}, {name: b, nodeSize: z, minSize: 3, maxSize: 3}]"},
 	{kind: "KsctlAutoScaler", name: "the shortest provision time",
 		spec: scaler + "scaleUp: {maxNodeProvisionTime: 1s}"},
 	{kind: "KsctlAutoScaler", name: "no limit", spec: scaler + "limits: {maxNodesTotal: 0}"},

@@ -18,12 +18,12 @@ var extraFiles = map[string]map[string]string{
 		"stacks/monitoring/crds/kinds.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kinds}\n",
 		"stacks/monitoring/settings/exporter.yaml": "apiVersion: v1\nkind: Service\n" +
 			"metadata: {name: exporter, labels: {team: a}}\n",
-		"stacks/monitoring/settings/charts/exporter-1.2.3/exporter/Chart.yaml": "apiVersion: v2\nname: exporter\n" +
-			"version: 1.2.3\n",
+		"stacks/monitoring/settings/charts/exporter-1.2.3/exporter/Chart.yaml": "apiVersion: v2\n" +
+			"name: exporter\nversion: 1.2.3\n",
 		"stacks/monitoring/settings/charts/exporter-1.2.3/exporter/templates/service.yaml": "apiVersion: v1\n" +
 			"kind: Service\nmetadata: {name: {{ .Release.Name }}}\nspec: {ports: [{port: 80}]}\n",
-		"stacks/monitoring/settings/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " +
-			"settings}\ndata: {retention: 1d, debug: 'false'}\n",
+		"stacks/monitoring/settings/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n" +
+			"data: {retention: 1d, debug: 'false'}\n",
 		"stacks/monitoring/drain/job.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: " +
 			"drain}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: " +
 			"\"example.com/drain:1\"}]}}}\n",

@@ -66,8 +66,8 @@ func TestChartsRenderFromArchivesAndFolders(t *testing.T) {
 	inner := tgz(t, map[string]string{"inner/Chart.yaml": "apiVersion: v2\nname: inner\nversion: 1.0.0\n",
 		"inner/templates/x.yaml": valuesTemplate})
 	sub := tgz(t, map[string]string{
-		"sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\ndependencies: [{name: inner, version: '*', " +
-			"repository: ''}]\n", "sub/templates/x.yaml": valuesTemplate,
+		"sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n" +
+			"dependencies: [{name: inner, version: '*', repository: ''}]\n", "sub/templates/x.yaml": valuesTemplate,
 		"sub/charts/inner-1.0.0.tgz": inner,
 	})
 	shop := map[string]string{
@@ -121,8 +121,8 @@ func TestChartArchivesAreBounded(t *testing.T) {
 func TestValuesAreValidatedAgainstChartSchemas(t *testing.T) {
 	files := func() map[string]string {
 		return map[string]string{
-			"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies: " +
-				"[{name: cache, version: '*', repository: '', condition: cache.enabled}]\n",
+			"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n" +
+				"dependencies: [{name: cache, version: '*', repository: '', condition: cache.enabled}]\n",
 			"chart/values.yaml":                     "replicas: 1\ncache: {enabled: true, size: 1}\n",
 			"chart/values.schema.json":              `{"type":"object","properties":{"replicas":{"type":"integer"},"pod":{"$ref":"https://x.example.com/pod.json"},"known":{}}}`,
 			"chart/templates/x.yaml":                valuesTemplate,

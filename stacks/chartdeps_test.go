@@ -280,8 +280,8 @@ func TestInvalidDependenciesAreRejected(t *testing.T) {
 		"another alias of Helm's": {one("1.x", "alias:stable"), one("1.0.0", "alias:stable"),
 			`of the repository "alias:stable"`},
 		"no repository": {one("1.x", ""), one("1.0.0", ""),
-			"the chart depends on cache, which is not in its folder charts/; vendor it (helm dependency build) and " +
-				"commit it"},
+			"the chart depends on cache, which is not in its folder charts/; " +
+				"vendor it (helm dependency build) and commit it"},
 		"plain HTTP": {one("1.x", "http://charts.example.com"), one("1.0.0", "http://charts.example.com"),
 			`stack.yaml:7: component "shop": field "helm.chart" names chart, whose dependency cache cannot be fetched: its repository URL must begin with https:// or oci://, not http://; correct Chart.yaml`},
 		"a password": {one("1.x", "https://me:hunter2@charts.example.com"),
@@ -349,8 +349,8 @@ func TestInvalidFetchedDependenciesAreRejected(t *testing.T) {
 			r.Charts[0].DependencyOf = ""
 		}, "was not fetched"},
 		"another version inside": {chartFiles("cache", "1.4.1", ""), nil,
-			"the repository https://charts.example.com/ returned chart cache 1.4.1 for cache 1.4.2, which the chart " +
-				"depends on"},
+			"the repository https://charts.example.com/ returned chart cache 1.4.1 for cache 1.4.2, " +
+				"which the chart depends on"},
 		"another chart inside": {chartFiles("cash", "1.4.2", ""), nil, "returned chart cash 1.4.2"},
 		"no chart":             {map[string]string{"x": ""}, nil, "there is no Chart.yaml"},
 		"a dependency of its own": {chartFiles("cache", "1.4.2", "dependencies:\n"+

@@ -252,8 +252,8 @@ func TestEncryptedValuesAreDecryptedAndRedacted(t *testing.T) {
 		"stack.yaml":        components("- {name: shop, helm: {chart: chart}}"),
 		"chart/Chart.yaml":  "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
 		"chart/values.yaml": "a: ''\nb: ''\n",
-		"chart/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {a: {{ .Values.a " +
-			"}}, b: {{ .Values.b }}}\n",
+		"chart/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\n" +
+			"data: {a: {{ .Values.a }}, b: {{ .Values.b }}}\n",
 	}
 	req := encryptedRequest(t, files)
 	req.Choices.Values = []stacks.ValuesInput{

@@ -20,8 +20,8 @@ func storeChart(version string, more map[string]string) map[string]string {
 	out := map[string]string{
 		"store/Chart.yaml":  "apiVersion: v2\nname: store\nversion: " + version + "\n",
 		"store/values.yaml": "size: 0\nextra: 0\n",
-		"store/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {size: {{ " +
-			".Values.size | quote }}}\n",
+		"store/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n" +
+			"data: {size: {{ .Values.size | quote }}}\n",
 	}
 	for name, text := range more {
 		out[name] = text
@@ -153,8 +153,8 @@ func TestRequiredChartsAppliesChoices(t *testing.T) {
 }
 
 func TestInvalidFetchedChartsAreRejected(t *testing.T) {
-	sub := map[string]string{"store/Chart.yaml": "apiVersion: v2\nname: store\nversion: 1.2.3\ndependencies: [{name: " +
-		"cache, version: 1.0.0, repository: 'https://x.example.com'}]\n"}
+	sub := map[string]string{"store/Chart.yaml": "apiVersion: v2\nname: store\nversion: 1.2.3\n" +
+		"dependencies: [{name: cache, version: 1.0.0, repository: 'https://x.example.com'}]\n"}
 	for name, c := range map[string]struct {
 		files  map[string]string
 		change func(*stacks.Request)

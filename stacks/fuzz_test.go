@@ -71,8 +71,8 @@ const fuzzStack = `  components:
     manifests: [web.yaml]
 `
 
-const fuzzWeb = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: " +
-	"[{name: web, image: 'web:1'}]}}}\n"
+const fuzzWeb = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+	"spec: {template: {spec: {containers: [{name: web, image: 'web:1'}]}}}\n"
 
 // FuzzOverride renders with arbitrary overrides. Render succeeds or returns typed errors.
 func FuzzOverride(f *testing.F) {
@@ -186,8 +186,8 @@ func FuzzKustomization(f *testing.F) {
 		"configMapGenerator: [{name: a, files: [web.yaml]}]\n",
 		"transformers:\n- |-\n  apiVersion: builtin\n  kind: PrefixTransformer\n  metadata: {name: x}\n  prefix: a-\n",
 		"bases: [..]\n", "vars: [{name: A}]\n",
-		"replacements: [{source: {kind: Deployment}, targets: [{select: {kind: Deployment}, fieldPaths: [spec.x], " +
-			"options: {create: true}}]}]\n", "helmCharts: [{}]\n",
+		"replacements: [{source: {kind: Deployment}, targets: [{select: {kind: Deployment}, " +
+			"fieldPaths: [spec.x], options: {create: true}}]}]\n", "helmCharts: [{}]\n",
 		"helmGlobals: {chartHome: ..}\n" +
 			"helmCharts: [{name: k, valuesInline: {a: 1}, additionalValuesFiles: [web.yaml]}]\n",
 		"openapi: {path: web.yaml}\nresources: [web.yaml]\npatches: [{path: web.yaml}]\n",

@@ -26,8 +26,8 @@ type generatingChart struct {
 
 func newGeneratingChart(t *testing.T, templates map[string]string) *generatingChart {
 	c := &generatingChart{T: t, files: map[string]string{
-		"stack.yaml": components("- {name: shop, namespace: shop, helm: {chart: chart, valuesFiles: " +
-			"[values.yaml]}}"),
+		"stack.yaml": components("- {name: shop, namespace: shop, " +
+			"helm: {chart: chart, valuesFiles: [values.yaml]}}"),
 		"values.yaml":      "",
 		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
 	}}
@@ -97,8 +97,8 @@ func TestGeneratedValuesStay(t *testing.T) {
 			"  password: {{ randAlphaNum 12 }}\n  id: {{ uuidv4 }}\n  port: {{ randInt 1000 9999 | quote }}\n",
 		"tls.yaml": "{{- $ca := genCA \"shop-ca\" 365 }}{{ $cert := genSignedCert \"shop\" nil (list .Values.host) " +
 			"365 $ca }}\napiVersion: v1\nkind: Secret\nmetadata: {name: tls}\n" +
-			"data:\n  ca.crt: {{ $ca.Cert | b64enc }}\n  tls.crt: {{ $cert.Cert | b64enc }}\n  tls.key: {{ $cert.Key " +
-			"| b64enc }}\n",
+			"data:\n  ca.crt: {{ $ca.Cert | b64enc }}\n" +
+			"  tls.crt: {{ $cert.Cert | b64enc }}\n  tls.key: {{ $cert.Key | b64enc }}\n",
 	})
 	c.files["chart/values.yaml"] = "host: a.example.com\n"
 	first, result := c.render()
@@ -228,8 +228,8 @@ func TestPlaceOfGeneratedSecret(t *testing.T) {
 // A call that is inserted before others shifts them. The keys of Secrets keep their values, and
 // what is derived from these follows.
 func TestInsertedCall(t *testing.T) {
-	tls := "{{- $ca := genCA \"shop-ca\" 365 }}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: tls}\ndata: " +
-		"{ca.crt: {{ $ca.Cert | b64enc }}, ca.key: {{ $ca.Key | b64enc }}}\n"
+	tls := "{{- $ca := genCA \"shop-ca\" 365 }}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: tls}\n" +
+		"data: {ca.crt: {{ $ca.Cert | b64enc }}, ca.key: {{ $ca.Key | b64enc }}}\n"
 	rest := "  user: {{ randAlphaNum 10 }}\n  {{- $p := randAlphaNum 20 }}\n  password: {{ $p | quote }}\n  auth: {{ " +
 		"htpasswd \"u\" $p | quote }}\n" + tls
 	c := newGeneratingChart(t, map[string]string{"secret.yaml": secretHead + rest,

@@ -24,8 +24,8 @@ func renderPatched(t *testing.T, more string) (string, error) {
 		"k/kustomization.yaml": "resources: [web.yaml]\npatches: [{path: p.yaml}]\n" + more, "k/web.yaml": web,
 		"k/schema.json": containerSchema, "k/invalid.json": `{"definitions": []}`,
 		"k/kind.json": `{"definitions": {"a": {"x-kubernetes-group-version-kind": [{"kind": "Deployment"}]}}}`,
-		"k/p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: " +
-			"{containers: [{name: renamed, image: 'side:1'}]}}}\n",
+		"k/p.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
+			"spec: {template: {spec: {containers: [{name: renamed, image: 'side:1'}]}}}\n",
 	}, nil)
 	if err != nil {
 		return "", err

@@ -144,11 +144,11 @@ func TestKustomizeErrorsNameTheKustomization(t *testing.T) {
 func TestKustomizeBuiltinPlugins(t *testing.T) {
 	result, err := renderKustomization(t, map[string]string{
 		"k/kustomization.yaml": "resources: [web.yaml]\ntransformers: [t.yaml, ../more]\n", "k/web.yaml": web,
-		"k/t.yaml": "apiVersion: builtin\nkind: PrefixTransformer\nmetadata: {name: x}\nprefix: " +
-			"pre-\nfieldSpecs: [{path: metadata/name}]\n",
+		"k/t.yaml": "apiVersion: builtin\nkind: PrefixTransformer\nmetadata: {name: x}\n" +
+			"prefix: pre-\nfieldSpecs: [{path: metadata/name}]\n",
 		"more/kustomization.yaml": "resources: [suffix.yaml]\n",
-		"more/suffix.yaml": "apiVersion: builtin\nkind: SuffixTransformer\nmetadata: {name: x}\nsuffix: " +
-			"-post\nfieldSpecs: [{path: metadata/name}]\n",
+		"more/suffix.yaml": "apiVersion: builtin\nkind: SuffixTransformer\nmetadata: {name: x}\n" +
+			"suffix: -post\nfieldSpecs: [{path: metadata/name}]\n",
 	}, nil)
 	if err != nil || strings.Join(objectNames(result), " ") != "pre-web-post" {
 		t.Errorf("%v %v", objectNames(result), err)
@@ -180,8 +180,8 @@ func TestOverridesChangeOnlyMatchingObjects(t *testing.T) {
 	after, err := renderKustomization(t, files(), map[string]any{
 		"images": []any{map[string]any{"name": "registry.example.com:5000/web", "newName": "mirror/web",
 			"newTag": "3"}},
-		"patches": []any{map[string]any{"patch": "apiVersion: example.com/v1\nkind: Fleet\nmetadata: {name: " +
-			"fleet}\nspec: {added: true}\n"}},
+		"patches": []any{map[string]any{"patch": "apiVersion: example.com/v1\nkind: Fleet\n" +
+			"metadata: {name: fleet}\nspec: {added: true}\n"}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -95,19 +95,19 @@ func TestLoadRejectsInvalidStacks(t *testing.T) {
 			[]string{`field "version" is required: the version of the chart`}},
 		"repository, range": {components("- {name: a, version: 1.x, helm: {repository: 'oci://x.example.com', " +
 			"name: x}}"), []string{`field "version" must be one exact version of the chart such as 1.4.0, not "1.x"`}},
-		"repository, latest": {components("- {name: a, version: latest, helm: {repository: 'oci://x.example.com', " +
-			"name: x}}"), []string{`not "latest"`}},
+		"repository, latest": {components("- {name: a, version: latest, " +
+			"helm: {repository: 'oci://x.example.com', name: x}}"), []string{`not "latest"`}},
 		"repository, no name": {components("- {name: a, version: 1.0.0, helm: {repository: 'http://x.example.com', " +
 			"digest: abc}}"), []string{`field "helm.repository" must begin with https:// or oci://, not http://`,
 			`field "helm.name" is required`, `field "helm.digest" must be sha256: followed by 64`}},
-		"repository, path": {components("- {name: a, version: 1.0.0, helm: {repository: " +
-			"'https://x.example.com?a=b', name: ../x}}"),
+		"repository, path": {components("- {name: a, version: 1.0.0, " +
+			"helm: {repository: 'https://x.example.com?a=b', name: ../x}}"),
 			[]string{`field "helm.repository" must not have a query`, `field "helm.name" must be a chart name`}},
-		"repository, login": {components("- {name: a, version: 1.0.0, helm: {repository: " +
-			"'https://me:hunter2@x.example.com', name: x}}"),
+		"repository, login": {components("- {name: a, version: 1.0.0, " +
+			"helm: {repository: 'https://me:hunter2@x.example.com', name: x}}"),
 			[]string{`field "helm.repository" must not contain a user or password; reference a Secret`}},
-		"repository, chart": {components("- {name: a, version: 1.0.0, helm: {chart: chart, repository: " +
-			"'https://x.example.com', name: x}}"),
+		"repository, chart": {components("- {name: a, version: 1.0.0, helm: {chart: chart, " +
+			"repository: 'https://x.example.com', name: x}}"),
 			[]string{`field "helm" has both chart, which is in the source, and repository`}},
 		"name, no repository": {components("- {name: a, helm: {chart: chart, name: x}}"),
 			[]string{`field "helm" has name or digest, which are for a chart in a repository, but no repository`}},
@@ -151,23 +151,23 @@ func TestLoadRejectsInvalidStacks(t *testing.T) {
 			[]string{`list.yaml:1: component "a": a mapping is expected here, not a list`}},
 		"schema": {components("- {name: a, helm: {chart: chart}, schema: {type: strin}}"),
 			[]string{`field "schema" is not a valid JSON schema: type`}},
-		"schema elsewhere": {components("- {name: a, helm: {chart: chart}, schema: {$ref: " +
-			"'https://x.example.com/s.json'}}"),
+		"schema elsewhere": {components("- {name: a, helm: {chart: chart}, " +
+			"schema: {$ref: 'https://x.example.com/s.json'}}"),
 			[]string{`refers to https://x.example.com/s.json; only references within the schema are allowed`}},
 		"schema file": {components("- {name: a, helm: {chart: chart}, schema: {$ref: 'file:///etc/passwd'}}"),
 			[]string{`refers to file:///etc/passwd`}},
 		"schema of no chart": {components("- {name: a, manifests: [a.yaml], schema: {}}"),
 			[]string{`field "schema" is for Helm values`}},
-		"reserved parameter": {components("- {name: a, manifests: [a.yaml], parameters: {schema: {properties: " +
-			"{images: {}}}}}"), []string{`declares "images", which is a reserved override key`}},
-		"wrong default": {components("- {name: a, manifests: [a.yaml], parameters: {schema: {properties: {n: " +
-			"{type: object, properties: {m: {type: integer, default: x}}}}}}}"),
+		"reserved parameter": {components("- {name: a, manifests: [a.yaml], parameters: " +
+			"{schema: {properties: {images: {}}}}}"), []string{`declares "images", which is a reserved override key`}},
+		"wrong default": {components("- {name: a, manifests: [a.yaml], " +
+			"parameters: {schema: {properties: {n: {type: object, properties: {m: {type: integer, default: x}}}}}}}"),
 			[]string{`has a default for "n.m" that it does not allow`}},
-		"map syntax": {components("- {name: a, manifests: [a.yaml], parameters: {schema: {}, map: " +
-			"'params.'}}"),
+		"map syntax": {components("- {name: a, manifests: [a.yaml], " +
+			"parameters: {schema: {}, map: 'params.'}}"),
 			[]string{`stack.yaml:7: component "a": field "parameters.map" does not compile: Syntax error`}},
-		"map variable": {components("- {name: a, manifests: [a.yaml], parameters: {schema: {}, map: " +
-			"'{\"values\": parms}'}}"), []string{`undeclared reference to 'parms'`, "at 1:12 of the expression"}},
+		"map variable": {components("- {name: a, manifests: [a.yaml], parameters: {schema: {}, " +
+			"map: '{\"values\": parms}'}}"), []string{`undeclared reference to 'parms'`, "at 1:12 of the expression"}},
 		"map type": {components("- {name: a, manifests: [a.yaml], parameters: {schema: {}, map: '1 + 1'}}"),
 			[]string{`must return a map, not int`}},
 		"readyExpr": {components("- {name: a, manifests: [a.yaml], readyExpr: 'self.x + '}"),

@@ -39,8 +39,8 @@ type redactor struct {
 const maxRedactedBytes = 1 << 20
 
 // withheldMessage replaces a message that may contain secret values.
-const withheldMessage = "the error message is withheld: it may contain decrypted values, and there are too many of " +
-	"them to redact"
+const withheldMessage = "the error message is withheld: it may contain decrypted values, " +
+	"and there are too many of them to redact"
 
 // redactorFor returns a redactor of all inputs of a render that are not public, and of new
 // generated values.

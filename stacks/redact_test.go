@@ -23,8 +23,8 @@ func TestSecretValuesAreRedacted(t *testing.T) {
 		"function":  `{{ .Values.token | atoi | randAlphaNum 5 }}`,
 		"not a map": `{{ index .Values.token "x" }}`,
 		"bad YAML":  `"{{ .Values.token }}`,
-		"a warning": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Values.token | quote }}, annotations: " +
-			"{helm.sh/hook: post-delete}}\n",
+		"a warning": "apiVersion: v1\nkind: ConfigMap\n" +
+			"metadata: {name: {{ .Values.token | quote }}, annotations: {helm.sh/hook: post-delete}}\n",
 		"wrong kind": "apiVersion: v1\nkind: {{ .Values.token | quote }}\n",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -70,8 +70,8 @@ func TestLoadClustersFromFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("clusters:\n- name: one\n  cloud: aws\n- name: two\n  kubeconfig: /two\n  provisioner: /bin/mine\n  " +
-		"provisionerArgs: [a, b]\n")
+	write("clusters:\n- name: one\n  cloud: aws\n- name: two\n  kubeconfig: /two\n" +
+		"  provisioner: /bin/mine\n  provisionerArgs: [a, b]\n")
 	clusters, err := parseFlags(t, "--clusters="+path, "--provisioner=kwok", "--kubeconfig=/k").loadClusters()
 	if err != nil || len(clusters) != 2 || clusters[0].Cloud != "aws" || clusters[0].Type != "ha" ||
 		clusters[0].Kubeconfig != "/k" {

@@ -123,11 +123,11 @@ func (o *options) validate() error {
 	hasIdentity := o.identity != server.Identity{}
 	switch {
 	case o.plaintext && hasIdentity:
-		return errors.New("--plaintext can't be combined with --tls-cert, --tls-key, --client-ca or --token-file: " +
-			"callers can't be authenticated without TLS")
+		return errors.New("--plaintext can't be combined with --tls-cert, --tls-key, " +
+			"--client-ca or --token-file: callers can't be authenticated without TLS")
 	case !o.plaintext && (o.identity.CertFile == "" || o.identity.KeyFile == ""):
-		return errors.New("set --tls-cert and --tls-key, and --client-ca or --token-file or both; or set --plaintext " +
-			"to accept every caller")
+		return errors.New("set --tls-cert and --tls-key, and --client-ca or --token-file or both; " +
+			"or set --plaintext to accept every caller")
 	case o.clustersFile != "" && o.cluster.Name != "":
 		return errors.New("--clusters can't be combined with --cluster-name")
 	case o.clustersFile == "" && o.cluster.Name == "":

@@ -29,8 +29,8 @@ func TestRenderEncryptedStack(t *testing.T) {
 	}
 	root, keys := t.TempDir(), filepath.Join(t.TempDir(), "age.agekey")
 	for file, content := range map[string]string{
-		filepath.Join(root, "stack.yaml"): "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " +
-			"demo}\nspec: {version: 1.0.0, components: [{name: app, manifests: [a.yaml]}]}\n",
+		filepath.Join(root, "stack.yaml"): "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\n" +
+			"spec: {version: 1.0.0, components: [{name: app, manifests: [a.yaml]}]}\n",
 		filepath.Join(root, "a.yaml"): string(sealed), keys: id.String(),
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

@@ -19,8 +19,8 @@ func newStateInspectCommand() *cobra.Command {
 		Short: "Show the clusters in state files, and whether the secrets are encrypted",
 		Long: `Show the clusters and the credentials in files that ksctl exported, and the JSON pointers of
 secrets that are not encrypted. The values of secrets are not shown.`,
-		Example: "  kubectl ksctl state inspect export.json\n  kubectl ksctl state inspect states/*.json " +
-			"--age-key-file age.agekey",
+		Example: "  kubectl ksctl state inspect export.json\n" +
+			"  kubectl ksctl state inspect states/*.json --age-key-file age.agekey",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {

@@ -235,8 +235,8 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*clusterv1.
 		req.Event(corev1.EventTypeWarning, "Abandoned",
 			"annotations of nodes and the client Secret of Cluster Autoscaler are not deleted because of the "+
 				"annotation "+appsv1.AbandonAnnotation)
-		return reconcile.Done{Message: "annotations of nodes and the client Secret of Cluster Autoscaler are not " +
-			"deleted"}
+		return reconcile.Done{Message: "annotations of nodes and the client Secret " +
+			"of Cluster Autoscaler are not deleted"}
 	}
 	s.pausePolling(obj, errDeleting)
 	s.AgentSessions.Run(client.ObjectKeyFromObject(obj), nil, false)

@@ -49,8 +49,8 @@ func TestRedactedMessageContainsNoValues(t *testing.T) {
 		"wrong type in a Secret": {kind: "Secret", err: mistyped(),
 			want: "failed to create typed patch object: errors:\n  .data.a: expected string, got another type"},
 		"Secret without fields": {kind: "Secret", err: apierrors.NewBadRequest("illegal: s3cr3t"),
-			want: "the API server responded with 400 BadRequest; its message is withheld because it may contain " +
-				"values of the Secret"},
+			want: "the API server responded with 400 BadRequest; " +
+				"its message is withheld because it may contain values of the Secret"},
 		"forbidden Secret": {kind: "Secret",
 			err:  apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New("no right")),
 			want: `secrets "a" is forbidden: no right`},

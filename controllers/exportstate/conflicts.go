@@ -73,8 +73,8 @@ func (w *desired) skipConflicting(conflicting map[string]types.NamespacedName) {
 		if owner, ok := conflicting[d.file]; ok && d.action == "" {
 			d.action = v1alpha1.ExportByAnother
 			d.message = "older ExportState " + owner.String() +
-				" writes this file to the same folder: set another spec.to.git.path, select other clusters, or " +
-				"delete one of the two"
+				" writes this file to the same folder: set another spec.to.git.path, " +
+				"select other clusters, or delete one of the two"
 		}
 	}
 }

@@ -70,8 +70,8 @@ func TestFinalizeAfterAccountIsDeleted(t *testing.T) {
 	r := toSecret(t)
 	r.deleteAccount()
 	r.api.ClearActions()
-	r.wantFinalized("ServiceAccount team/exporter does not exist: create it, or change spec.serviceAccountName: " +
-		"deleting Secret team/states needs the permissions of the account")
+	r.wantFinalized("ServiceAccount team/exporter does not exist: create it, " +
+		"or change spec.serviceAccountName: deleting Secret team/states needs the permissions of the account")
 	for _, a := range r.api.Actions() {
 		if a.GetVerb() != "get" {
 			t.Errorf("%s %s without the permissions of the account", a.GetVerb(), a.GetResource().Resource)

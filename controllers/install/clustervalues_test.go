@@ -26,8 +26,8 @@ func TestEvaluateClusterValues(t *testing.T) {
 	got, err := evaluateClusterValues(c, set("ingress.host", "'app.' + metadata.name + '.example.com'", "region",
 		"metadata.labels['region']", "version", "status.kubernetesVersion",
 		"cloud", "status.facts.cloud", `labels.a\.b/c`, "has(status.facts.region)"))
-	want := "cloud: aws\ningress:\n  host: app.prod.example.com\nlabels:\n  a.b/c: false\nregion: eu\nversion: " +
-		"v1.36.3\n"
+	want := "cloud: aws\ningress:\n  host: app.prod.example.com\n" +
+		"labels:\n  a.b/c: false\nregion: eu\nversion: v1.36.3\n"
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}

@@ -26,8 +26,8 @@ import (
 const StorageSpace = "ksctlinstall"
 
 // errNoArtifactServer is returned by publish if the controller runs without an artifact server.
-var errNoArtifactServer = errors.New("publishing needs the artifact server of KsctlSources, which is disabled in " +
-	"this controller")
+var errNoArtifactServer = errors.New("publishing needs the artifact server of KsctlSources, " +
+	"which is disabled in this controller")
 
 // mayBePublished reports whether an install has published its stack, or has started to. The status
 // records this before the stack is published.

@@ -13,8 +13,8 @@ import (
 
 func TestRenderBackoffDoublesUpToMaximum(t *testing.T) {
 	stop := &stacks.StoppedError{Stack: "app", Bound: stacks.TimeBound,
-		Message: "the render was stopped because it took longer than 1m0s; simplify the stack or increase " +
-			"--render-timeout"}
+		Message: "the render was stopped because it took longer than 1m0s; " +
+			"simplify the stack or increase --render-timeout"}
 	now := time.Unix(1000, 0)
 	var s renderBackoff
 	for i, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60, 60} {

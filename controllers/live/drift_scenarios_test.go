@@ -46,14 +46,14 @@ spec:
 `
 
 const (
-	configMapYAML = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, finalizers: [ours.example.com/a]}, data: " +
-		"{a: '1', b: '2'}}"
+	configMapYAML = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, " +
+		"finalizers: [ours.example.com/a]}, data: {a: '1', b: '2'}}"
 	secretYAML  = "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {password: aHVudGVyMg==, user: bWU=}}"
 	stringsYAML = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {password: hunter2, user: me}}"
-	serviceYAML = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {a: b}, ports: [{name: " +
-		"web, port: 80}, {name: tls, port: 443, targetPort: 8443}]}}"
-	roleYAML = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}, rules: [{apiGroups: " +
-		"[''], resources: [pods], verbs: [get]}]}"
+	serviceYAML = "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {selector: {a: b}, " +
+		"ports: [{name: web, port: 80}, {name: tls, port: 443, targetPort: 8443}]}}"
+	roleYAML = "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}, " +
+		"rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}"
 )
 
 // scenario is a change of an object after we applied it. Its name is part of the name of its

@@ -92,8 +92,8 @@ func metricsPage() ([]byte, error) {
 		"`controller_runtime_reconcile_total`, `workqueue_depth` and `rest_client_requests_total`, and of the Go " +
 		"runtime.\n\n" +
 		"## The agent\n\n" +
-		"An [agent](../config/agent/README.md) serves these metrics at `/metrics` of its `--metrics-addr`, by " +
-		"default `:8081`.\n\n")
+		"An [agent](../config/agent/README.md) serves these metrics " +
+		"at `/metrics` of its `--metrics-addr`, by default `:8081`.\n\n")
 	err := writeMetrics(&b, server.NewMetrics().Collectors()...)
 	b.WriteString("\nThe agent also exports the metrics of the Go runtime.\n")
 	return b.Bytes(), err

@@ -22,8 +22,8 @@ import (
 // movingPage and applicationHeading are the page and the heading that the spec executes.
 const movingPage, applicationHeading = "docs/moving.md", "From an Argo CD Application"
 
-const settingsMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes " +
-	"please}\n"
+const settingsMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n" +
+	"data: {greeting: hello, more: yes please}\n"
 
 func running(ctx context.Context, ns string) harness.WorkloadState {
 	GinkgoHelper()

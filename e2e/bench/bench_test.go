@@ -155,8 +155,8 @@ func TestPredicates(t *testing.T) {
 	}
 	since := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	fresh := (&argoCD{}).refreshedSince(since)
-	synced := "metadata: {annotations: {x: y}}\nstatus:\n  reconciledAt: \"2026-01-02T03:04:05Z\"\n  sync: {status: " +
-		"Synced, revision: r1}\n  health: {status: Healthy}\n"
+	synced := "metadata: {annotations: {x: y}}\nstatus:\n  reconciledAt: \"2026-01-02T03:04:05Z\"\n" +
+		"  sync: {status: Synced, revision: r1}\n  health: {status: Healthy}\n"
 	for _, c := range []struct {
 		name  string
 		check objectPredicate

@@ -72,8 +72,8 @@ var _ = Describe("The scenarios of the benchmark", func() {
 			Expect(count(requests)).To(cost(want, want[statusWrite], n, time.Since(start)), requests.String())
 		}
 
-		By("a: first apply: for each install a finalizer, an intent, its objects and an outcome, and for each " +
-			"kind a list")
+		By("a: first apply: for each install a finalizer, an intent, " +
+			"its objects and an outcome, and for each kind a list")
 		publish(ctx, ns, "r1", all("1"))
 		costs(tally{"patch ksctlinstalls": n, statusWrite: 2 * n,
 			"patch configmaps": 2 * n, "patch serviceaccounts": n, "patch services": n,
@@ -102,8 +102,8 @@ var _ = Describe("The scenarios of the benchmark", func() {
 			ready("r2")
 		})
 
-		By("c: one object of one install changes: one write of the object, and each install writes the revision to " +
-			"its status")
+		By("c: one object of one install changes: one write of the object, " +
+			"and each install writes the revision to its status")
 		costs(tally{"patch configmaps": 1, statusWrite: n}, func() {
 			values := all("2")
 			values[0] = "3"

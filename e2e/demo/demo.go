@@ -107,8 +107,8 @@ func (d *demo) start(ctx context.Context, cancel context.CancelCauseFunc) error 
 		{"control plane", "starting the control plane", d.startControlPlane},
 		{"repository", "creating the repository", d.serveGit},
 		{"CRDs and RBAC", "applying CRDs and RBAC", d.applyConfig},
-		{"build", "building the controller (about 2 minutes with an empty build cache, else " +
-			"seconds)", func(ctx context.Context) (string, error) {
+		{"build", "building the controller (about 2 minutes " +
+			"with an empty build cache, else seconds)", func(ctx context.Context) (string, error) {
 			binary = filepath.Join(d.cluster.Dir(), "controller")
 			return "cmd/controller", buildController(ctx, d.root, d.temp, binary)
 		}},

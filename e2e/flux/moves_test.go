@@ -53,8 +53,8 @@ func runDocBlock(ctx context.Context, heading string, block int, files map[strin
 
 // app are the files that the Kustomization applies before the move.
 var app = map[string]string{"web.yaml": deployment(""),
-	"settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {greeting: hello, more: yes " +
-		"please}\n"}
+	"settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n" +
+		"data: {greeting: hello, more: yes please}\n"}
 
 func inFolder(folder string, files map[string]string) map[string]string {
 	out := map[string]string{}

@@ -157,8 +157,8 @@ var _ = Describe("An install with spec.publish", func() {
 		Expect(value(ctx, other, "extra", "value")).To(Equal("1"))
 
 		By("a Secret in the stack")
-		files["stacks/app/extra/secret.yaml"] = "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\nstringData: " +
-			"{token: e2e}\n"
+		files["stacks/app/extra/secret.yaml"] = "apiVersion: v1\nkind: Secret\n" +
+			"metadata: {name: token}\nstringData: {token: e2e}\n"
 		readyAt(ctx, in, w.commit(ctx, files))
 		w.awaitPublished(ctx, "app", "False", "SecretsRefused", w.ns+"/token", "spec.publish.secrets")
 		Expect(readySummary(ctx, in)).To(ContainSubstring("; not published: "))

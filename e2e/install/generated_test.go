@@ -30,8 +30,8 @@ func generatingStack(version, host string) fs.FS {
 			"  auth: {{ htpasswd \"admin\" \"secret\" | quote }}\n",
 		"chart/templates/tls.yaml": "{{- $ca := genCA \"shop\" 365 }}{{ $cert := genSignedCert .Values.host nil " +
 			"(list .Values.host) 365 $ca }}\n" +
-			"apiVersion: v1\nkind: Secret\nmetadata: {name: tls}\ndata: {ca.crt: {{ $ca.Cert | b64enc }}, tls.crt: " +
-			"{{ $cert.Cert | b64enc }}, tls.key: {{ $cert.Key | b64enc }}}\n",
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: tls}\ndata: {ca.crt: {{ $ca.Cert | b64enc }}, " +
+			"tls.crt: {{ $cert.Cert | b64enc }}, tls.key: {{ $cert.Key | b64enc }}}\n",
 		"chart/templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n" +
 			"  checksum: {{ include (print $.Template.BasePath \"/login.yaml\") . | sha256sum }}\n  rendered: {{ now " +
 			"| date \"2006-01-02T15:04:05\" }}\n",
@@ -254,8 +254,8 @@ data:
 	It("is what was derived before, for an install from before it was kept", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		login := map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-			"chart/templates/login.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: " +
-				"{password: {{ randAlphaNum 16 }}}\n"}
+			"chart/templates/login.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\n" +
+				"stringData: {password: {{ randAlphaNum 16 }}}\n"}
 		publish(ctx, ns, "src", "main@sha1:1",
 			tree("spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: ./chart}}\n", login))
 		in := newInstall(ctx, ns, "i", hourly, func(in *appsv1.KsctlInstall) {

@@ -221,16 +221,16 @@ var _ = DescribeTable("Invalid input is reported, nothing of it is applied, and 
 	Entry("an anchor bomb", badInput{stack: components("main"), files: map[string]string{"main/cm.yaml": bomb},
 		messages: []string{`"main"`, "stacks/app/main/cm.yaml:", "alias"}}),
 	Entry("a duplicate key", badInput{stack: components("main"),
-		files: map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  " +
-			"x: a\n  x: b\n"},
+		files: map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+			"metadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
 		messages: []string{`"main"`, "stacks/app/main/cm.yaml:6", `"x"`}}),
 	Entry("a duplicate key in a "+
-		"kustomization", badInput{files: map[string]string{"built/cm.yaml": "apiVersion: v1\nkind: " +
-		"ConfigMap\nmetadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
+		"kustomization", badInput{files: map[string]string{"built/cm.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+		"metadata: {name: a}\ndata:\n  x: a\n  x: b\n"},
 		messages: []string{`"built"`, "stacks/app/built/kustomization.yaml", `ConfigMap "my-a"`, `"x"`}}),
 	Entry("a file that is not UTF-8", badInput{stack: components("main"),
-		files: map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: " +
-			"\"\xff\xfe\"}\n"},
+		files: map[string]string{"main/cm.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+			"metadata: {name: a}\ndata: {x: \"\xff\xfe\"}\n"},
 		messages: []string{`"main"`, "stacks/app/main/cm.yaml:4", "UTF-8"}}),
 	Entry("invalid YAML", badInput{stack: components("main"), files: map[string]string{"main/cm.yaml": "a: [b\nc: d\n"},
 		messages: []string{`"main"`, "stacks/app/main/cm.yaml"}}),

@@ -264,8 +264,8 @@ var _ = Describe("Removal", func() {
 		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
 			"{name: main, manifests: [main/], namespace: "+
 			space.Name+", createNamespace: true}\n", map[string]string{
-			"main/service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: " +
-				"operator}, ports: [{port: 80}]}\n",
+			"main/service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n" +
+				"spec: {selector: {app: operator}, ports: [{port: 80}]}\n",
 			"main/web.yaml": allKindsFiles("unused", space.Name)["operator/operator.yaml"],
 		}))).To(Succeed())
 		a := install(ctx, ns, "a")

@@ -134,8 +134,8 @@ var _ = Describe("An install that depends on one with a removed object", suite.S
 			out := map[string]string{
 				"stacks/one/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: " +
 					"{name: one}\n" + harness.OneComponent,
-				"stacks/other/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " +
-					"other}\nspec:\n  version: 1.0.0\n  components:\n  - {name: main, helm: {chart: ./chart}}\n",
+				"stacks/other/stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: other}\n" +
+					"spec:\n  version: 1.0.0\n  components:\n  - {name: main, helm: {chart: ./chart}}\n",
 				"stacks/other/chart/Chart.yaml": "apiVersion: v2\nname: other\nversion: 1.0.0\n",
 				"stacks/other/chart/templates/c.yaml": configMap("c", "1") +
 					"---\n{{ if .Capabilities.APIVersions.Has \"gone.example.com/v1\" }}\n" + configMap("b", "1") +
@@ -451,8 +451,8 @@ var _ = Describe("A stack that contradicts itself", suite.Safety, func() {
 
 	It("with a KsctlRemove of its own install is applied without it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		removal := "apiVersion: apps.ksctl.com/v1\nkind: KsctlRemove\nmetadata: {name: undo}\nspec:\n  installRef: " +
-			"{name: self}\n  serviceAccountName: x\n"
+		removal := "apiVersion: apps.ksctl.com/v1\nkind: KsctlRemove\nmetadata: {name: undo}\n" +
+			"spec:\n  installRef: {name: self}\n  serviceAccountName: x\n"
 		publish(ctx, ns, "self", "r1", configMap("a", "1"), removal)
 		self := install(ctx, ns, "self")
 		reports(ctx, self, "False", appsv1.InvalidObjectReason, "KsctlRemove "+ns+"/undo: the removal of KsctlInstall "+

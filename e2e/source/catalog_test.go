@@ -51,8 +51,8 @@ var _ = Describe("The catalog", func() {
 
 		By("publishing that version")
 		_, err = oci.Push(ctx, "catalog/tenant", "2.0.0", fstest.MapFS{
-			"stack.yaml": {Data: []byte("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: " +
-				"tenant}\nspec:\n  version: 2.0.0\n  components:\n  - {name: bounds, manifests: [a.yaml]}\n")},
+			"stack.yaml": {Data: []byte("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: tenant}\n" +
+				"spec:\n  version: 2.0.0\n  components:\n  - {name: bounds, manifests: [a.yaml]}\n")},
 			"a.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: two}\n")}}, "r")
 		Expect(err).NotTo(HaveOccurred())
 		patch(ctx, in, `{"spec":{"components":null},"metadata":{"annotations":{"`+appsv1.RequestedAtAnnotation+

@@ -123,8 +123,8 @@ var _ = Describe("A KsctlSource of a Git repository with signature verification"
 		lib, err := repo.NewRepo(ctx, ns+"-lib")
 		Expect(err).NotTo(HaveOccurred())
 		of, err := lib.Commit(ctx,
-			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: of the " +
-				"submodule}\n"}, "lib")
+			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\n" +
+				"metadata: {name: a}\ndata: {value: of the submodule}\n"}, "lib")
 		Expect(err).NotTo(HaveOccurred())
 		r, err := repo.NewRepo(ctx, ns)
 		Expect(err).NotTo(HaveOccurred())

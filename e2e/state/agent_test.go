@@ -275,8 +275,8 @@ var _ = Describe("An ImportState through an agent", func() {
 				"signed by an authority that ca.crt does not contain"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"ca.crt":%q}}`, certificate))
 		Eventually(ctx, importReady(ctx, in), soon).
-			Should(Equal("False AgentFailed: spec.store.agent: the agent answers Unauthenticated: nobody knows " +
-				"Bearer …"))
+			Should(Equal("False AgentFailed: spec.store.agent: the agent " +
+				"answers Unauthenticated: nobody knows Bearer …"))
 		patch(ctx, secret, fmt.Sprintf(`{"stringData":{"token":%q}}`, token))
 		Eventually(ctx, importReady(ctx, in), soon).
 			Should(Equal("True ReconciliationSucceeded: 1 state sent to the agent at " + address))
@@ -308,8 +308,8 @@ var _ = Describe("An ImportState through an agent", func() {
 			Should(HavePrefix("False AgentUnreachable: "), "the new timeout is in effect")
 		agent.listen(address)
 		Eventually(ctx, importReady(ctx, in), soon).
-			Should(Equal("False AgentUnreachable: spec.store.agent: the agent can't be reached: it does not answer " +
-				"in time"))
+			Should(Equal("False AgentUnreachable: spec.store.agent: the " +
+				"agent can't be reached: it does not answer in time"))
 
 		By("a longer timeout: states without a response in time are sent again")
 		agent.setBefore(func(context.Context, []byte) error { return status.Error(codes.Internal, "not yet") })

@@ -270,8 +270,8 @@ var _ = Describe("A KsctlCluster", func() {
 	It("refuses a malicious kubeconfig, and reports what is wrong with it", func(ctx SpecContext) {
 		ns := namespace(ctx)
 		for name, user := range map[string]string{
-			"exec": "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/touch, args: [/tmp/hostile], " +
-				"interactiveMode: Never}",
+			"exec": "exec: {apiVersion: client.authentication.k8s.io/v1, " +
+				"command: /bin/touch, args: [/tmp/hostile], interactiveMode: Never}",
 			"file": "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
 		} {
 			create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns,

@@ -44,14 +44,14 @@ func encryptedStack(to *age.X25519Identity, manifest, env, values string) map[st
 			"  - {name: chart, helm: {chart: chart, valuesFiles: [values.yaml]}}\n",
 		"stacks/app/plain/login.yaml": encryptAs(sops.YAML, "^(data|stringData)$",
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {password: "+manifest+"}\n", to),
-		"stacks/app/made/kustomization.yaml": "secretGenerator: [{name: made, envs: [made.env]}]\ngeneratorOptions: " +
-			"{disableNameSuffixHash: true}\n",
+		"stacks/app/made/kustomization.yaml": "secretGenerator: [{name: made, envs: [made.env]}]\n" +
+			"generatorOptions: {disableNameSuffixHash: true}\n",
 		"stacks/app/made/made.env":     encryptAs(sops.Dotenv, "", "TOKEN="+env+"\n", to),
 		"stacks/app/values.yaml":       encryptAs(sops.YAML, "", "password: "+values+"\n", to),
 		"stacks/app/chart/Chart.yaml":  "apiVersion: v2\nname: c\nversion: 1.0.0\n",
 		"stacks/app/chart/values.yaml": "{password: '', more: ''}\n",
-		"stacks/app/chart/templates/one.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: charted}\nstringData: " +
-			"{password: {{ .Values.password | quote }}, more: {{ .Values.more | quote }}}\n",
+		"stacks/app/chart/templates/one.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: charted}\n" +
+			"stringData: {password: {{ .Values.password | quote }}, more: {{ .Values.more | quote }}}\n",
 		"stacks/unread.yaml": encryptAs(sops.YAML, "", "a: b\n", identity()),
 	}
 }

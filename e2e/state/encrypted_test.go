@@ -64,8 +64,8 @@ var _ = Describe("An ImportState of encrypted files", func() {
 		in := newImport(ns, func(s *v1alpha1.ImportStateSpec) { s.AllowPlaintext = false })
 		create(ctx, in)
 		Eventually(ctx, importReady(ctx, in), soon).
-			Should(Equal("False DecryptionKeyMissing: clusters/prod.json: the file is encrypted with SOPS, but " +
-				"spec.decryption is not set"))
+			Should(Equal("False DecryptionKeyMissing: clusters/prod.json: the file is encrypted with SOPS, " +
+				"but spec.decryption is not set"))
 		patch(ctx, in, `{"spec":{"decryption":{"provider":"sops","secretRef":{"name":"age"}}}}`)
 		Eventually(ctx, importReady(ctx, in), soon).
 			Should(HavePrefix("False SecretNotFound: Secret " + ns + "/age does not exist"))

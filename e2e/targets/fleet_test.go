@@ -121,8 +121,8 @@ var _ = Describe("An install for many clusters", func() {
 		By("a selector that matches no cluster")
 		patch(ctx, h.ControlPlane.Client(), in, `{"spec":{"clusterSelector":{"matchLabels":{"stage":"typo"}}}}`)
 		Eventually(ctx, readySummary(ctx, in), soon).
-			Should(HavePrefix("False DeletionsHeld: spec.clusterSelector excludes more than half of the clusters " +
-				"with the stack"))
+			Should(HavePrefix("False DeletionsHeld: spec.clusterSelector excludes " +
+				"more than half of the clusters with the stack"))
 		Expect(configMapValues(ctx, remote.Client(), there)()).To(HaveLen(3))
 		patch(ctx, h.ControlPlane.Client(), in, `{"spec":{"clusterSelector":{"matchLabels":{"stage":"prod"}}}}`)
 		Eventually(ctx, readySummary(ctx, in), soon).Should(HavePrefix("True "))

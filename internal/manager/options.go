@@ -128,8 +128,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	if f := fs.Lookup("watch-configs-label-selector"); f != nil {
 		f.DefValue = ""
 		o.Watch.ConfigsLabelSelector = ""
-		f.Usage = "Watch only ConfigMaps and Secrets that match this label selector; others that installs reference " +
-			"are read at each reconcile."
+		f.Usage = "Watch only ConfigMaps and Secrets that match this label selector; " +
+			"others that installs reference are read at each reconcile."
 	}
 }
 
@@ -192,8 +192,8 @@ func (o *Options) Validate() error {
 	case o.ChartLimits.Files < 1:
 		return fmt.Errorf("--chart-max-files %d: must be at least 1", o.ChartLimits.Files)
 	case !o.NoRemoteBases:
-		return errors.New("--no-remote-bases=false: remote bases are not supported; copy them into the source and " +
-			"remove the flag")
+		return errors.New("--no-remote-bases=false: remote bases are not supported; " +
+			"copy them into the source and remove the flag")
 	}
 	if o.PprofAddr != "" {
 		// Profiles expose the memory of the process and cost CPU, so only local users may request

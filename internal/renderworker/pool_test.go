@@ -61,8 +61,8 @@ func TestWorkerKeepsIntegers(t *testing.T) {
 	req := newRequest(t, map[string]string{
 		"stack.yaml": "apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: demo}\nspec:\n  version: 1.0.0\n " +
 			" components:\n  - name: a\n    manifests: [m.yaml]\n" +
-			"    parameters: {schema: {properties: {n: {type: integer}}}, map: \"{'replicas': [{'name': 'x', " +
-			"'count': params.n}]}\"}\n",
+			"    parameters: {schema: {properties: {n: {type: integer}}}, " +
+			"map: \"{'replicas': [{'name': 'x', 'count': params.n}]}\"}\n",
 		"m.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec: {replicas: 1}\n"})
 	req.Choices.Components = []stacks.ComponentChoice{{Name: "a", Override: map[string]any{"n": int64(7)}}}
 	res, err := p.Render(t.Context(), req)

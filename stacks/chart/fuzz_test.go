@@ -36,8 +36,8 @@ func FuzzIndex(f *testing.F) {
 func FuzzProvenance(f *testing.F) {
 	s := newSigner(f, nil)
 	f.Add(s.sign([]byte("x"), "web-1.0.0.tgz"))
-	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nx\n-----BEGIN PGP SIGNATURE-----\n\n-----END " +
-		"PGP SIGNATURE-----"))
+	f.Add([]byte("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nx\n" +
+		"-----BEGIN PGP SIGNATURE-----\n\n-----END PGP SIGNATURE-----"))
 	f.Fuzz(func(t *testing.T, prov []byte) {
 		if err := verifyProvenance(openpgp.EntityList{s.entity}, prov, digestOf([]byte("y")),
 			"web-1.0.0.tgz"); err == nil {

@@ -61,8 +61,8 @@ func ownDefinitionReason(ref stacks.Ref) string {
 		!slices.Contains(ownGroups, group) {
 		return ""
 	}
-	return "the CustomResourceDefinition defines a kind of this controller, and all objects of the kind would be " +
-		"deleted with it"
+	return "the CustomResourceDefinition defines a kind of this controller, " +
+		"and all objects of the kind would be deleted with it"
 }
 
 // Policies control how the engine reconciles an owner, independent of the desired objects.

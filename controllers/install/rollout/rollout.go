@@ -249,8 +249,8 @@ const maxClusterMessage = 256
 func clusterStatus(s memberInstall, state appsv1.ClusterState) appsv1.InstalledCluster {
 	line := appsv1.InstalledCluster{Name: s.cluster, State: state}
 	if s.nameTaken {
-		line.Message = "the name of the KsctlInstall for this cluster is used by a KsctlInstall with another owner: " +
-			"rename one of them"
+		line.Message = "the name of the KsctlInstall for this cluster is used " +
+			"by a KsctlInstall with another owner: rename one of them"
 	}
 	if s.install == nil {
 		return line

@@ -17,16 +17,16 @@ func TestApprovalOutcome(t *testing.T) {
 		removed  *int32
 		want     string
 	}{
-		"not started": {want: "3 objects would be removed (status.removal); nothing is deleted yet: " +
-			"review the objects, then set spec.approvedDigest: digest"},
+		"not started": {want: "3 objects would be removed (status.removal); " +
+			"nothing is deleted yet: review the objects, then set spec.approvedDigest: digest"},
 		"other digest": {approved: "other",
 			want: "spec.approvedDigest other does not match the objects that were found; 3 objects would be removed"},
 		"withdrawn": {removed: ptr.To[int32](2),
 			want: "the removal was interrupted: 2 of 3 objects were removed, 1 more would be removed: to continue, " +
 				"set spec.approvedDigest: digest"},
 		"changed during removal": {approved: "other", removed: ptr.To[int32](2),
-			want: "spec.approvedDigest other does not match the objects that were found; the removal was " +
-				"interrupted: 2 of 3"},
+			want: "spec.approvedDigest other does not match the objects that were found; " +
+				"the removal was interrupted: 2 of 3"},
 		"withdrawn at the start": {removed: ptr.To[int32](0),
 			want: "the removal was interrupted: 0 of 3 objects were removed"},
 	} {

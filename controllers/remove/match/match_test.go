@@ -148,18 +148,18 @@ func TestMatchFields(t *testing.T) {
 		"number and string": {deployment + "  x: 1", deployment + "  x: '1'", "spec.x differs"},
 		"null":              {deployment + "  replicas: 1\n  strategy: null", deployment + "  replicas: 1", ""},
 		"port with two protocols": {service + "  ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]",
-			service + "  ports: [{port: 53, targetPort: 53, protocol: TCP}, {port: 53, targetPort: 53, protocol: " +
-				"UDP}]\n  clusterIP: 10.0.0.1", ""},
+			service + "  ports: [{port: 53, targetPort: 53, protocol: TCP}, {port: 53, " +
+				"targetPort: 53, protocol: UDP}]\n  clusterIP: 10.0.0.1", ""},
 		"missing port": {service + "  ports: [{port: 80}]", service + "  ports: [{port: 81}]",
 			"spec.ports[80] differs"},
-		"additional rule": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " +
-			"a}\nrules: [{verbs: [get]}]",
-			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: [{verbs: " +
-				"[get]}, {verbs: ['*']}]", "rules differs"},
-		"aggregated rules": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " +
-			"a}\naggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}\nrules: []",
-			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\naggregationRule: " +
-				"{clusterRoleSelectors: [{matchLabels: {a: b}}]}\nrules: [{verbs: [get]}]", ""},
+		"additional rule": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n" +
+			"metadata: {name: a}\nrules: [{verbs: [get]}]",
+			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n" +
+				"metadata: {name: a}\nrules: [{verbs: [get]}, {verbs: ['*']}]", "rules differs"},
+		"aggregated rules": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\n" +
+			"aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}\nrules: []",
+			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\n" +
+				"aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}\nrules: [{verbs: [get]}]", ""},
 		"differing status": {deployment + "  replicas: 1\nstatus: {replicas: 7}",
 			deployment + "  replicas: 1\nstatus: {replicas: 1}", ""},
 	} {

@@ -159,8 +159,8 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"commit abc", "Chip <1>, 2 processors, 1024 MiB, linux", "- Go go1\n- Kubernetes v1\n",
 		"## b: one change, 10 installs",
-		"| ours | 1 | 1.0 s (0.25×) | 500 ms (0.1×) | 250 ms | 50 MiB (0.5×) | 100 ms | 200 ms | 300 ms | 10 | 20: " +
-			"patch 20 | 0 |",
+		"| ours | 1 | 1.0 s (0.25×) | 500 ms (0.1×) | 250 ms | 50 MiB " +
+			"(0.5×) | 100 ms | 200 ms | 300 ms | 10 | 20: patch 20 | 0 |",
 		"| floor | 1 | 900 ms (0.23×) | – | – | – |",
 		"| b | 10 | wall ≤ the larger of 0.2× kustomize-controller and 1.5× floor | 1.4 s | 1.0 s | met |",
 	} {

@@ -16,8 +16,8 @@ var documents = []Behavior{
 		"templates/b.yaml": "{{/* Nothing. */}}\n",
 		"templates/c.yaml": "---\n# Nothing but\n# comments.\n"}},
 	{Name: "no newline at the end of a template", Files: map[string]string{
-		"templates/a.yaml": "{{- if true }}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  text: " +
-			"|\n    one\n{{- end -}}"}},
+		"templates/a.yaml": "{{- if true }}\napiVersion: v1\nkind: ConfigMap\n" +
+			"metadata: {name: a}\ndata:\n  text: |\n    one\n{{- end -}}"}},
 	{Name: "newlines that a block keeps", Files: map[string]string{"templates/a.yaml": keepBlock,
 		"templates/b.yaml": strings.Replace(keepBlock, "name: a", "name: b", 1) + "---\n" + configMap("c")}},
 	{Name: "no newline at the end of a CRD",

@@ -20,8 +20,8 @@ var hooks = []Behavior{
 		Kept: []string{"ServiceAccount/account"}},
 	{Name: "a hook and an object of one name", Files: map[string]string{
 		"templates/a.yaml": configMap("a") + "data: {of: object}\n",
-		"templates/hook.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: " +
-			"{helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n"},
+		"templates/hook.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, " +
+			"annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n"},
 		Warnings: `component "my": shop/templates/hook.yaml: ConfigMap "prod/a" is left out, because it is in ` +
 			`shop/templates/a.yaml, too`},
 }

@@ -182,18 +182,18 @@ func TestParse(t *testing.T) {
 		"GET /api/v1/namespaces/a":             "get namespaces named a by ",
 		"PATCH /api/v1/namespaces/a/status":    "patch namespaces/status named a by ",
 		"POST /api/v1/namespaces/a/configmaps": "create configmaps in a by ",
-		"DELETE /apis/apps/v1/namespaces/a/deployments/b": "delete deployments.apps in a " +
-			"named b by ",
-		"DELETE /apis/apps/v1/namespaces/a/deployments": "deletecollection deployments.apps " +
-			"in a by ",
+		"DELETE /apis/apps/v1/namespaces/a/deployments/b": "delete deployments.apps " +
+			"in a named b by ",
+		"DELETE /apis/apps/v1/namespaces/a/deployments": "deletecollection " +
+			"deployments.apps in a by ",
 		"PATCH /apis/apps.ksctl.com/v1/namespaces/a/ksctlinstalls/b/status": "patch " +
 			"ksctlinstalls/status.apps.ksctl.com in a named b by ",
 		"PUT /apis/rbac.authorization.k8s.io/v1/clusterroles/system:masters": "update " +
 			"clusterroles.rbac.authorization.k8s.io named system:masters by ",
 		"GET /apis/apps/v1":   "get /apis/apps/v1 by ",
 		"GET /readyz?verbose": "get /readyz?verbose by ",
-		"GET /apis/coordination.k8s.io/v1/namespaces/a/leases/b?fieldManager=x": "get leases.coordination.k8s.io in " +
-			"a named b by ",
+		"GET /apis/coordination.k8s.io/v1/namespaces/a/leases/b?fieldManager=x": "get leases.coordination.k8s.io " +
+			"in a named b by ",
 	} {
 		method, uri, _ := strings.Cut(in, " ")
 		got := parse(httptest.NewRequestWithContext(t.Context(), method, uri, nil)).String()

@@ -32,8 +32,8 @@ func main() {
 
 func run(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) != 3 {
-		return errors.New("expected three arguments: the folder of a repository, and the files of two " +
-			"KsctlInstalls in it")
+		return errors.New("expected three arguments: the folder of a repository, " +
+			"and the files of two KsctlInstalls in it")
 	}
 	var installs [2]install
 	for i := range installs {

@@ -36,8 +36,8 @@ type AddressError struct{ Message string }
 func (e *AddressError) Error() string { return "invalid agent address: " + e.Message }
 
 // ErrNoWorkers means that an agent does not serve Workers, as ksctl's own agent.
-var ErrNoWorkers = errors.New("the agent can't list workers: it is ksctl's own agent, or does not serve " +
-	"ksctlAgent.Workers")
+var ErrNoWorkers = errors.New("the agent can't list workers: it is ksctl's own agent, " +
+	"or does not serve ksctlAgent.Workers")
 
 // Error is the error of a failed call.
 type Error struct {

@@ -56,8 +56,8 @@ var sizeFamilies = []sizeFamily{
 	{names: "standard_d%spls_v5", sizes: azureSizes, memory: 2048, arm: true},
 	{names: "standard_d%s_v2 standard_ds%s_v2", sizes: "1=1 2=2 3=4 4=8 5=16", memory: 3584},
 	{names: "standard_b%s",
-		sizes: "1ls=1/512 1s=1/1024 1ms=1/2048 2s=2/4096 2ms=2/8192 4ms=4/16384 8ms=8/32768 12ms=12/49152 " +
-			"16ms=16/65536 20ms=20/81920"},
+		sizes: "1ls=1/512 1s=1/1024 1ms=1/2048 2s=2/4096 2ms=2/8192 4ms=4/16384 " +
+			"8ms=8/32768 12ms=12/49152 16ms=16/65536 20ms=20/81920"},
 
 	{names: "g4p.kube.%s", sizes: "small=4 medium=8 large=16 xlarge=32", memory: 4096},
 	{names: "g4c.kube.%s", sizes: "small=8 medium=16 large=32 xlarge=64", memory: 2048},

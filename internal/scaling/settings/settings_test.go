@@ -209,8 +209,8 @@ func TestPriorities(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := override.Priorities
-	if want := "10:\n- '^team/prod\\.eu/another$'\n- '^team/prod\\.eu/large$'\n0:\n- " +
-		"'^team/prod\\.eu/small$'\n"; text != want {
+	if want := "10:\n- '^team/prod\\.eu/another$'\n" +
+		"- '^team/prod\\.eu/large$'\n0:\n- '^team/prod\\.eu/small$'\n"; text != want {
 		t.Errorf("got %s", text)
 	}
 	var read map[int][]string

@@ -155,8 +155,8 @@ func (t Target) setHeaders(h http.Header, token string) {
 func (t Target) RequiredPermissions() string {
 	switch t.kind {
 	case appsv1.GitHubStatus:
-		return "the permission \"Commit statuses: write\" for the repository (for a classic token: the scope " +
-			"repo:status)"
+		return "the permission \"Commit statuses: write\" for the " +
+			"repository (for a classic token: the scope repo:status)"
 	case appsv1.GitLabStatus:
 		return "the scope api, and at least the role Developer in the project"
 	default:

@@ -59,8 +59,8 @@ func (e *SecretsError) Error() string {
 
 // ErrEmpty means that nothing is published because there are no objects: consumers of an empty
 // artifact would delete everything.
-var ErrEmpty = errors.New("the stack renders no objects to publish: the published artifact is kept; delete the " +
-	"KsctlInstall to withdraw it")
+var ErrEmpty = errors.New("the stack renders no objects to publish: the published artifact is kept; " +
+	"delete the KsctlInstall to withdraw it")
 
 // Files returns the files of an artifact: a kustomization with one file per component, in their
 // order. It omits pre-remove hooks: only this controller can run them at the right time.

@@ -94,8 +94,8 @@ func TestFiles(t *testing.T) {
 					`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"app","namespace":"shop","annotations":{"config.kubernetes.io/local-config":"true"}}}`)
 			})}}},
 			want: map[string]string{"kustomization.yaml": "components/a.yaml",
-				"components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  annotations: {}\n  name: " +
-					"app\n  namespace: shop\n"},
+				"components/a.yaml": "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n" +
+					"  annotations: {}\n  name: app\n  namespace: shop\n"},
 		},
 		"without server-side fields, and without namespace for an object without one": {
 			components: []Component{{Name: "a", Objects: []stacks.Object{

@@ -23,8 +23,8 @@ var responses = map[result]struct {
 }{
 	accepted: {http.StatusAccepted, "the source is being reconciled"},
 	coalesced: {http.StatusAccepted,
-		"the source will be reconciled in a moment: its pushes exceed the rate limit, or the API server does not " +
-			"respond"},
+		"the source will be reconciled in a moment: its pushes exceed the rate limit, " +
+			"or the API server does not respond"},
 	duplicate: {http.StatusOK, "duplicate of a request that was received less than a minute ago"},
 	ignored:   {http.StatusOK, "nothing to do: not a push, or a push that does not affect the source"},
 	// The same response for both cases, so that an unauthenticated sender learns nothing.

@@ -111,8 +111,8 @@ func parseSSHKey(line string) (sshKey, error) {
 		case "valid-before":
 			k.validBefore, err = signerTime(value)
 		default: // cert-authority and unknown options
-			return k, errors.New("the key has an unsupported option; supported are namespaces, valid-after and " +
-				"valid-before")
+			return k, errors.New("the key has an unsupported option; " +
+				"supported are namespaces, valid-after and valid-before")
 		}
 		if err != nil {
 			return k, err

@@ -91,8 +91,8 @@ func TestRequiredIsBounded(t *testing.T) {
 		want  string
 	}{
 		"archives that are large together": {map[string][]byte{"c/charts/a.tgz": bomb, "c/charts/b.tgz": bomb},
-			"c/charts/b.tgz: this is not a chart archive: unpacked, the vendored archives have more than " +
-				"67108864 bytes"},
+			"c/charts/b.tgz: this is not a chart archive: unpacked, " +
+				"the vendored archives have more than 67108864 bytes"},
 		"a large Chart.yaml in an archive": {map[string][]byte{"c/charts/a.tgz": gzipped(t,
 			archiveOf(t, "sub/Chart.yaml", meta+"#"+zeros[:maxMetadataFile]))},
 			"its Chart.yaml has more than 1048576 bytes"},
@@ -113,8 +113,8 @@ func TestRequiredIsBounded(t *testing.T) {
 		"a lock that is something else": {map[string][]byte{"c/Chart.lock": []byte("dependencies: 1\n")},
 			"c/Chart.lock: the chart cannot be loaded"},
 		"a dependency that is nothing": {
-			map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\nversion: " +
-				"1.0.0\ndependencies: [~]\n")}, "must not contain empty"},
+			map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\n" +
+				"version: 1.0.0\ndependencies: [~]\n")}, "must not contain empty"},
 		"an empty Chart.yaml": {map[string][]byte{"c/Chart.yaml": nil}, "c/Chart.yaml: the file is empty"},
 	} {
 		files := map[string][]byte{"c/Chart.yaml": []byte(chartWithDependencies), "c/Chart.lock": []byte(lock)}
@@ -135,8 +135,8 @@ func TestRequiredIsBounded(t *testing.T) {
 func TestLocalDependenciesStayInside(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "Chart.yaml"), []byte("apiVersion: v2\nname: sub\nversion: 1.0.0\n"))
-	tree, root := writeSource(t, map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\nversion: " +
-		"1.0.0\ndependencies: [{name: sub, version: 1.x, repository: 'file://../link'}]\n"),
+	tree, root := writeSource(t, map[string][]byte{"c/Chart.yaml": []byte("apiVersion: v2\nname: shop\n" +
+		"version: 1.0.0\ndependencies: [{name: sub, version: 1.x, repository: 'file://../link'}]\n"),
 		"inside/Chart.yaml": []byte("apiVersion: v2\nname: sub\nversion: 1.0.0\n")})
 	link := filepath.Join(root, "link")
 	if err := os.Symlink(outside, link); err != nil {

@@ -32,23 +32,23 @@ spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {` + bundle + `}}
 		"certificate": {webhook(`, caBundle: ` + encode(certificate)),
 			webhook(`, caBundle: ` + encode(certificate))},
 		"not base64": {webhook(`, caBundle: "%"`), webhook(`, caBundle: "%"`)},
-		"no client config": {"apiVersion: admissionregistration.k8s.io/v1\nkind: " +
-			"MutatingWebhookConfiguration\nmetadata: {name: x}\nwebhooks: [x, {}]\n", ""},
+		"no client config": {"apiVersion: admissionregistration.k8s.io/v1\n" +
+			"kind: MutatingWebhookConfiguration\nmetadata: {name: x}\nwebhooks: [x, {}]\n", ""},
 		"conversion": {crd(`caBundle: ""`), crd("")},
-		"without conversion": {"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: " +
-			"{name: x}\nspec: {}\n", ""},
-		"APIService": {"apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: x}\nspec: " +
-			"{caBundle: \"\"}\n",
+		"without conversion": {"apiVersion: apiextensions.k8s.io/v1\n" +
+			"kind: CustomResourceDefinition\nmetadata: {name: x}\nspec: {}\n", ""},
+		"APIService": {"apiVersion: apiregistration.k8s.io/v1\nkind: APIService\n" +
+			"metadata: {name: x}\nspec: {caBundle: \"\"}\n",
 			"apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: x}\nspec: {}\n"},
-		"aggregated role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " +
-			"x}\naggregationRule: {}\nrules: []\n",
+		"aggregated role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n" +
+			"metadata: {name: x}\naggregationRule: {}\nrules: []\n",
 			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: x}\naggregationRule: {}\n"},
 		// Other empty fields are ours: they are put right when somebody fills them.
 		"role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: x}\nrules: []\n", ""},
-		"cluster role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " +
-			"x}\nrules: []\n", ""},
-		"NetworkPolicy": {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: x}\nspec: " +
-			"{ingress: []}\n", ""},
+		"cluster role": {"apiVersion: rbac.authorization.k8s.io/v1\n" +
+			"kind: ClusterRole\nmetadata: {name: x}\nrules: []\n", ""},
+		"NetworkPolicy": {"apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n" +
+			"metadata: {name: x}\nspec: {ingress: []}\n", ""},
 		"ConfigMap": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {caBundle: \"\"}\n", ""},
 	} {
 		want := c.want

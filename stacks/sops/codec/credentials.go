@@ -56,8 +56,8 @@ func readAzure(value []byte) (*azureCredentials, error) {
 	case c.ClientSecret == "" && c.Certificate != "":
 		return nil, invalid("has a clientCertificate, which is not supported: set clientSecret")
 	case c.ClientSecret == "" && c.ClientID != "":
-		return nil, invalid("requests a managed identity, which is not supported: set tenantId, clientId and " +
-			"clientSecret")
+		return nil, invalid("requests a managed identity, " +
+			"which is not supported: set tenantId, clientId and clientSecret")
 	case !azureID.MatchString(c.TenantID) || c.ClientID == "" || c.ClientSecret == "":
 		return nil, invalid("needs tenantId, clientId and clientSecret")
 	}

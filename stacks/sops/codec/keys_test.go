@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	awsYAML = "aws_access_key_id: AKIDEXAMPLE\naws_secret_access_key: aws-secret-key\naws_session_token: " +
-		"aws-session-secret\n"
+	awsYAML = "aws_access_key_id: AKIDEXAMPLE\naws_secret_access_key: aws-secret-key\n" +
+		"aws_session_token: aws-session-secret\n"
 	azureYAML = "tenantId: 11111111-2222-3333-4444-555555555555\nclientId: client\nclientSecret: azure-secret\n"
-	huaweiYML = "access_key: HUAWEIEXAMPLE\nsecret_key: huawei-secret-key\nsecurity_token: " +
-		"huawei-session-secret\nproject_id: 0123456789abcdef0123456789abcdef\n"
+	huaweiYML = "access_key: HUAWEIEXAMPLE\nsecret_key: huawei-secret-key\n" +
+		"security_token: huawei-session-secret\nproject_id: 0123456789abcdef0123456789abcdef\n"
 	azJSON = `{"appId": "client", "displayName": "x", "password": "azure-secret", "tenant": "11111111-2222-3333-4444-555555555555"}`
 )
 

@@ -109,11 +109,11 @@ func TestCreateAndDeleteCommands(t *testing.T) {
 		workers int
 	}{
 		"create": {doc: stateJSON(two, ""), request: create(2, 4),
-			want: "create-cluster ha-aws add-nodes -n demo -r us-east-1 -s store-local --noWP 4 --bootstrap k3s " +
-				"--nodeSizeWP t3.medium --yes", workers: 4},
+			want: "create-cluster ha-aws add-nodes -n demo -r us-east-1 -s " +
+				"store-local --noWP 4 --bootstrap k3s --nodeSizeWP t3.medium --yes", workers: 4},
 		"delete": {doc: stateJSON(two, ""), request: remove(2, 1),
-			want: "delete-cluster ha-aws delete-nodes -n demo -r us-east-1 -s store-local --noWP 1 --bootstrap " +
-				"k3s --yes", workers: 1},
+			want: "delete-cluster ha-aws delete-nodes -n demo -r " +
+				"us-east-1 -s store-local --noWP 1 --bootstrap k3s --yes", workers: 1},
 		"create is done already":    {doc: stateJSON(two, ""), request: create(1, 2), workers: 2},
 		"delete is done already":    {doc: stateJSON(two, ""), request: remove(3, 2), workers: 2},
 		"create fewer than exist":   {doc: stateJSON(two, ""), request: create(0, 1), code: "HasMoved"},
@@ -126,8 +126,8 @@ func TestCreateAndDeleteCommands(t *testing.T) {
 		"delete across a gap": {doc: stateJSON(`"demo-vm-wp-0","","demo-vm-wp-2"`, ""), request: remove(3, 1),
 			code: "HasGaps"},
 		"delete after a gap": {doc: stateJSON(`"demo-vm-wp-0","","demo-vm-wp-2"`, ""), request: remove(3, 2),
-			want: "delete-cluster ha-aws delete-nodes -n demo -r us-east-1 -s store-local --noWP 2 --bootstrap " +
-				"k3s --yes", workers: 2},
+			want: "delete-cluster ha-aws delete-nodes -n demo -r " +
+				"us-east-1 -s store-local --noWP 2 --bootstrap k3s --yes", workers: 2},
 		"delete nothing": {doc: stateJSON(two+`,""`, ""), request: remove(3, 3), workers: 2},
 		"delete without a host name": {doc: strings.Replace(stateJSON(two, ""), `"names"`,
 			`"hostnames":["demo-vm-wp-0",""],"names"`, 1), request: remove(2, 1), code: "HasGaps"},
