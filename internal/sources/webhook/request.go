@@ -134,8 +134,8 @@ func (r *Receiver) handlePush(source *appsv1.KsctlSource, header http.Header, bo
 		log.Info("ignored a push: the source is suspended")
 		return ignored, nil
 	case !affects(source, p):
-		log.Info("ignored a push: the source uses another repository, branch or tag", "told", describePush(p), "takes",
-			describeSource(source))
+		log.Info("ignored a push: the source uses another repository, branch or tag", "push", describePush(p),
+			"expected", describeSource(source))
 		return ignored, nil
 	}
 	outcome := r.throttle.admit(source.UID, deliveryID(kind, header, body), func(ctx context.Context) error {
