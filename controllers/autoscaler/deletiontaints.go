@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// gracefulTermination is the default of spec.scaleDown.maxGracefulTermination.
+	// defaultGracefulTermination is the default of spec.scaleDown.maxGracefulTermination.
 	defaultGracefulTermination = 10 * time.Minute
 	// evictionTime is how long Cluster Autoscaler retries the eviction of a node's pods, plus what
 	// it adds to their termination grace period.

@@ -30,7 +30,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// soon is the timeout of these specs for a single expectation; it takes far less.
+// shortRetry is the timeout of these specs for a single expectation; it takes far less.
 const shortRetry = 2 * time.Minute
 
 var controlPlane *cluster.Cluster

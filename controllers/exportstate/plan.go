@@ -55,7 +55,7 @@ func parseRecord(s string) record {
 // String returns the record in the format of the status.
 func (r record) String() string { return r.documentHash + recordSeparator + r.fileHash }
 
-// plan has the action for each file.
+// exportPlan has the action for each file.
 type exportPlan struct {
 	clusters, credentials []v1alpha1.ExportedFile
 	// write are the documents to write, remove the files to remove.

@@ -70,7 +70,7 @@ type fixture struct {
 	writes []string
 	// beforeWrite is called once, before the next write.
 	beforeWrite func()
-	// cached is the object in the cache; nil: the cache is up to date.
+	// cachedObject is the object in the cache; nil: the cache is up to date.
 	cachedObject *fullInstall
 }
 

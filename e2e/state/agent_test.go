@@ -121,7 +121,7 @@ func withEntry(data map[string][]byte, key string, value []byte) map[string][]by
 	return data
 }
 
-// takeReceived returns the entries since its last call, sorted.
+// popReceived returns the entries since its last call, sorted.
 func (a *fakeAgent) popReceived() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -62,7 +62,7 @@ func (sample) FH() *histogram.FloatHistogram { return nil }
 func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample         { return s }
 
-// newQueryable returns a queryable with the given series.
+// database returns a queryable with the given series.
 func database(all []series) storage.Queryable {
 	return &storage.MockQueryable{MockQuerier: &storage.MockQuerier{SelectMockFunction: func(_ bool,
 		_ *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
@@ -86,7 +86,7 @@ func (s *set) Next() bool         { s.at++; return s.at < len(s.series) }
 func (s *set) At() storage.Series { return s.series[s.at] }
 func (*set) Err() error           { return nil }
 
-// firingAlerts returns the labels of the alerts of a rule that fire at a time after the first
+// firing returns the labels of the alerts of a rule that fire at a time after the first
 // sample: those that expr has returned at each step for forDuration.
 func firing(t *testing.T, expr string, hold time.Duration, all []series, after time.Duration) []string {
 	t.Helper()
@@ -118,7 +118,7 @@ func firing(t *testing.T, expr string, hold time.Duration, all []series, after t
 
 const install = `ksctl_resource_info{job="j", pod="p", kind="KsctlInstall", exported_namespace="shop", name="web", `
 
-// retryFailures returns the samples of the number of failures of an object that always fails: it is
+// retried returns the samples of the number of failures of an object that always fails: it is
 // retried after 5 ms, and then after twice the delay each time, up to 1000 s.
 func retried(within time.Duration) string {
 	var out []string

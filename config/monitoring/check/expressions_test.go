@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// unknownNames returns the metrics and labels in an expression that do not exist. known has the
+// unknown returns the metrics and labels in an expression that do not exist. known has the
 // labels of each metric.
 func unknown(expr parser.Expr, known map[string][]string) []string {
 	var out []string
@@ -38,7 +38,7 @@ func unknown(expr parser.Expr, known map[string][]string) []string {
 	return out
 }
 
-// labelsBelow returns the labels of the series in a node.
+// below returns the labels of the series in a node.
 func below(node parser.Node, known map[string][]string) []string {
 	out := slices.Clone(ofTheTarget)
 	parser.Inspect(node, func(node parser.Node, _ []parser.Node) error {

@@ -90,7 +90,7 @@ func theDashboard(t *testing.T) (d dashboard) {
 // variables replaces Grafana's variables with example values.
 var variables = strings.NewReplacer("$__rate_interval", "5m", "$namespace", ".*")
 
-// knownMetrics returns the labels of each existing metric: our metrics from docs/metrics.md, which
+// known returns the labels of each existing metric: our metrics from docs/metrics.md, which
 // is generated from the code, and metrics of libraries from testdata/libraries.txt, which a test of
 // the controller checks.
 func known(t *testing.T) map[string][]string {
@@ -121,5 +121,5 @@ func known(t *testing.T) map[string][]string {
 	return out
 }
 
-// targetLabels are the labels that Prometheus adds for the scraped target.
+// ofTheTarget are the labels that Prometheus adds for the scraped target.
 var ofTheTarget = []string{"job", "instance", "pod", "namespace"}

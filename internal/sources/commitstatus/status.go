@@ -43,8 +43,8 @@ type Status struct {
 // (https://docs.gitlab.com/api/commits/#set-the-pipeline-status-of-a-commit).
 const maxContextBytes = 255
 
-// maxDescription returns the limit on the description of a status, in characters. GitHub responds
-// with 422 to more than 140; GitLab allows 255.
+// maxDescriptionLength returns the limit on the description of a status, in characters. GitHub
+// responds with 422 to more than 140; GitLab allows 255.
 func maxDescriptionLength(kind appsv1.CommitStatusType) int {
 	if kind == appsv1.GitHubStatus {
 		return 140

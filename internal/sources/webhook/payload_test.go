@@ -14,7 +14,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// sample returns a recorded body of a server from testdata.
+// recordedBody returns a recorded body of a server from testdata.
 func recordedBody(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))

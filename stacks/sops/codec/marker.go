@@ -44,7 +44,7 @@ func hasSingleRule(m library.Metadata) bool {
 type marker struct {
 	rule *regexp.Regexp
 	mark string
-	// marked maps each name seen to its name with or without the mark.
+	// names maps each name seen to its name with or without the mark.
 	names map[string]string
 }
 
