@@ -56,7 +56,7 @@ func (b *ByInstall) Reconcile(ctx context.Context, req *reconcile.Request[*appsv
 		return b.installNotFound(rm)
 	}
 	if in.Spec.ClusterSelector != nil {
-		return reconcile.Stalled{Reason: FormNotSupportedReason, Err: fmt.Errorf(
+		return reconcile.Stalled{Reason: appsv1.FormNotSupportedReason, Err: fmt.Errorf(
 			"KsctlInstall %s is for many clusters: name the install of one of them, which its status.clusters has; "+
 				"or change its clusterSelector, or delete it", in.Name)}
 	}

@@ -9,9 +9,6 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 )
 
-// FormNotSupportedReason means that this controller does not support the form of the spec.
-const FormNotSupportedReason = "FormNotSupported"
-
 // Form reconciles KsctlRemoves with one form of the spec.
 type Form = reconcile.Steps[*appsv1.KsctlRemove]
 

@@ -24,13 +24,6 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact/verify"
 )
 
-// Reasons of a KsctlSource's conditions, in addition to those of stacks/artifact and its
-// packages git, oci and verify.
-const (
-	// SucceededReason: the artifact matches the spec.
-	SucceededReason = fluxmeta.SucceededReason
-)
-
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlsources,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlsources/status,verbs=get;patch
@@ -75,7 +68,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if webhookErr != nil {
 		return failureOutcome(webhookErr, revision) // the artifact is offered nevertheless
 	}
-	return reconcile.Done{Message: doneMessage(&obj.Status) + s.webhookWarning(obj), Reason: SucceededReason,
+	return reconcile.Done{Message: doneMessage(&obj.Status) + s.webhookWarning(obj), Reason: fluxmeta.SucceededReason,
 		Revision: revision}
 }
 

@@ -123,6 +123,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	o.LeaderElection.BindFlags(fs)
 	o.Log.BindFlags(fs)
 	o.Features.BindFlags(fs)
+	fs.Lookup("feature-gates").Usage = "Feature gates as key=value pairs. There are none yet: the flag is that of " +
+		"Flux's controllers."
 	// By default all ConfigMaps and Secrets that installs reference are watched. Flux's default
 	// selector would watch only those with a label.
 	if f := fs.Lookup("watch-configs-label-selector"); f != nil {

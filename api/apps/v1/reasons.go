@@ -67,6 +67,8 @@ const (
 	// DeletionsHeldReason means that more objects would be deleted than spec.guard allows without
 	// approval, or that the stack would be removed from too many clusters.
 	DeletionsHeldReason = "DeletionsHeld"
+	// FormNotSupportedReason means that a KsctlRemove names an install for many clusters.
+	FormNotSupportedReason = "FormNotSupported"
 	// PreRemoveFailedReason means that a Job failed that runs before a removal.
 	PreRemoveFailedReason = "PreRemoveFailed"
 	// AbandonedReason means that objects stay in the cluster, as an annotation requests.
