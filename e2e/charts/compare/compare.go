@@ -3,21 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/ksctl/gitops/e2e/charts/helmtemplate"
 	"github.com/ksctl/gitops/stacks"
-	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // class is how the objects of two renders differ.
@@ -42,19 +37,27 @@ type comparison struct {
 const (
 	releaseName = "compare"
 	namespace   = "compare"
-	kubeVersion = "v1.36.0"
 )
 
-func (c chartCase) compare(ctx context.Context) comparison {
-	var values []byte
+func (c chartCase) compare(ctx context.Context) (result comparison) {
+	in := install{release: releaseName, namespace: namespace}
 	if c.values != "" {
 		var err error
-		if values, err = os.ReadFile(c.values); err != nil {
+		if in.values, err = os.ReadFile(c.values); err != nil {
 			return comparison{refusedByBoth, err.Error()}
 		}
 	}
-	want, helmErr := renderWithHelm(c.chart, values)
-	got, err := renderWithUs(ctx, c.chart, values)
+	folder, err := newStackFolder(c.chart)
+	if err != nil {
+		return comparison{refusedByBoth, err.Error()}
+	}
+	defer func() {
+		if err := folder.remove(); err != nil {
+			result = comparison{refusedByBoth, err.Error()}
+		}
+	}()
+	want, helmErr := folder.renderWithHelm(in)
+	got, err := folder.renderWithUs(ctx, in)
 	switch {
 	case helmErr != nil && err != nil:
 		return comparison{refusedByBoth, firstLine(err)}
@@ -63,11 +66,11 @@ func (c chartCase) compare(ctx context.Context) comparison {
 	case err != nil:
 		return comparison{refusedByUs, firstLine(err)}
 	}
-	again, helmErr := renderWithHelm(c.chart, values)
+	again, helmErr := folder.renderWithHelm(in)
 	if helmErr != nil {
 		return comparison{refusedByHelm, firstLine(helmErr)}
 	}
-	return classify(got, want, again)
+	return classify(byName(got), byName(want), byName(again))
 }
 
 func firstLine(err error) string {
@@ -90,44 +93,16 @@ func classify(got, want, again map[string]any) comparison {
 	return comparison{different, firstDifference("", got, want)}
 }
 
-func renderWithHelm(chart string, values []byte) (map[string]any, error) {
-	objects, err := helmtemplate.Render(chart, helmtemplate.Options{Release: releaseName, Namespace: namespace,
-		KubeVersion: kubeVersion, APIVersions: stacks.BuiltinAPIVersions(), Values: values})
-	return byName(objects), err
-}
-
-// renderWithUs renders a stack with the chart, in a temporary folder.
-func renderWithUs(ctx context.Context, chart string, values []byte) (_ map[string]any, err error) {
-	root, err := os.MkdirTemp("", "compare-*")
+// renderWithUs renders an install of the chart as a stack.
+func (f stackFolder) renderWithUs(ctx context.Context, in install) (objects []map[string]any, err error) {
+	req, err := f.request(in)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
-	name := "chart"
-	if info, statErr := os.Stat(chart); statErr == nil && info.IsDir() {
-		err = os.CopyFS(filepath.Join(root, name), os.DirFS(chart))
-	} else if data, readErr := os.ReadFile(chart); readErr == nil {
-		name = "chart.tgz"
-		err = os.WriteFile(filepath.Join(root, name), data, 0o600)
-	} else {
-		err = readErr
-	}
-	stack := fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: {name: compare}\nspec:\n  version: "+
-		"1.0.0\n  components:\n  - {name: %s, namespace: %s, helm: {chart: %s, valuesFiles: [values.yaml]}}\n",
-		releaseName, namespace, name)
-	err = errors.Join(err, os.WriteFile(filepath.Join(root, stacks.FileName), []byte(stack), 0o600),
-		os.WriteFile(filepath.Join(root, "values.yaml"), values, 0o600))
+	result, err := stacks.Render(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	result, err := stacks.Render(ctx, stacks.Request{Root: root, Stack: "compare",
-		Install: stacks.Identity{Namespace: namespace, Name: releaseName}, SecretKey: []byte("compare"),
-		Generate:     generated.Options{Policy: generated.Keep, Now: time.Now()},
-		Capabilities: stacks.Capabilities{KubeVersion: kubeVersion, APIVersions: stacks.BuiltinAPIVersions()}})
-	if err != nil {
-		return nil, err
-	}
-	var objects []map[string]any
 	for _, c := range result.Components {
 		for _, o := range c.Objects {
 			var object map[string]any
@@ -137,7 +112,7 @@ func renderWithUs(ctx context.Context, chart string, values []byte) (_ map[strin
 			objects = append(objects, object)
 		}
 	}
-	return byName(objects), nil
+	return objects, nil
 }
 
 // runsAtRemoval matches the events of hooks that only run when a release is removed. We render

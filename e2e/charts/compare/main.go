@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -18,24 +19,44 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: compare DIR")
+	bench := flag.Bool("bench", false, "measure CPU and allocated bytes beside Helm")
+	profile := flag.String("profile", "", "with -bench, write a CPU profile to this file; its labels are side and run")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: compare [-bench [-profile FILE]] DIR...")
 		os.Exit(2)
 	}
-	charts, err := findCharts(os.Args[1])
+	var charts []string
+	for _, dir := range flag.Args() {
+		found, err := findCharts(dir)
+		exitOn(err)
+		charts = append(charts, found...)
+	}
+	ctx := context.Background()
+	if *bench {
+		exitOn(profiled(*profile, func() error { return benchCharts(ctx, os.Stdout, charts) }))
+		return
+	}
+	exitOn(compareCharts(ctx, charts))
+}
+
+func exitOn(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// compareCharts prints the cases of charts that differ, and how many there are of each class.
+func compareCharts(ctx context.Context, charts []string) error {
 	counts := map[class]int{}
 	for _, c := range charts {
 		cases, err := casesOf(c)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			return err
 		}
 		for _, one := range cases {
-			result := one.compare(context.Background())
+			result := one.compare(ctx)
 			counts[result.class]++
 			if result.class != equal {
 				fmt.Printf("%s\t%s\t%s\n", result.class, one, result.detail)
@@ -45,6 +66,7 @@ func main() {
 	for _, c := range slices.Sorted(maps.Keys(counts)) {
 		fmt.Printf("%d\t%s\n", counts[c], c)
 	}
+	return nil
 }
 
 // findCharts returns the charts in a folder, but neither their subcharts nor library charts.
