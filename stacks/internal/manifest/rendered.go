@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,10 +11,6 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/problem"
 )
-
-// documentStart separates the documents of a rendered template, as in Helm (SplitManifests of
-// helm.sh/helm/v4/pkg/release/v1/util): text may follow on the same line.
-var documentStart = regexp.MustCompile(`(?m)^---[ \t]*`)
 
 // ParseRendered parses the objects that a template rendered, as Helm does: of a key that is set
 // several times, the last value counts, with a warning. Messages name the lines of the rendered
@@ -56,6 +51,24 @@ type renderedPart struct {
 	line int
 }
 
+// documentStart separates the documents of a rendered template, as in Helm (SplitManifests of
+// helm.sh/helm/v4/pkg/release/v1/util): at the beginning of a line, and text may follow.
+const documentStart = "---"
+
+// nextDocument returns where the next separator begins and ends in text, which begins a line if
+// lineStart is set. It includes spaces and tabs after the dashes.
+func nextDocument(text string, lineStart bool) (start, end int, found bool) {
+	if !lineStart || !strings.HasPrefix(text, documentStart) {
+		i := strings.Index(text, "\n"+documentStart)
+		if i < 0 {
+			return 0, 0, false
+		}
+		start = i + 1
+	}
+	after := text[start+len(documentStart):]
+	return start, len(text) - len(strings.TrimLeft(after, " \t")), true
+}
+
 // splitRendered splits the text of a template into documents, each of which ends with a newline.
 func splitRendered(text string) (parts []renderedPart) {
 	counted, line := 0, 0
@@ -70,13 +83,15 @@ func splitRendered(text string) (parts []renderedPart) {
 	}
 	// Helm drops leading white space first: an indented --- at the very beginning separates, too.
 	start := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace))
-	offset := start
-	for _, at := range documentStart.FindAllStringIndex(text[offset:], -1) {
-		add(start, offset+at[0])
-		start = offset + at[1]
+	for lineStart := true; ; lineStart = false {
+		from, to, found := nextDocument(text[start:], lineStart)
+		if !found {
+			add(start, len(text))
+			return parts
+		}
+		add(start, start+from)
+		start += to
 	}
-	add(start, len(text))
-	return parts
 }
 
 // locate moves the line numbers of errors to their messages.
