@@ -1,11 +1,10 @@
 package source
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -51,11 +50,12 @@ func hash(data []byte) string {
 }
 
 func hashEntries(entries []fs.DirEntry) string {
-	var b bytes.Buffer
+	var b []byte
 	for _, e := range entries {
-		fmt.Fprintf(&b, "%q %s\n", e.Name(), e.Type())
+		b = strconv.AppendQuote(b, e.Name())
+		b = append(append(append(b, ' '), e.Type().String()...), '\n')
 	}
-	return hash(b.Bytes())
+	return hash(b)
 }
 
 // Trace returns the paths that were read so far, each with a hash of its content. The same reads

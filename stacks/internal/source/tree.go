@@ -3,6 +3,7 @@
 package source
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ const (
 // Tree is a folder with all of its files and subfolders. It is safe for concurrent use.
 type Tree struct {
 	root      *os.Root
+	folder    folderHandle
 	bytes     atomic.Int64
 	files     atomic.Int64
 	trace     trace
@@ -48,7 +50,10 @@ func Open(dir string) (*Tree, error) {
 }
 
 // Close releases the folder.
-func (t *Tree) Close() { _ = t.root.Close() }
+func (t *Tree) Close() {
+	t.folder.close()
+	_ = t.root.Close()
+}
 
 // Clean joins base and a path written by a user. The result uses slashes, is relative to the root
 // and does not leave it.
@@ -71,7 +76,7 @@ func Clean(base, rel string) (string, error) {
 
 // Stat is like fs.Stat. It follows symbolic links only within the root.
 func (t *Tree) Stat(name string) (fs.FileInfo, error) {
-	info, err := t.root.Stat(name)
+	info, err := inFolder(t, name, (*os.Root).Stat)
 	t.trace.record(traceStat+name, fileType(info))
 	return info, err
 }
@@ -117,15 +122,16 @@ func (t *Tree) ReadRaw(name string, limit int64) ([]byte, error) {
 	if t.bytes.Add(info.Size()) > MaxTotal {
 		return nil, problem.Errorf(name, 0, "more than %d bytes are read", MaxTotal)
 	}
-	f, err := t.root.Open(name)
+	f, err := inFolder(t, name, (*os.Root).Open)
 	if err != nil {
 		return nil, readError("file", name, err)
 	}
 	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
+	buffer := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead)) // large enough for a single read
+	if _, err := buffer.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
 		return nil, readError("file", name, err)
 	}
+	data := buffer.Bytes()
 	if int64(len(data)) > limit {
 		return nil, problem.Errorf(name, 0, "the file has more than %d bytes", limit)
 	}
