@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strconv"
 
-	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/kustomize"
 	"github.com/ksctl/gitops/stacks/internal/values"
 )
@@ -50,7 +49,7 @@ func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 	if !ok {
 		return
 	}
-	chart, err := helm.Open(v.tree, dir, v.def.limits)
+	chart, err := v.def.loader.Open(v.tree, dir)
 	if err != nil {
 		v.addAll(field, err)
 		return

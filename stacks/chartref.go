@@ -199,7 +199,7 @@ func (r *resolver) openFetched(p *ResolvedComponent, choice *ComponentChoice) {
 		r.add(c.Name, "helm.repository", "%s was not fetched", want)
 		return
 	}
-	chart, err := helm.OpenFetched(f.Root, want.Name+"-"+want.Version, r.def.limits)
+	chart, err := r.def.loader.OpenFetched(f.Root, want.Name+"-"+want.Version)
 	if err != nil {
 		r.errs = append(r.errs, errorsOf(c, err)...)
 		return

@@ -26,8 +26,8 @@ type Definition struct {
 	file string
 	// lines are the line numbers of the fields, for messages.
 	lines document.Lines
-	// limits bound each chart.
-	limits helm.Limits
+	// loader loads the charts.
+	loader helm.Loader
 	// charts are the charts in the source, by component name.
 	charts map[string]*helm.Chart
 }

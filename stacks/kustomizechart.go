@@ -48,7 +48,7 @@ func (r *renderRun) openRelease(c *Component, release kustomize.Release) (*helm.
 	if !isReleaseName(release.Name) {
 		return nil, at("releaseName must be a DNS name of at most %d characters, not %q", maxReleaseName, release.Name)
 	}
-	chart, err := helm.Open(r.tree, release.Chart, r.def.limits)
+	chart, err := r.def.loader.Open(r.tree, release.Chart)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func Load(root, dir, stack string) (*Definition, error) {
 		return nil, err
 	}
 	defer tree.Close()
-	def, err := loadFrom(tree, root, dir, stack, ChartLimits{})
+	def, err := loadFrom(tree, root, dir, stack, helm.Loader{})
 	return def, preferEncryptedError(err, tree, stack)
 }
 
@@ -42,12 +42,12 @@ func FindFile(root, dir, stack string) (string, error) {
 	return findFile(tree, dir, stack)
 }
 
-func loadFrom(tree *source.Tree, root, dir, stack string, limits ChartLimits) (*Definition, error) {
+func loadFrom(tree *source.Tree, root, dir, stack string, loader helm.Loader) (*Definition, error) {
 	file, err := findFile(tree, dir, stack)
 	if err != nil {
 		return nil, err
 	}
-	def, err := loadFile(tree, root, file, limits)
+	def, err := loadFile(tree, root, file, loader)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +93,11 @@ func LoadFile(root, file string) (*Definition, error) {
 	if err != nil {
 		return nil, problem.Errorf(file, 0, "%w", err)
 	}
-	def, err := loadFile(tree, root, clean, ChartLimits{})
+	def, err := loadFile(tree, root, clean, helm.Loader{})
 	return def, preferEncryptedError(err, tree, "")
 }
 
-func loadFile(tree *source.Tree, root, file string, limits ChartLimits) (*Definition, error) {
+func loadFile(tree *source.Tree, root, file string, loader helm.Loader) (*Definition, error) {
 	data, err := tree.ReadRaw(file, maxStackFile)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func loadFile(tree *source.Tree, root, file string, limits ChartLimits) (*Defini
 	if err != nil {
 		return nil, err
 	}
-	def.root, def.limits = root, helm.Limits(limits)
+	def.root, def.loader = root, loader
 	if errs := validate(def, tree); len(errs) > 0 {
 		return nil, errs.Err()
 	}

@@ -20,6 +20,10 @@ import (
 // Render renders a stack for one install. The result depends only on the request, on the files
 // below its Root and on the files of its Charts.
 func Render(ctx context.Context, req Request) (Result, error) {
+	return NewChartCache(DefaultChartCacheBytes).Render(ctx, req)
+}
+
+func renderWith(ctx context.Context, req Request, loader helm.Loader) (Result, error) {
 	digest, err := Digest(req)
 	if err != nil {
 		return Result{}, err
@@ -30,7 +34,7 @@ func Render(ctx context.Context, req Request) (Result, error) {
 	}
 	defer tree.Close()
 	tree.SetDecrypted(req.Decrypted)
-	result, err := renderFrom(ctx, tree, req)
+	result, err := renderFrom(ctx, tree, req, loader)
 	// Report encrypted inputs first: other errors may be a consequence.
 	if files := encryptedInputs(tree, &req); len(files) > 0 {
 		return Result{}, &EncryptedError{Stack: req.Stack, Files: files}
@@ -48,8 +52,8 @@ func Render(ctx context.Context, req Request) (Result, error) {
 	return result, nil
 }
 
-func renderFrom(ctx context.Context, tree *source.Tree, req Request) (Result, error) {
-	def, err := loadFrom(tree, req.Root, req.Path, req.Stack, req.ChartLimits)
+func renderFrom(ctx context.Context, tree *source.Tree, req Request, loader helm.Loader) (Result, error) {
+	def, err := loadFrom(tree, req.Root, req.Path, req.Stack, loader)
 	if err != nil && len(req.Decrypted) > 0 {
 		err = redactorFor(tree, &req, nil).redactError(err) // the choices of the install are not read yet
 	}

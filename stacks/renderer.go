@@ -23,7 +23,8 @@ const DefaultCacheBytes = 64 << 20
 type RendererOptions struct {
 	// CacheBytes bounds the cached results, compressed. Defaults to DefaultCacheBytes.
 	CacheBytes int64
-	// Render executes a render, for example in a worker process. Defaults to the function Render.
+	// Render executes a render, for example in a worker process. Defaults to the Render of a new
+	// ChartCache.
 	Render func(context.Context, Request) (Result, error)
 	// OnRender is called after each render, but not for results from the cache. Its request has no
 	// decrypted content.
@@ -62,7 +63,7 @@ func entryOf(at *list.Element) *cacheEntry {
 func NewRenderer(opts RendererOptions) *Renderer {
 	opts.CacheBytes = cmp.Or(opts.CacheBytes, DefaultCacheBytes)
 	if opts.Render == nil {
-		opts.Render = Render
+		opts.Render = NewChartCache(DefaultChartCacheBytes).Render
 	}
 	return &Renderer{opts: opts, entries: map[string]*list.Element{}, latest: map[string]*list.Element{},
 		recent: list.New()}

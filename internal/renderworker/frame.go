@@ -21,6 +21,9 @@ type settings struct {
 	OutputBytes int64 `json:"outputBytes"`
 }
 
+// chartCacheBytes returns the size of the cache for loaded charts: an eighth of the memory at most.
+func (s settings) chartCacheBytes() int64 { return min(stacks.DefaultChartCacheBytes, s.MemoryBytes/8) }
+
 // readyMessage is the first message from a worker: it is ready to render.
 type readyMessage struct {
 	// Unenforced describes the restrictions that the worker could not apply; empty if the sandbox

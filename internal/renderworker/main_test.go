@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		case Command:
 			os.Exit(Main())
 		case "misbehave":
-			os.Exit(runWorker(misbehave))
+			os.Exit(runWorker(func(settings) RenderFunc { return misbehave }))
 		case "parent":
 			runParent()
 		}

@@ -19,13 +19,16 @@ import (
 const Command = "render-worker"
 
 // Main runs a worker until its standard input is closed. It returns the exit code of the process.
-func Main() int { return runWorker(stacks.Render) }
+func Main() int {
+	return runWorker(func(s settings) RenderFunc { return stacks.NewChartCache(s.chartCacheBytes()).Render })
+}
 
-func runWorker(render RenderFunc) int {
+// runWorker runs a worker that renders with the result of newRender.
+func runWorker(newRender func(settings) RenderFunc) int {
 	in, out := os.Stdin, os.Stdout
 	// Output that a library prints must not end up between the frames.
 	os.Stdout = os.Stderr
-	if err := serve(in, out, render); err != nil {
+	if err := serve(in, out, newRender); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -38,7 +41,7 @@ const maxQueuedRequests = 1
 
 // serve handles requests until EOF. It does not wait for a render in progress then: the result is
 // not needed anymore, and the render may never end.
-func serve(in io.Reader, out io.Writer, render RenderFunc) error {
+func serve(in io.Reader, out io.Writer, newRender func(settings) RenderFunc) error {
 	in = bufio.NewReaderSize(in, 1<<16)
 	var s settings
 	if err := readMessage(in, maxRequestBytes, &s); err != nil {
@@ -58,13 +61,14 @@ func serve(in io.Reader, out io.Writer, render RenderFunc) error {
 			requests <- req
 		}
 	}()
+	render := newRender(s)
 	go func() {
 		for req := range requests {
 			if err := handleRequest(out, req, render, s.OutputBytes); err != nil {
 				failed <- err
 				return
 			}
-			releaseMemory()
+			releaseMemory(maxRetainedBytes + s.chartCacheBytes())
 		}
 	}()
 	return ignoreEOF(<-failed)
@@ -100,15 +104,15 @@ func renderRecovered(req stacks.Request, render RenderFunc) (res stacks.Result, 
 	return render(context.Background(), req)
 }
 
-// maxRetainedBytes is how much memory a worker may keep between two renders.
+// maxRetainedBytes is how much memory a worker may keep between two renders, in addition to charts.
 const maxRetainedBytes = 32 << 20
 
-// releaseMemory returns memory to the system after a large render. The next render may be small, or
-// never come.
-func releaseMemory() {
+// releaseMemory returns memory to the system after a large render if the process has more than
+// retained bytes. The next render may be small, or never come.
+func releaseMemory(retained int64) {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(sample)
-	if sample[0].Value.Uint64()-sample[1].Value.Uint64() > maxRetainedBytes {
+	if sample[0].Value.Uint64()-sample[1].Value.Uint64() > uint64(retained) {
 		debug.FreeOSMemory()
 	}
 }
@@ -119,7 +123,7 @@ type RenderFunc = func(context.Context, stacks.Request) (stacks.Result, error)
 // InProcess returns a function that renders in this process. The timeout is only checked between
 // the steps of a render: a render that loops within a step, or exhausts memory, cannot be stopped.
 func InProcess(timeout time.Duration, outputBytes int64) RenderFunc {
-	return inProcess(timeout, outputBytes, stacks.Render)
+	return inProcess(timeout, outputBytes, stacks.NewChartCache(stacks.DefaultChartCacheBytes).Render)
 }
 
 func inProcess(timeout time.Duration, outputBytes int64, render RenderFunc) RenderFunc {

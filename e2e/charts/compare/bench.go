@@ -78,7 +78,7 @@ func benchCharts(ctx context.Context, out io.Writer, charts []string) error {
 	return err
 }
 
-// benchInstalls are the installs that are measured. Most charts accept the values of the second one.
+// benchInstalls are the installs that are measured. Most charts accept the values of the second.
 func benchInstalls() (first, second install) {
 	return install{release: "first", namespace: "first"},
 		install{release: "second", namespace: "another", values: []byte("global: {team: second}\n")}
@@ -171,7 +171,8 @@ func measure(render func() error, repeats int) (cost, error) {
 	}
 	used := processCPU() - began
 	runtime.ReadMemStats(&after)
-	return cost{cpu: used / time.Duration(repeats), bytes: (after.TotalAlloc - before.TotalAlloc) / uint64(repeats)}, nil
+	allocated := after.TotalAlloc - before.TotalAlloc
+	return cost{cpu: used / time.Duration(repeats), bytes: allocated / uint64(repeats)}, nil
 }
 
 // processCPU returns the CPU time of this process, of all of its threads.
@@ -200,7 +201,7 @@ func medianCost(of []cost) cost {
 type renderFunc = func(context.Context, stacks.Request) (stacks.Result, error)
 
 // newRender returns a function that renders as a new render worker does.
-func newRender() renderFunc { return stacks.Render }
+func newRender() renderFunc { return stacks.NewChartCache(stacks.DefaultChartCacheBytes).Render }
 
 // profiled writes a CPU profile of f to a file, unless its name is empty.
 func profiled(file string, f func() error) (err error) {

@@ -28,7 +28,7 @@ func TestChartFilesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Open(tree, name, Limits{})
+		_, err = Loader{}.Open(tree, name)
 		if err == nil || !strings.Contains(err.Error(), "more than 20000 files") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -15,7 +15,6 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/ignore"
 
 	"github.com/ksctl/gitops/stacks/internal/source"
@@ -46,34 +45,39 @@ func (l Limits) tooManyBytes() error {
 type Chart struct {
 	// Path below the root of the source. For a fetched chart, its name and version.
 	Path string
-	// Digest of the chart's files.
-	Digest string
 
-	limits Limits
-	files  []*archive.BufferedFile
+	*content
+	loader Loader
 	// required are the dependencies to fetch.
 	required []Dependency
-	// pristine is the parsed chart. It is read-only: render a copy from load, because rendering
-	// modifies a chart.
-	pristine *chart.Chart
+	// checked is what CheckValues prepared. Render takes it.
+	checked *prepared
+}
+
+// Loader loads charts. Limits that are 0 mean the defaults. Cache may be nil.
+type Loader struct {
+	Limits Limits
+	Cache  *Cache
 }
 
 // Open reads a chart from a folder or a .tgz. A chart in a folder may have RequiredDependencies:
-// fetch them and call WithDependencies before Render. Limits that are 0 mean the defaults.
-func Open(tree *source.Tree, dir string, limits Limits) (*Chart, error) {
-	c := &Chart{Path: dir, limits: limits.orDefaults()}
-	left := c.limits.Bytes
+// fetch them and call WithDependencies before Render.
+func (l Loader) Open(tree *source.Tree, dir string) (*Chart, error) {
+	l.Limits = l.Limits.orDefaults()
+	c := &Chart{Path: dir, loader: l}
+	left := l.Limits.Bytes
 	folder := tree.IsDir(dir)
+	var files []*archive.BufferedFile
 	var err error
 	if folder {
-		c.files, err = readFolder(tree, dir, c.limits, &left)
+		files, err = readFolder(tree, dir, l.Limits, &left)
 	} else {
-		c.files, err = readArchive(tree, dir, c.limits)
+		files, err = readArchive(tree, dir, l.Limits)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := c.parse(); err != nil {
+	if err := c.load(files); err != nil {
 		return nil, err
 	}
 	if err := c.checkNotLibrary(); err != nil {
@@ -88,10 +92,10 @@ func Open(tree *source.Tree, dir string, limits Limits) (*Chart, error) {
 
 // OpenFetched reads a chart from the folder with its unpacked archive. called is the chart's Path
 // in messages.
-func OpenFetched(root, called string, limits Limits) (*Chart, error) {
-	limits = limits.orDefaults()
-	left := limits.Bytes
-	c, err := openUnpacked(root, called, limits, &left)
+func (l Loader) OpenFetched(root, called string) (*Chart, error) {
+	l.Limits = l.Limits.orDefaults()
+	left := l.Limits.Bytes
+	c, err := l.openUnpacked(root, called, &left)
 	if err != nil {
 		return nil, err
 	}
@@ -99,13 +103,13 @@ func OpenFetched(root, called string, limits Limits) (*Chart, error) {
 }
 
 // openUnpacked reads an unpacked chart of at most left bytes. It may be a library chart.
-func openUnpacked(root, called string, limits Limits, left *int64) (*Chart, error) {
+func (l Loader) openUnpacked(root, called string, left *int64) (*Chart, error) {
 	tree, err := source.Open(root)
 	if err != nil {
 		return nil, err
 	}
 	defer tree.Close()
-	c := &Chart{Path: called, limits: limits}
+	c := &Chart{Path: called, loader: l}
 	top, err := tree.ReadDir(".")
 	if err != nil {
 		return nil, err
@@ -113,10 +117,11 @@ func openUnpacked(root, called string, limits Limits, left *int64) (*Chart, erro
 	if len(top) != 1 || !top[0].IsDir() {
 		return nil, c.errorf("", "this is not a chart archive: it must have exactly one folder, with the chart")
 	}
-	if c.files, err = readFiles(tree, top[0].Name(), ignore.Empty(), limits, left); err != nil {
+	files, err := readFiles(tree, top[0].Name(), ignore.Empty(), l.Limits, left)
+	if err != nil {
 		return nil, err
 	}
-	if err := c.parse(); err != nil {
+	if err := c.load(files); err != nil {
 		return nil, err
 	}
 	// The user cannot change the chart in its repository, so the advice is another one.
@@ -124,19 +129,35 @@ func openUnpacked(root, called string, limits Limits, left *int64) (*Chart, erro
 		"then helm package), or vendor the chart in the source with its dependencies")
 }
 
-// parse unpacks vendored archives in the files, and sets Digest and pristine.
-func (c *Chart) parse() (err error) {
-	if c.files, err = unpackSubcharts(c.Path, c.files, c.limits); err != nil {
+// load sets the content of the chart: from the cache, or by loading the files. It unpacks vendored
+// archives.
+func (c *Chart) load(files []*archive.BufferedFile) error {
+	key := cacheKey{digest: digest(files), limits: c.loader.Limits}
+	if c.content = c.loader.Cache.get(key); c.content != nil {
+		return nil
+	}
+	unpacked, err := unpackSubcharts(c.Path, files, c.loader.Limits)
+	if err != nil {
 		return err
 	}
-	c.Digest = digest(c.files)
-	c.pristine, err = c.load()
-	return err
+	unpackedDigest := key.digest
+	if len(unpacked) != len(files) {
+		unpackedDigest = digest(unpacked)
+	}
+	c.content, err = loadContent(unpacked, unpackedDigest)
+	switch {
+	case err != nil:
+		return c.errorf("", "%w", err)
+	case c.content == nil:
+		return c.errorf("", "there is no Chart.yaml: this is not a chart")
+	}
+	c.loader.Cache.put(key, c.content)
+	return nil
 }
 
 // checkNotLibrary returns an error for a library chart.
 func (c *Chart) checkNotLibrary() error {
-	if c.pristine.Metadata.Type == "library" {
+	if c.chart.Metadata.Type == "library" {
 		return c.errorf("Chart.yaml", "this is a library chart, which renders nothing")
 	}
 	return nil
@@ -155,19 +176,6 @@ func digest(files []*archive.BufferedFile) string {
 		_, _ = h.Write(f.Data)
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// load parses the files again, because rendering modifies a chart.
-func (c *Chart) load() (*chart.Chart, error) {
-	if !slices.ContainsFunc(c.files, func(f *archive.BufferedFile) bool { return f.Name == "Chart.yaml" }) {
-		return nil, c.errorf("", "there is no Chart.yaml: this is not a chart")
-	}
-	loaded, err := loader.LoadFiles(c.files)
-	if err != nil {
-		return nil, c.errorf("", "the chart cannot be loaded: %w", err)
-	}
-	sortSubcharts(loaded)
-	return loaded, nil
 }
 
 // sortSubcharts sorts subcharts by name, the newest version first. Helm loads them in random order,
@@ -215,10 +223,10 @@ func compareNewestFirst(a, b string) int {
 }
 
 // Name returns the name of the chart.
-func (c *Chart) Name() string { return c.pristine.Metadata.Name }
+func (c *Chart) Name() string { return c.chart.Metadata.Name }
 
 // Version returns the version of the chart.
-func (c *Chart) Version() string { return c.pristine.Metadata.Version }
+func (c *Chart) Version() string { return c.chart.Metadata.Version }
 
 // HasSchemas returns true if the chart or one of its subcharts has a values.schema.json.
 func (c *Chart) HasSchemas() bool {
@@ -227,19 +235,21 @@ func (c *Chart) HasSchemas() bool {
 	})
 }
 
-// TopLevelKeys returns the top-level keys of the values that the chart knows.
-func (c *Chart) TopLevelKeys() []string {
+// TopLevelKeys returns the top-level keys of the values that the chart knows. It is read-only.
+func (c *Chart) TopLevelKeys() []string { return c.topLevelKeys() }
+
+func topLevelKeys(ch *chart.Chart) []string {
 	known := []string{"global", "tags"}
-	for key := range c.pristine.Values {
+	for key := range ch.Values {
 		known = append(known, key)
 	}
-	if schema, err := values.ParseSchema(c.pristine.Schema); err == nil {
+	if schema, err := values.ParseSchema(ch.Schema); err == nil {
 		known = append(known, values.Properties(schema)...)
 	}
-	for _, sub := range c.pristine.Dependencies() {
+	for _, sub := range ch.Dependencies() {
 		known = append(known, sub.Name())
 	}
-	for _, dep := range c.pristine.Metadata.Dependencies {
+	for _, dep := range ch.Metadata.Dependencies {
 		known = append(known, dep.Name)
 		if dep.Alias != "" {
 			known = append(known, dep.Alias)

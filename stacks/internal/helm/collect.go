@@ -32,7 +32,7 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string,
 		crds = loaded.CRDObjects()
 	}
 	for _, crd := range crds {
-		objects, err := manifest.Parse(c.templateFile(loaded, crd.Filename), crd.File.Data)
+		objects, err := c.parseCRDs(crd.File, c.templateFile(loaded, crd.Filename))
 		errs.Add(err)
 		out = append(out, objects...)
 	}

@@ -33,10 +33,11 @@ func (c *Chart) RequiredDependencies() []Dependency { return c.required }
 // WithDependencies returns a copy of the chart with its fetched dependencies, as if they were
 // vendored in its folder charts/.
 func (c *Chart) WithDependencies(fetched []FetchedDependency) (*Chart, error) {
-	out := &Chart{Path: c.Path, limits: c.limits, files: slices.Clone(c.files)}
-	left := c.limits.Bytes - sizeOf(c.files)
+	out := &Chart{Path: c.Path, loader: c.loader}
+	files := slices.Clone(c.files)
+	left := c.loader.Limits.Bytes - sizeOf(c.files)
 	for _, f := range fetched {
-		sub, err := openUnpacked(f.Root, path.Join(c.Path, "charts", f.Name+"-"+f.Version), c.limits, &left)
+		sub, err := c.loader.openUnpacked(f.Root, path.Join(c.Path, "charts", f.Name+"-"+f.Version), &left)
 		if err != nil {
 			return nil, err
 		}
@@ -44,39 +45,39 @@ func (c *Chart) WithDependencies(fetched []FetchedDependency) (*Chart, error) {
 			return nil, c.errorf("Chart.yaml", "the repository %s returned chart %s %s for %s %s, which the chart "+
 				"depends on", f.Repository, sub.Name(), sub.Version(), f.Name, f.Version)
 		}
-		if err := out.addSubchart(sub); err != nil {
+		if files, err = c.addSubchart(files, sub); err != nil {
 			return nil, err
 		}
 	}
-	if err := out.parse(); err != nil {
+	if err := out.load(files); err != nil {
 		return nil, err
 	}
 	return out, out.checkComplete("which was not fetched")
 }
 
-// addSubchart adds a chart at the same place as "helm dependency build".
-func (c *Chart) addSubchart(sub *Chart) error {
+// addSubchart adds the files of a chart at the same place as "helm dependency build".
+func (c *Chart) addSubchart(files []*archive.BufferedFile, sub *Chart) ([]*archive.BufferedFile, error) {
 	folder := path.Join("charts", sub.Name()+"-"+sub.Version())
-	for _, f := range c.files {
+	for _, f := range files {
 		if strings.HasPrefix(f.Name, folder+"/") {
-			return c.errorf("", "the folder %s of the chart conflicts with its dependency %s %s; %s", folder,
+			return nil, c.errorf("", "the folder %s of the chart conflicts with its dependency %s %s; %s", folder,
 				sub.Name(), sub.Version(), vendorAdvice)
 		}
 	}
 	for _, f := range sub.files {
-		c.files = append(c.files,
+		files = append(files,
 			&archive.BufferedFile{Name: path.Join(folder, f.Name), ModTime: f.ModTime, Data: f.Data})
 	}
-	return nil
+	return files, nil
 }
 
 // missing returns the names of the dependencies that the chart does not include.
 func (c *Chart) missing() []string {
 	var have, out []string
-	for _, sub := range c.pristine.Dependencies() {
+	for _, sub := range c.chart.Dependencies() {
 		have = append(have, sub.Name())
 	}
-	for _, dep := range c.pristine.Metadata.Dependencies {
+	for _, dep := range c.chart.Metadata.Dependencies {
 		if !slices.Contains(have, dep.Name) && !slices.Contains(out, dep.Name) {
 			out = append(out, dep.Name)
 		}
@@ -98,18 +99,19 @@ func (c *Chart) resolveDependencies(tree *source.Tree, left *int64) error {
 	if len(c.missing()) == 0 {
 		return nil
 	}
-	missing, err := NewDependencyFinder(tree, c.limits).missing(c.Path)
+	missing, err := NewDependencyFinder(tree, c.loader.Limits).missing(c.Path)
 	if err != nil {
 		return err
 	}
 	added := map[string]*Chart{}
+	files := slices.Clone(c.files)
 	for _, dep := range missing.local {
-		if err := c.addLocal(tree, dep, added, left); err != nil {
+		if files, err = c.addLocal(tree, dep, files, added, left); err != nil {
 			return err
 		}
 	}
 	if len(added) > 0 {
-		if err := c.parse(); err != nil {
+		if err := c.load(files); err != nil {
 			return err
 		}
 	}
@@ -125,27 +127,28 @@ func (c *Chart) resolveDependencies(tree *source.Tree, left *int64) error {
 
 // addLocal adds a dependency from elsewhere in the source. It adds a folder only once, even if
 // several dependencies with different aliases refer to it.
-func (c *Chart) addLocal(tree *source.Tree, dep *chart.Dependency, added map[string]*Chart, left *int64) error {
+func (c *Chart) addLocal(tree *source.Tree, dep *chart.Dependency, files []*archive.BufferedFile,
+	added map[string]*Chart, left *int64) ([]*archive.BufferedFile, error) {
 	dir, err := source.Clean(c.Path, strings.TrimPrefix(dep.Repository, localScheme))
 	if err != nil {
-		return c.errorf("Chart.yaml", "the chart depends on %s with a %s repository: %s; %s", dep.Name, localScheme,
-			err, vendorAdvice)
+		return nil, c.errorf("Chart.yaml", "the chart depends on %s with a %s repository: %s; %s", dep.Name,
+			localScheme, err, vendorAdvice)
 	}
 	sub := added[dir]
 	if sub == nil {
 		if sub, err = c.openLocal(tree, dir, dep.Name, left); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if sub.Name() != dep.Name || !util.IsCompatibleRange(dep.Version, sub.Version()) {
-		return c.errorf("Chart.yaml", "the chart depends on %s %s, but the chart in %s is %s %s", dep.Name, dep.Version,
-			dir, sub.Name(), sub.Version())
+		return nil, c.errorf("Chart.yaml", "the chart depends on %s %s, but the chart in %s is %s %s", dep.Name,
+			dep.Version, dir, sub.Name(), sub.Version())
 	}
 	if added[dir] != nil {
-		return nil
+		return files, nil
 	}
 	added[dir] = sub
-	return c.addSubchart(sub)
+	return c.addSubchart(files, sub)
 }
 
 func (c *Chart) openLocal(tree *source.Tree, dir, name string, left *int64) (*Chart, error) {
@@ -154,12 +157,12 @@ func (c *Chart) openLocal(tree *source.Tree, dir, name string, left *int64) (*Ch
 			"the chart depends on %s, but there is no folder %s in the source; correct its repository, or %s", name,
 			dir, vendorAdvice)
 	}
-	sub := &Chart{Path: dir, limits: c.limits}
-	var err error
-	if sub.files, err = readFolder(tree, dir, c.limits, left); err != nil {
+	sub := &Chart{Path: dir, loader: c.loader}
+	files, err := readFolder(tree, dir, c.loader.Limits, left)
+	if err != nil {
 		return nil, err
 	}
-	if err := sub.parse(); err != nil {
+	if err := sub.load(files); err != nil {
 		return nil, err
 	}
 	return sub, sub.checkComplete("which is not in its folder charts/; " + vendorAdvice + ": a chart that is a " +

@@ -142,14 +142,14 @@ func TestLocalDependenciesStayInside(t *testing.T) {
 	if err := os.Symlink(outside, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(tree, "c", Limits{}); err == nil ||
+	if _, err := (Loader{}).Open(tree, "c"); err == nil ||
 		!strings.Contains(err.Error(), "there is no folder link in the source") {
 		t.Errorf("a link out of the source: %v", err)
 	}
 	if err := errors.Join(os.Remove(link), os.Symlink("inside", link)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(tree, "c", Limits{}); err != nil {
+	if _, err := (Loader{}).Open(tree, "c"); err != nil {
 		t.Errorf("a link within the source: %v", err)
 	}
 }
@@ -177,7 +177,7 @@ func FuzzRequired(f *testing.F) {
 		if err != nil {
 			checkTyped(t, err)
 		}
-		c, openErr := Open(tree, "c", Limits{})
+		c, openErr := Loader{}.Open(tree, "c")
 		if openErr != nil {
 			checkTyped(t, openErr)
 			return

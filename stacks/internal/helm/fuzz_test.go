@@ -26,7 +26,7 @@ func renderTwice(t *testing.T, root, dir string) {
 		t.Fatal(err)
 	}
 	defer tree.Close()
-	c, err := Open(tree, dir, Limits{})
+	c, err := Loader{}.Open(tree, dir)
 	if err != nil {
 		checkTyped(t, err)
 		return

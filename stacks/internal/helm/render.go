@@ -3,7 +3,6 @@ package helm
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 	"regexp"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/common"
-	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
@@ -58,7 +56,7 @@ func (c *Chart) Render(ctx context.Context, o Options) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, c.errorf("", "the target's Kubernetes version %q is not a version", o.KubeVersion)
 	}
-	if want := c.pristine.Metadata.KubeVersion; want != "" && !util.IsCompatibleRange(want, kube.String()) {
+	if want := c.chart.Metadata.KubeVersion; want != "" && !util.IsCompatibleRange(want, kube.String()) {
 		return Rendered{}, c.errorf("Chart.yaml", "the chart requires Kubernetes %s, but the target has %s", want,
 			o.KubeVersion)
 	}
@@ -79,20 +77,19 @@ const maxRounds = 4
 // renderOnce also returns the values that moved to other calls, see generator.place.
 func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion,
 	o Options) (Rendered, map[string]generated.Value, error) {
-	loaded, vals, err := c.prepare(o.Values)
+	p, err := c.prepare(o.Values)
 	if err != nil {
 		return Rendered{}, nil, err
 	}
+	loaded := p.chart
 	if err := ctx.Err(); err != nil {
 		return Rendered{}, nil, problem.Newf("the render was stopped: %w", err)
 	}
-	g, err := c.newGenerator(o)
-	if err != nil {
-		return Rendered{}, nil, err
-	}
+	g := newGenerator(o.Generation, c.Name(), append(slices.Clone(o.Seed), c.digest...),
+		o.Generation.Stored.Hash(c.digest, string(p.json)))
 	out := Rendered{Generated: g.out}
 	instrument(loaded)
-	files, err := c.execute(ctx, loaded, vals, kube, o, g)
+	files, err := c.execute(ctx, p, kube, o, g)
 	if refused := g.refusal(func(function, file string) []problem.Error {
 		return c.findCalls(loaded, function, file)
 	}); refused != nil {
@@ -113,16 +110,6 @@ func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion,
 	return out, moved, nil
 }
 
-// newGenerator returns the generator for one execution of the templates.
-func (c *Chart) newGenerator(o Options) (*generator, error) {
-	vals, err := json.Marshal(o.Values)
-	if err != nil {
-		return nil, c.errorf("", "the values cannot be encoded as JSON")
-	}
-	return newGenerator(o.Generation, c.pristine.Name(), append(slices.Clone(o.Seed), c.Digest...),
-		o.Generation.Stored.Hash(c.Digest, string(vals))), nil
-}
-
 // callOfBegin returns the text that instrument puts before a template.
 func callOfBegin(name string) []byte {
 	return []byte("{{" + beginFunc + " " + strconv.Quote(name) + "}}")
@@ -140,22 +127,23 @@ func instrument(ch *chart.Chart) {
 	}
 }
 
-func (c *Chart) execute(ctx context.Context, loaded *chart.Chart, vals map[string]any, kube *common.KubeVersion,
-	o Options, g *generator) (map[string]string, error) {
+// execute executes the templates with the same top-level values as Helm's ToRenderValues.
+func (c *Chart) execute(ctx context.Context, p *prepared, kube *common.KubeVersion, o Options,
+	g *generator) (map[string]string, error) {
 	caps := common.DefaultCapabilities.Copy()
 	caps.KubeVersion = *kube
 	caps.APIVersions = common.VersionSet(o.APIVersions)
 	caps.HelmVersion.Version = helmVersion
 	caps.HelmVersion.GitCommit, caps.HelmVersion.GitTreeState, caps.HelmVersion.GoVersion = "", "clean", ""
-	release := common.ReleaseOptions{Name: o.Release, Namespace: o.Namespace, Revision: 1, IsInstall: true}
-	top, err := commonutil.ToRenderValuesWithSchemaValidation(loaded, vals, release, caps, true)
-	if err != nil {
-		return nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values",
-			Err: err}
+	top := common.Values{
+		"Capabilities": caps,
+		"Release": map[string]any{"Name": o.Release, "Namespace": o.Namespace, "IsUpgrade": false, "IsInstall": true,
+			"Revision": 1, "Service": "Helm"},
+		"Values": p.coalesced,
 	}
-	rendered, err := engine.Engine{CustomTemplateFuncs: g.funcMap()}.RenderWithContext(ctx, loaded, top)
+	rendered, err := engine.Engine{CustomTemplateFuncs: g.funcMap()}.RenderWithContext(ctx, p.chart, top)
 	if err != nil {
-		return nil, c.templateError(loaded, err)
+		return nil, c.templateError(p.chart, err)
 	}
 	return rendered, nil
 }

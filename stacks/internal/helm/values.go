@@ -1,15 +1,17 @@
 package helm
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"helm.sh/helm/v4/pkg/chart/common"
+	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/util"
-
-	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
 
 	"github.com/ksctl/gitops/stacks/internal/values"
 	"github.com/ksctl/gitops/stacks/problem"
@@ -19,20 +21,16 @@ import (
 // chart and its enabled subcharts. References to other documents are not fetched: that part of a
 // schema is not checked, with a warning.
 func (c *Chart) CheckValues(vals map[string]any) (violations []values.Violation, warnings []string, err error) {
-	loaded, floats, err := c.prepare(vals)
+	p, err := c.prepare(vals)
 	if err != nil {
 		return nil, nil, err
 	}
-	coalesced, err := commonutil.CoalesceValues(loaded, floats)
-	if err != nil {
-		return nil, nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values",
-			Err: err}
-	}
+	c.checked = p
 	var walk func(ch *chart.Chart, vals map[string]any, prefix []string) error
 	walk = func(ch *chart.Chart, vals map[string]any, prefix []string) error {
 		if len(ch.Schema) > 0 {
-			file := path.Join(c.Path, strings.TrimPrefix(ch.ChartFullPath(), loaded.Name()), "values.schema.json")
-			found, remote, err := checkSchema(file, ch.Schema, vals)
+			file := path.Join(c.Path, strings.TrimPrefix(ch.ChartFullPath(), p.chart.Name()), "values.schema.json")
+			found, remote, err := c.checkSchema(file, ch.Schema, vals)
 			if err != nil {
 				return err
 			}
@@ -54,28 +52,46 @@ func (c *Chart) CheckValues(vals map[string]any) (violations []values.Violation,
 		}
 		return nil
 	}
-	err = walk(loaded, coalesced, nil)
+	err = walk(p.chart, p.coalesced, nil)
 	return violations, warnings, err
 }
 
-// prepare loads the chart, removes subcharts that vals disable, and returns vals with numbers as in
-// Helm.
-func (c *Chart) prepare(vals map[string]any) (*chart.Chart, map[string]any, error) {
-	loaded, err := c.load()
+// prepared is a chart with the values of one install. Executing the templates modifies it.
+type prepared struct {
+	// chart has no subcharts that the values disable.
+	chart *chart.Chart
+	// json are the given values; coalesced are merged with those of the chart.
+	json      []byte
+	coalesced common.Values
+}
+
+// prepare copies the chart, removes subcharts that vals disable, and merges vals with the values of
+// the chart, with numbers as in Helm. It reuses what CheckValues prepared for the same values.
+func (c *Chart) prepare(vals map[string]any) (*prepared, error) {
+	raw, err := json.Marshal(vals)
 	if err != nil {
-		return nil, nil, err
+		return nil, c.errorf("", "the values cannot be encoded as JSON")
 	}
-	floats, err := values.Floats(vals)
-	if err != nil {
-		return nil, nil, c.errorf("", "the values cannot be encoded as JSON")
+	if p := c.checked; p != nil && bytes.Equal(p.json, raw) {
+		c.checked = nil
+		return p, nil
 	}
-	if err := checkTables(loaded, floats, ""); err != nil {
-		return nil, nil, err
+	floats := map[string]any{}
+	if err := json.Unmarshal(raw, &floats); err != nil {
+		return nil, c.errorf("", "the values cannot be encoded as JSON")
 	}
-	if err := util.ProcessDependencies(loaded, floats); err != nil {
-		return nil, nil, &problem.Error{File: c.Path, Message: "the chart's dependencies cannot be processed", Err: err}
+	p := &prepared{chart: copyChart(c.chart), json: raw}
+	if err := checkTables(p.chart, floats, ""); err != nil {
+		return nil, err
 	}
-	return loaded, floats, nil
+	if err := util.ProcessDependencies(p.chart, floats); err != nil {
+		return nil, &problem.Error{File: c.Path, Message: "the chart's dependencies cannot be processed", Err: err}
+	}
+	if p.coalesced, err = commonutil.CoalesceValues(p.chart, floats); err != nil {
+		return nil, &problem.Error{File: c.Path, Message: "the values cannot be merged with the chart's values",
+			Err: err}
+	}
+	return p, nil
 }
 
 // checkTables returns an error if global or the values of a subchart are not a mapping. Helm would
@@ -101,18 +117,37 @@ func checkTables(ch *chart.Chart, vals map[string]any, prefix string) error {
 	return nil
 }
 
-func checkSchema(file string, data []byte, vals map[string]any) (found []values.Violation, remote []string, err error) {
-	doc, err := values.ParseSchema(data)
-	if err != nil {
-		return nil, nil, problem.Errorf(file, 0, "this is not a JSON schema: %w", err)
-	}
-	remote = values.DropRemote(doc)
-	schema, err := values.Compile(doc, values.AsWritten)
-	if err != nil {
-		return nil, nil, problem.Errorf(file, 0, "the schema %w", err)
+// valuesSchema is a compiled values.schema.json. remote are the references to other documents.
+type valuesSchema struct {
+	schema *values.Schema
+	remote []string
+}
+
+func (c *Chart) checkSchema(file string, data []byte,
+	vals map[string]any) (found []values.Violation, remote []string, err error) {
+	var s *valuesSchema
+	if known, ok := c.schemas.Load(&data[0]); ok {
+		s, _ = known.(*valuesSchema) // the map has no other type
+	} else if s, err = compileSchema(file, data); err != nil {
+		return nil, nil, err
+	} else {
+		c.schemas.Store(&data[0], s)
 	}
 	if vals == nil {
 		vals = map[string]any{}
 	}
-	return schema.Validate(vals), remote, nil
+	return s.schema.Validate(vals), s.remote, nil
+}
+
+func compileSchema(file string, data []byte) (*valuesSchema, error) {
+	doc, err := values.ParseSchema(data)
+	if err != nil {
+		return nil, problem.Errorf(file, 0, "this is not a JSON schema: %w", err)
+	}
+	remote := values.DropRemote(doc)
+	schema, err := values.Compile(doc, values.AsWritten)
+	if err != nil {
+		return nil, problem.Errorf(file, 0, "the schema %w", err)
+	}
+	return &valuesSchema{schema: schema, remote: remote}, nil
 }

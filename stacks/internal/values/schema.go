@@ -3,7 +3,6 @@
 package values
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -251,16 +250,6 @@ func Merge(base, over map[string]any) map[string]any {
 		out[k] = copyAny(v)
 	}
 	return out
-}
-
-// Floats converts every number to a float64, which is how Helm represents numbers in values.
-func Floats(m map[string]any) (map[string]any, error) {
-	data, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]any{}
-	return out, json.Unmarshal(data, &out)
 }
 
 // DropRemote removes references to other documents from schema, and returns them.
