@@ -16,14 +16,23 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ksctl/gitops/internal/renderworker"
 )
 
 func main() {
+	runAsChild()
+	hostile := flag.Bool("hostile", false, "render charts that try to use unlimited time or memory beside Helm")
 	bench := flag.Bool("bench", false, "measure CPU and allocated bytes beside Helm")
 	profile := flag.String("profile", "", "with -bench, write a CPU profile to this file; its labels are side and run")
 	flag.Parse()
+	ctx := context.Background()
+	if *hostile {
+		exitOn(benchHostile(ctx, os.Stdout))
+		return
+	}
 	if flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "usage: compare [-bench [-profile FILE]] DIR...")
+		fmt.Fprintln(os.Stderr, "usage: compare [-bench [-profile FILE]] DIR..., or compare -hostile")
 		os.Exit(2)
 	}
 	var charts []string
@@ -32,12 +41,22 @@ func main() {
 		exitOn(err)
 		charts = append(charts, found...)
 	}
-	ctx := context.Background()
 	if *bench {
 		exitOn(profiled(*profile, func() error { return benchCharts(ctx, os.Stdout, charts) }))
 		return
 	}
 	exitOn(compareCharts(ctx, charts))
+}
+
+// runAsChild renders and exits if this process is a render worker or renders a hostile chart.
+func runAsChild() {
+	if len(os.Args) == 2 && os.Args[1] == renderworker.Command {
+		os.Exit(renderworker.Main())
+	}
+	if len(os.Args) == 3 && hostileSides[os.Args[1]] != nil {
+		exitOn(hostileSides[os.Args[1]](stackFolder{root: os.Args[2], chart: "chart"}))
+		os.Exit(0)
+	}
 }
 
 func exitOn(err error) {
