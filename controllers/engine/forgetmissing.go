@@ -18,6 +18,9 @@ func (e *Engine) ForgetMissing(ctx context.Context, t *Target, reader dynamic.In
 	if err := a.dropImpossible(ctx, nil); err != nil {
 		return err
 	}
+	if err := a.adoptStrays(ctx); err != nil {
+		return err
+	}
 	a.setOwnerKinds(ctx)
 	a.forgetUncreated(ctx)
 	for _, entry := range o.Inventory().Entries() {

@@ -30,6 +30,15 @@ func (a *executor) adoptStrays(ctx context.Context) error {
 		_, listed := inv.Get(ref.ID())
 		return listed
 	})
+	if len(strays) == 0 {
+		return nil
+	}
+	// With the permissions of the controller: an owner whose account may not read an object at the
+	// moment would end without it, and nobody would remove the object.
+	reader, err := t.ClientFor(nil)
+	if err != nil {
+		return err
+	}
 	failed := 0
 	for _, ref := range strays {
 		l, ok := t.Index.Get(ref)
@@ -41,14 +50,14 @@ func (a *executor) adoptStrays(ctx context.Context) error {
 			continue // retried in the next pass
 		}
 		// The index does not know who created it.
-		u, err := a.client.Resource(m.Resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		u, err := reader.Resource(m.Resource).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && isStray(u, live.Mark{Owner: a.ownerKey, ID: ref.ID()}, since):
 			inv.Put(appsv1.InventoryEntry{ID: ref.ID(), Version: l.Version, State: appsv1.EntryIntended})
 		case err == nil, apierrors.IsNotFound(err):
 		case isFatal(err):
 			return err
-		default: // retried in the next pass; the right to read it may be granted
+		default: // retried in the next pass
 			if failed++; failed == maxUnreadStrays {
 				return nil
 			}
