@@ -120,8 +120,28 @@ var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 		Expect(labeledConfigMaps(ctx, ns)).To(ConsistOf(HaveField("Name", "b"), HaveField("Name", "c")))
 	})
 
-	It("is not made when the new owner is deleted before the handover: the object is "+
-		"taken back", func(ctx SpecContext) {
+	It("is adopted by an owner that is removed without its account", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		giver := newOwner(ctx, ns, "giver")
+		p := startProcess(ns, engine.Options{})
+		p.reconcileUntilReady(ctx, giver,
+			[]stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
+		o := newOwner(ctx, ns, "o") // has not been able to render since it was created
+		o.policies.AdoptStraysSince = time.Now().Add(-time.Minute).Truncate(time.Second)
+		giver.policies.HandoverTo = func(string) plan.HandoverDecision {
+			return plan.HandoverDecision{To: new(o.Key())}
+		}
+		p.reconcileUntilReady(ctx, giver, []stacks.RenderedComponent{render("one", configMap(ns, "b", "1"))})
+		reader, err := p.target.ClientFor(nil)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(p.engine.ForgetMissing(ctx, p.target, reader, o)).To(Succeed())
+		Expect(o.inv.Len()).To(Equal(1), "the removal waits for the account: nobody else would remove the object")
+		p.teardown(ctx, o)
+		Expect(labeledConfigMaps(ctx, ns)).To(ConsistOf(HaveField("Name", "b")))
+		p.teardown(ctx, giver)
+	})
+
+	It("is taken back if its new owner is deleted before the handover", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		giver := newOwner(ctx, ns, "giver")
 		p := startProcess(ns, engine.Options{})

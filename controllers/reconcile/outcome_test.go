@@ -190,7 +190,7 @@ func TestJitterAppliesToIntervals(t *testing.T) {
 // The description of the next reconcile has no time: the same outcome, later, writes nothing.
 func TestNextReconcileOfOutcomes(t *testing.T) {
 	boom := errors.New("boom")
-	in := func(d time.Duration) time.Time { return noon.Add(d) }
+	in := noon.Add
 	every10m := &appsv1.Schedule{Interval: &metav1.Duration{Duration: 10 * time.Minute},
 		RetryInterval: &metav1.Duration{Duration: 20 * time.Second}}
 	const checked = " (checked on each change, and within about "

@@ -277,7 +277,9 @@ func (r *Reconciler[T]) requeueResult(o T, v outcomeEffects) ctrl.Result {
 // nextReconcile describes when an object that waits or has failed is reconciled again. It names no
 // time, which would change with each reconcile, so that each would write the status.
 func nextReconcile(o Outcome, s *appsv1.Schedule, now time.Time) string {
-	text, within, at := "", Interval(s), time.Time{}
+	within := Interval(s)
+	var text string
+	var at time.Time
 	switch o := o.(type) {
 	case Waiting:
 		text, at = "checked on each change, and", o.RequeueAt

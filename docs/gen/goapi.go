@@ -111,17 +111,29 @@ func addType(add func(string, ...any), text func(types.Type) string, signature f
 	}
 }
 
-// incompatible returns the declarations that the stored API has and the current one has not: they
-// were removed or changed.
+// incompatible returns the declarations that break users of the stored API: those that were removed
+// or changed, and the methods that were added to an interface, which users may implement.
 func incompatible(stored, current []byte) (out []string) {
-	now := map[string]bool{}
-	for line := range bytes.Lines(current) {
-		now[string(line)] = true
-	}
+	before, now := lineSet(stored), lineSet(current)
 	for line := range bytes.Lines(stored) {
-		if !now[string(line)] {
-			out = append(out, strings.TrimSpace(string(line)))
+		if declaration := strings.TrimSpace(string(line)); !now[declaration] {
+			out = append(out, declaration)
 		}
+	}
+	for line := range bytes.Lines(current) {
+		declaration := strings.TrimSpace(string(line))
+		of, _, isMember := strings.Cut(declaration, " interface, ")
+		if isMember && !before[declaration] && before[of+" interface"] {
+			out = append(out, declaration)
+		}
+	}
+	return out
+}
+
+func lineSet(text []byte) map[string]bool {
+	out := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		out[strings.TrimSpace(string(line))] = true
 	}
 	return out
 }

@@ -59,7 +59,8 @@ func run(root string, check bool) error {
 			stale = append(stale, fmt.Errorf("docs/%s is stale (run: make docs)", name))
 			if name == goAPIFile {
 				for _, declaration := range incompatible(have, page) {
-					stale = append(stale, fmt.Errorf("programs that use this do not compile any more: %s", declaration))
+					stale = append(stale,
+						fmt.Errorf("programs that use or implement this no longer compile: %s", declaration))
 				}
 			}
 		}

@@ -13,7 +13,7 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	for _, stack := range c.Stacks {
 		fmt.Println("stack", stack)
 	}
