@@ -242,7 +242,7 @@ func TestLogNamesWhyAPushIsIgnored(t *testing.T) {
 		want    []string
 	}{
 		"another repository": {pushTo("b", "refs/heads/main"), false,
-			[]string{"team/b", "refs/heads/main", `"takes"="team/a main"`}},
+			[]string{"team/b", "refs/heads/main", `"expected"="team/a main"`}},
 		"no JSON":            {"hello", false, []string{"invalid push", "invalid character"}},
 		"a suspended source": {pushTo("a", "refs/heads/main"), true, []string{"suspended"}},
 	} {
