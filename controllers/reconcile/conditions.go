@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"slices"
-	"strings"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -30,8 +29,8 @@ func setConditions(st *appsv1.CommonStatus, v outcomeEffects, generation int64, 
 			Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: generation,
 			LastTransitionTime: now}) || changed
 	}
-	set(appsv1.ReadyCondition, v.ready, v.reason, message+v.next)
-	set(appsv1.ReconcilingCondition, "True", v.reconciling, message) // see QuotedMessage
+	set(appsv1.ReadyCondition, v.ready, v.reason, message) // others quote it
+	set(appsv1.ReconcilingCondition, "True", v.reconciling, message+v.next)
 	stalled := ""
 	if v.stalled {
 		stalled = v.reason
@@ -50,15 +49,11 @@ func readyCondition(st *appsv1.CommonStatus) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// QuotedMessage returns the message of the condition Ready for messages of other objects: without
-// when the object is reconciled next.
+// QuotedMessage returns the message of the condition Ready for messages of other objects. Unlike
+// that of Reconciling, it does not describe the next reconcile.
 func QuotedMessage(conditions []metav1.Condition) string {
-	ready := apimeta.FindStatusCondition(conditions, fluxmeta.ReadyCondition)
-	switch reconciling := apimeta.FindStatusCondition(conditions, fluxmeta.ReconcilingCondition); {
-	case ready == nil:
-		return ""
-	case reconciling != nil && strings.HasPrefix(ready.Message, reconciling.Message):
-		return reconciling.Message
+	if ready := apimeta.FindStatusCondition(conditions, fluxmeta.ReadyCondition); ready != nil {
+		return ready.Message
 	}
-	return ready.Message
+	return ""
 }

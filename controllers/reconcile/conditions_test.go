@@ -72,8 +72,9 @@ func TestUnchangedConditionsKeepTransitionTime(t *testing.T) {
 	v := effectsOf(Waiting{On: "a pod"})
 	v.next = " (soon)"
 	setConditions(&st, v, 1, metav1.NewTime(noon))
-	if readyCondition(&st).Message != "a pod (soon)" || QuotedMessage(st.Conditions) != "a pod" {
-		t.Errorf("only Ready describes the next reconcile: %+v", st.Conditions)
+	reconciling := apimeta.FindStatusCondition(st.Conditions, appsv1.ReconcilingCondition)
+	if reconciling.Message != "a pod (soon)" || QuotedMessage(st.Conditions) != "a pod" {
+		t.Errorf("only Reconciling describes the next reconcile: %+v", st.Conditions)
 	}
 	first := st.DeepCopy()
 	setConditions(&st, v, 1, metav1.NewTime(noon.Add(time.Hour)))

@@ -118,7 +118,7 @@ type outcomeEffects struct {
 	waitsFor         []appsv1.WaitReference
 	reason, message  string
 	reconciling      string // reason of the Reconciling condition; empty: the condition is absent
-	next             string // what the Ready condition says about the next reconcile
+	next             string // what the Reconciling condition says about the next reconcile
 	stalled          bool
 	revision         string
 	warning          bool

@@ -103,7 +103,7 @@ var _ = Describe("A controller that starts over the objects of an earlier versio
 	})
 })
 
-// nextReconcile is what this version adds to the message of Ready.
+// nextReconcile is what this version adds to the message of Reconciling.
 var nextReconcile = regexp.MustCompile(` \((checked on each change, and|retried) within about [0-9hms]+\)$`)
 
 // withoutAdditions removes from the status of an object what this version records in addition: the
@@ -118,7 +118,7 @@ func withoutAdditions(value, before string) string {
 	}
 	if conditions, found, _ := unstructured.NestedSlice(object, "status", "conditions"); found {
 		for _, c := range conditions {
-			if c := c.(map[string]any); c["type"] == appsv1.ReadyCondition {
+			if c := c.(map[string]any); c["type"] == appsv1.ReconcilingCondition {
 				c["message"] = nextReconcile.ReplaceAllString(c["message"].(string), "")
 			}
 		}
