@@ -30,6 +30,15 @@ func applyAs(ctx context.Context, o *owner, manager, name, markOf string) {
 	Expect(controlPlane.Client().Patch(ctx, cm, client.Apply, client.FieldOwner(manager))).To(Succeed())
 }
 
+// startGiver starts a process, and returns it with an owner of the ConfigMaps a and b.
+func startGiver(ctx SpecContext, ns string) (*process, *owner) {
+	GinkgoHelper()
+	p, giver := startProcess(ns, engine.Options{}), newOwner(ctx, ns, "giver")
+	p.reconcileUntilReady(ctx, giver,
+		[]stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
+	return p, giver
+}
+
 var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 	It("is adopted and removed if the engine created it for this owner, and left if only its mark "+
 		"matches", func(ctx SpecContext) {
@@ -93,10 +102,7 @@ var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 
 	It("is adopted and removed if it is older than the owner, and was handed over to it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		giver := newOwner(ctx, ns, "giver")
-		p := startProcess(ns, engine.Options{})
-		p.reconcileUntilReady(ctx, giver,
-			[]stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
+		p, giver := startGiver(ctx, ns)
 		created := labeledConfigMaps(ctx, ns)[0].CreationTimestamp.Time
 		Eventually(time.Now, shortRetry).Should(BeTemporally(">", created.Add(time.Second)),
 			"times of objects are in seconds")
@@ -122,10 +128,7 @@ var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 
 	It("is adopted by an owner that is removed without its account", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		giver := newOwner(ctx, ns, "giver")
-		p := startProcess(ns, engine.Options{})
-		p.reconcileUntilReady(ctx, giver,
-			[]stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
+		p, giver := startGiver(ctx, ns)
 		o := newOwner(ctx, ns, "o") // has not been able to render since it was created
 		o.policies.AdoptStraysSince = time.Now().Add(-time.Minute).Truncate(time.Second)
 		giver.policies.HandoverTo = func(string) plan.HandoverDecision {
@@ -143,10 +146,7 @@ var _ = Describe("An object that no inventory lists", suite.Safety, func() {
 
 	It("is taken back if its new owner is deleted before the handover", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		giver := newOwner(ctx, ns, "giver")
-		p := startProcess(ns, engine.Options{})
-		p.reconcileUntilReady(ctx, giver,
-			[]stacks.RenderedComponent{render("one", configMap(ns, "a", "1"), configMap(ns, "b", "1"))})
+		p, giver := startGiver(ctx, ns)
 		deleted := plan.OwnerKey{Installation: ns, Cluster: plan.LocalCluster, Kind: "KsctlInstall", Namespace: ns,
 			Name: "deleted"}
 		offered := 0

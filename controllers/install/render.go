@@ -75,11 +75,10 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targe
 	if err != nil {
 		return nil, err
 	}
-	digest, err := stacks.Digest(req)
+	digest, err := renderDigest(req, chartFingerprint)
 	if err != nil {
 		return nil, err
 	}
-	digest += chartFingerprint
 	if o.rendered.digest == digest {
 		return &o.rendered, nil
 	}
@@ -97,16 +96,21 @@ func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targe
 	}
 	// The generated values are an input from now on.
 	o.generated = req.Generate.Values
-	if digest, err = stacks.Digest(req); err != nil {
+	if digest, err = renderDigest(req, chartFingerprint); err != nil {
 		return nil, err
 	}
-	digest += chartFingerprint
 	o.rerender = func(ctx context.Context) (stacks.Result, error) { return render(ctx, req) }
 	removes := removedInstalls(&res)
 	o.storeManifests(&res)
 	o.rendered = renderedStack{digest: digest, stackVersion: res.StackVersion, components: nilIfEmpty(res.Components),
 		warnings: res.Warnings, decrypted: res.Decrypted, removes: removes}
 	return &o.rendered, nil
+}
+
+// renderDigest returns the digest of a request, and of the charts that are fetched for it.
+func renderDigest(req stacks.Request, charts string) (string, error) {
+	digest, err := stacks.Digest(req)
+	return digest + charts, err
 }
 
 // renderFunc returns a function that fetches the inputs of a render, and renders the stack.

@@ -45,7 +45,7 @@ const controllerLabel = "e2e.ksctl.com/controller"
 var scanner = &leakscan.Scanner{}
 
 // aSecret is the value of a Secret in a stack.
-var aSecret = scanner.AddSecret("told-to-nobody-at-all")
+var aSecret = scanner.AddSecret("never-in-any-output")
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	definitions, err := argo.CRDPaths(ctx)

@@ -163,9 +163,9 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		"existed yet", func(ctx SpecContext) {
 		s := newTestCluster(ctx, func(spec *clusterv1.KsctlAutoScalerSpec) {
 			spec.Pools = []clusterv1.WorkerPool{
-				{Name: "said", NodeSize: "nobody's", MaxSize: 2,
+				{Name: "given", NodeSize: "t9'large", MaxSize: 2,
 					Capacity: &clusterv1.MachineCapacity{CPU: quantity("6"), Memory: quantity("4Gi")},
-					Taints:   []corev1.Taint{{Key: "only", Value: "said", Effect: corev1.TaintEffectNoSchedule}}},
+					Taints:   []corev1.Taint{{Key: "only", Value: "given", Effect: corev1.TaintEffectNoSchedule}}},
 				{Name: "known", NodeSize: "t3.medium", MaxSize: 2},
 				{Name: "unknown", NodeSize: "unheard-of", MaxSize: 2},
 			}
@@ -179,7 +179,7 @@ var _ = Describe("Edge cases of autoscaling", func() {
 		}{
 			// Reserved CPU: 60m, 10m, 5m, 5m and twice 2.5m, and 100m for the system. Reserved
 			// memory: a quarter, 200Mi for the system, and 100Mi for eviction.
-			"said":  {clusterv1.TemplateOverride, "5815m", "2772Mi"},
+			"given": {clusterv1.TemplateOverride, "5815m", "2772Mi"},
 			"known": {clusterv1.TemplateCatalog, "1830m", "2772Mi"},
 			// 1 CPU and 1Gi, of which a quarter is 256Mi.
 			"unknown": {clusterv1.TemplateUnknown, "840m", "468Mi"},
@@ -195,7 +195,7 @@ var _ = Describe("Edge cases of autoscaling", func() {
 			Expect(node.Labels).
 				To(And(HaveKeyWithValue(clusterv1.PoolLabel, name), HaveKeyWithValue("site", s.name),
 					HaveKeyWithValue(corev1.LabelOSStable, "linux")))
-			Expect(node.Spec.Taints).To(HaveLen(map[string]int{"said": 1}[name]))
+			Expect(node.Spec.Taints).To(HaveLen(map[string]int{"given": 1}[name]))
 			Expect(s.templateSource(ctx, name)).To(Equal(want.source))
 		}
 		By("a pod that fits in one pool")

@@ -60,7 +60,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 var scanner = &leakscan.Scanner{}
 
 // aSecret is the value in each Secret of the suite.
-var aSecret = scanner.AddSecret("told-to-nobody-at-all")
+var aSecret = scanner.AddSecret("never-in-any-output")
 
 // newProxy starts a proxy between the controllers of a spec and the API server.
 func newProxy() *proxy.Proxy {

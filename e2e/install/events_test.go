@@ -41,16 +41,16 @@ var _ = Describe("Events", func() {
 		DeferCleanup(receiver.Close)
 		letIn := sync.OnceFunc(func() { close(open) })
 		DeferCleanup(letIn) // otherwise Close waits for blocked requests
-		sourceForController(ctx, ns, "src", "told")
-		startController(dedicated("told"), func(o *manager.Options) { o.Concurrent, o.EventsAddr = 1, receiver.URL })
+		sourceForController(ctx, ns, "src", "events")
+		startController(dedicated("events"), func(o *manager.Options) { o.Concurrent, o.EventsAddr = 1, receiver.URL })
 
 		publish(ctx, ns, "src", "main@sha1:1",
 			harness.SourceTree(components("web"), map[string]string{"web/a.yaml": configMap("a", "1")}))
 		mine := func(in *appsv1.KsctlInstall) {
 			in.Annotations = map[string]string{eventv1.Group + "/branch": "main", "other": "x"}
 		}
-		first := newInstall(ctx, ns, "first", forController[*appsv1.KsctlInstall]("told"), hourly, mine)
-		second := newInstall(ctx, ns, "second", forController[*appsv1.KsctlInstall]("told"), hourly, mine,
+		first := newInstall(ctx, ns, "first", forController[*appsv1.KsctlInstall]("events"), hourly, mine)
+		second := newInstall(ctx, ns, "second", forController[*appsv1.KsctlInstall]("events"), hourly, mine,
 			func(in *appsv1.KsctlInstall) { in.Spec.TargetNamespace = namespaceFor(ctx) })
 		atRevision(ctx, first, "main@sha1:1")
 		atRevision(ctx, second, "main@sha1:1")

@@ -65,7 +65,7 @@ func withServiceAccount(name string) func(*appsv1.KsctlInstall) {
 }
 
 var secretManifest = "apiVersion: v1\nkind: Secret\nmetadata: {name: secret}\nstringData: {a: " +
-	scanner.AddSecret("told-to-nobody") + "}\n"
+	scanner.AddSecret("never-in-any-output") + "}\n"
 
 var _ = Describe("Tenancy", func() {
 	It("reports a forbidden object, applies the others, and recovers when it is permitted", func(ctx SpecContext) {

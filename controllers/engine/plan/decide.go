@@ -32,11 +32,7 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	}
 	// The index knows the other owner of this installation: no request is needed.
 	if a.Live != nil && a.Live.Mark.Owner != "" && a.Live.Mark.Owner != in.Owner.String() {
-		a.Verb, a.Reason = VerbRefuse, ReasonOwnedByOther
-		a.Err = &OwnedByOtherError{Ref: it.Ref, By: OwnerDisplayName(a.Live.Mark.Owner),
-			Hint: "remove the object from one of the two"}
-		a.Message = a.Err.Error()
-		return a, false
+		return refuseOwned(a), false
 	}
 	if in.waitsForRetry(&a, VerbRefuse) {
 		return a, false
@@ -72,6 +68,15 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 		a.Verb, a.Reason = VerbUpdate, ReasonReclaimed
 		return a, false
 	}
+}
+
+// refuseOwned returns the action for an object of another owner of this installation.
+func refuseOwned(a Action) Action {
+	a.Verb, a.Reason = VerbRefuse, ReasonOwnedByOther
+	a.Err = &OwnedByOtherError{Ref: a.Item.Ref, By: OwnerDisplayName(a.Live.Mark.Owner),
+		Hint: "remove the object from one of the two"}
+	a.Message = a.Err.Error()
+	return a
 }
 
 // decideUnresolved returns the action for an item whose kind could not be resolved. It waits for a

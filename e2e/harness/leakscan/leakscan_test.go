@@ -67,7 +67,7 @@ func TestWatchRecordsObjectsWithoutSpec(t *testing.T) {
 	hidden := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "hidden"},
 		Spec: appsv1.KsctlInstallSpec{Path: testSecret}}
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "e"}, Message: testSecret}
-	status := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "told"},
+	status := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"},
 		Status: appsv1.KsctlInstallStatus{LastAppliedRevision: testSecret}}
 	if err := c.Create(t.Context(), hidden); err != nil {
 		t.Fatal(err)

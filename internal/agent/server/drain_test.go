@@ -66,7 +66,7 @@ func TestDrainBlockedByDisruptionBudget(t *testing.T) {
 			message: "node demo-vm-wp-1-00002 could not be drained within 5m0s, and no machine was deleted: " +
 				"apps/web: Cannot evict pod as it would violate the pod's disruption budget. (remaining pods: " +
 				"apps/web)"},
-		"forever, cordoned by somebody else": {blocked: time.Hour, cordoned: true, state: failed, failure: "DRAIN",
+		"forever, cordoned by another client": {blocked: time.Hour, cordoned: true, state: failed, failure: "DRAIN",
 			nodes: "demo-vm-wp-0-00001 demo-vm-wp-1-00002!"},
 		"forever, with force": {blocked: time.Hour, force: true, state: succeeded,
 			nodes: "demo-vm-wp-0-00001", did: "Delete 2 1 medium"},
