@@ -19,7 +19,7 @@ import (
 // executeRemoval executes an action that removes an object.
 func (a *executor) executeRemoval(ctx context.Context, act *plan.Action) actionResult {
 	if act.Verb == plan.VerbDrop {
-		if act.Entry.State == appsv1.EntryIntended || act.Reason == plan.ReasonBeingDeleted {
+		if act.Entry.State == appsv1.EntryIntended || act.Reason == plan.ReasonNamespaceDeleted {
 			return dropEntry // never created, or deleted with its namespace
 		}
 		return dropped(act.Ref(), act.Reason, "it is no longer managed: left as it is")

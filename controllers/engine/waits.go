@@ -16,6 +16,7 @@ var waitTypes = map[plan.Reason]appsv1.WaitType{
 	plan.ReasonPreRemove:    appsv1.WaitOrder, plan.ReasonProtected: appsv1.WaitApproval,
 	plan.ReasonApprovalRequired: appsv1.WaitApproval,
 	plan.ReasonOwnedByOther:     appsv1.WaitApproval, plan.ReasonInvalid: appsv1.WaitApproval,
+	plan.ReasonHandoverPending: appsv1.WaitPruning, plan.ReasonTakeOverPending: appsv1.WaitTakeOver,
 }
 
 // maxWaits is the maximum number of waits for own objects that WaitReferences returns.
@@ -29,9 +30,9 @@ func WaitReferences(owner plan.OwnerKey, rep *Report) []appsv1.WaitReference {
 	others := map[plan.OwnerKey]bool{}
 	for i := range rep.Plan.Waits {
 		w := &rep.Plan.Waits[i]
-		if to := w.HandoverTo; w.Reason == plan.ReasonHandoverPending && to != nil && !others[*to] {
+		if to := w.HandoverTo; w.AwaitsOwner() && to != nil && !others[*to] {
 			others[*to] = true
-			out = append(out, appsv1.WaitReference{Type: appsv1.WaitPruning, Kind: to.Kind, Namespace: to.Namespace,
+			out = append(out, appsv1.WaitReference{Type: waitTypes[w.Reason], Kind: to.Kind, Namespace: to.Namespace,
 				Name: to.Name, Object: w.Ref().String()})
 		}
 	}
@@ -51,7 +52,7 @@ func WaitReferences(owner plan.OwnerKey, rep *Report) []appsv1.WaitReference {
 		}
 		w := &rep.Plan.Waits[i]
 		switch ref := w.Ref(); {
-		case w.Reason == plan.ReasonHandoverPending:
+		case w.AwaitsOwner():
 		case w.Reason == plan.ReasonBlocked && w.Item == nil:
 			notApplied := self
 			notApplied.Type = appsv1.WaitNotApplied
@@ -59,6 +60,8 @@ func WaitReferences(owner plan.OwnerKey, rep *Report) []appsv1.WaitReference {
 		case w.Reason == plan.ReasonNotServed:
 			add(appsv1.WaitReference{Type: appsv1.WaitKindNotServed, Kind: "CustomResourceDefinition",
 				Name: ref.GroupKind().String(), Object: ref.String()})
+		case w.Reason == plan.ReasonNamespaceDeleted:
+			add(appsv1.WaitReference{Type: appsv1.WaitDeletion, Kind: "Namespace", Name: ref.Namespace})
 		default:
 			add(objectWait(cmp.Or(waitTypes[w.Reason], appsv1.WaitResponse), ref))
 		}

@@ -24,7 +24,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	defer func() { out = s.endReconcile(ctx, o, out) }()
+	defer func() { out = s.endReconcile(o, out) }()
 	s.retryDenied(o)
 	abandoned := reconcile.Abandoned(req.Object)
 	// With the abandon annotation, the publication is garbage collected with the install.

@@ -87,10 +87,6 @@ type owner struct {
 	provisional bool
 	// terminatingNamespace is the namespace of the install while that is being deleted.
 	terminatingNamespace string
-	// waitCycle is the description of the cycle of waits that the last reconcile found, and
-	// waitCycleSince the time at which it was found first.
-	waitCycle      string
-	waitCycleSince time.Time
 
 	// account is the service account of the last reconcile that rendered.
 	account *appsv1.AccountReference

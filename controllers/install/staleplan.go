@@ -45,7 +45,7 @@ func (s *Steps) endPlanWaits(o *owner, rep *engine.Report) {
 	}
 	for _, w := range rep.Plan.Waits {
 		notSent := w.Reason == plan.ReasonBlocked && w.Item == nil // another install may claim the objects until then
-		if w.Reason == plan.ReasonHandoverPending || notSent {
+		if w.AwaitsOwner() || notSent {
 			return
 		}
 	}

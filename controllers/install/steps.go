@@ -56,8 +56,9 @@ type Steps struct {
 	// corrected.
 	RecordDriftCorrections func(install types.NamespacedName, objects int)
 
-	owners reconcile.ObjectCache[*owner]
-	denied deniedInstalls
+	owners     reconcile.ObjectCache[*owner]
+	denied     deniedInstalls
+	waitCycles waitCycles
 }
 
 var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Steps)(nil)
@@ -68,7 +69,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	defer func() { out = s.endReconcile(ctx, o, out) }()
+	defer func() { out = s.endReconcile(o, out) }()
 	s.retryDenied(o)
 	if req.Requested || req.Object.Generation != req.Object.Status.ObservedGeneration {
 		s.Engine.ResetBackoff(o.Key()) // a user requested a retry, or changed the spec since the failure
@@ -283,9 +284,9 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 }
 
 // endReconcile records what an install lacked, and drops the state that only a running reconcile
-// needs. It returns the outcome, or that of a cycle of waits.
-func (s *Steps) endReconcile(ctx context.Context, o *owner, out reconcile.Outcome) reconcile.Outcome {
-	out = s.reportWaitCycle(ctx, o, s.recordDenied(o, out))
+// needs.
+func (s *Steps) endReconcile(o *owner, out reconcile.Outcome) reconcile.Outcome {
+	out = s.recordDenied(o, out)
 	o.req, o.manifests, o.passErrors, o.provisional = nil, nil, nil, false
 	return out
 }
@@ -293,6 +294,7 @@ func (s *Steps) endReconcile(ctx context.Context, o *owner, out reconcile.Outcom
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
 	s.denied.record(key, nil, 0)
+	s.waitCycles.record(key, "", time.Time{})
 	if o, kept := s.owners.Drop(key); kept {
 		s.forgetOwner(o)
 	}

@@ -3,8 +3,10 @@ package install
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -16,38 +18,64 @@ import (
 // endlessWaits are the types of waits that last until the other object changes; so does the
 // readiness of an install that an install applied. The others end by themselves, or after a user
 // acts.
-var endlessWaits = []appsv1.WaitType{appsv1.WaitDependsOn, appsv1.WaitPruning, appsv1.WaitDependents,
-	appsv1.WaitRemoval, appsv1.WaitInUse}
+var endlessWaits = []appsv1.WaitType{appsv1.WaitDependsOn, appsv1.WaitPruning, appsv1.WaitTakeOver,
+	appsv1.WaitDependents, appsv1.WaitRemoval, appsv1.WaitInUse}
 
 // cycleDelay is how long a cycle has to last until it is reported: a status may be out of date for
 // moments.
 const cycleDelay = 2 * time.Second
 
-// reportWaitCycle changes the outcome of an install that waits for objects that wait for it. The
-// statuses in the cache decide, so that each install of the cycle reports the same one.
-func (s *Steps) reportWaitCycle(ctx context.Context, o *owner, out reconcile.Outcome) reconcile.Outcome {
-	in := o.req.Object
-	waiting, ok := out.(reconcile.Waiting)
-	if !ok {
-		o.waitCycle = ""
-		return out
+// waitCycles has the wait cycle that the last reconcile of an install found, by install.
+type waitCycles struct {
+	mu     sync.Mutex
+	cycles map[types.NamespacedName]waitCycle
+}
+
+// waitCycle is a cycle of waits, and the time at which it was found first.
+type waitCycle struct {
+	description string
+	since       time.Time
+}
+
+// record records the cycle of an install, and returns the time at which it was found first. An
+// empty description means that there is none.
+func (w *waitCycles) record(install types.NamespacedName, description string, now time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if description == "" {
+		delete(w.cycles, install)
+		return now
 	}
-	self := reconcile.WaitNode{Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
-	cycle := reconcile.FindWaitCycle(self, func(n reconcile.WaitNode) []appsv1.WaitReference {
-		if n == self {
-			return endless(in, waiting.For)
-		}
-		return s.waitsOf(ctx, n)
-	})
-	if len(cycle) == 0 {
-		o.waitCycle = ""
-		return out
+	if known := w.cycles[install]; known.description == description {
+		return known.since
+	}
+	if w.cycles == nil {
+		w.cycles = map[types.NamespacedName]waitCycle{}
+	}
+	w.cycles[install] = waitCycle{description, now}
+	return now
+}
+
+// ReportWaitCycle changes the outcome of an install that waits for objects that wait for it. The
+// statuses in the cache decide, so that each install of the cycle reports the same one.
+func (s *Steps) ReportWaitCycle(ctx context.Context, in *appsv1.KsctlInstall, out reconcile.Outcome) reconcile.Outcome {
+	var cycle []reconcile.WaitEdge
+	waiting, isWaiting := out.(reconcile.Waiting)
+	if isWaiting {
+		self := reconcile.WaitNode{Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: in.Name}
+		cycle = reconcile.FindWaitCycle(self, func(n reconcile.WaitNode) []appsv1.WaitReference {
+			if n == self {
+				return endless(in, waiting.For)
+			}
+			return s.waitsOf(ctx, n)
+		})
 	}
 	now, description := s.Clock.Now(), reconcile.DescribeWaitCycle(cycle)
-	if o.waitCycle != description {
-		o.waitCycle, o.waitCycleSince = description, now
+	since := s.waitCycles.record(client.ObjectKeyFromObject(in), description, now)
+	if description == "" {
+		return out
 	}
-	if reportAt := o.waitCycleSince.Add(cycleDelay); now.Before(reportAt) {
+	if reportAt := since.Add(cycleDelay); now.Before(reportAt) {
 		return reconcile.RequeueBy(out, reportAt)
 	}
 	waiting.Reason, waiting.TimedOut = appsv1.WaitCycleReason, true

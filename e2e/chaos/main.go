@@ -119,7 +119,8 @@ func (r *run) faultsAndRemoval(ctx context.Context, duration time.Duration) erro
 	if err := r.removeAll(ctx); err != nil {
 		return err
 	}
-	if err := r.check(ctx, check.Expected{Namespaces: r.namespaces()}, "removed"); err != nil {
+	if err := r.check(ctx, check.Expected{Namespaces: r.namespaces(), Everything: r.everything},
+		"removed"); err != nil {
 		return err
 	}
 	return r.reportFaults(duration)

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -46,6 +47,8 @@ type run struct {
 	dir     string
 	checker string
 	foreign []check.Foreign
+	// everything has the names of all objects before the first install.
+	everything []string
 	// lost are the namespaces without account, and denied those without its rights.
 	lost, denied map[string]bool
 	// faults counts the actions by name.
@@ -122,12 +125,29 @@ func (r *run) prepare(ctx context.Context, server *gitserver.Server) error {
 			}
 		}
 	}
+	if err := r.recordEverything(ctx); err != nil {
+		return err
+	}
 	for _, in := range r.installs {
 		if err := r.createInstall(ctx, in); err != nil {
 			return err
 		}
 	}
 	return r.startController(ctx)
+}
+
+// recordEverything records all objects of the cluster.
+func (r *run) recordEverything(ctx context.Context) error {
+	d, err := discovery.NewDiscoveryClientForConfig(r.h.ControlPlane.Config())
+	if err != nil {
+		return err
+	}
+	kinds, err := check.Kinds(d)
+	if err != nil {
+		return err
+	}
+	r.everything, err = check.Names(ctx, r.client(), kinds)
+	return err
 }
 
 func (r *run) startController(ctx context.Context) (err error) {

@@ -235,6 +235,8 @@ var _ = Describe("An install that lacks something", func() {
 	const atOnce = 10 * time.Second // without an event, the next retry is after 30 s
 	becomesReadyAtOnce := func(ctx SpecContext, in *appsv1.KsctlInstall) {
 		GinkgoHelper()
+		began := time.Now()
+		defer func() { AddReportEntry("ready after", time.Since(began)) }()
 		Eventually(ctx, func() string {
 			Expect(get(ctx, in)).To(Succeed())
 			return string(harness.ReadyCondition(in).Status) + ": " + harness.ReadyCondition(in).Message
@@ -291,6 +293,23 @@ var _ = Describe("An install that lacks something", func() {
 		remove(ctx, in)
 		awaitGone(ctx, in)
 		remove(ctx, late)
+	})
+
+	It("continues when a Secret with its values is created", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		Expect(h.PublishSource(ctx, ns, "app", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
+			"{name: web, helm: {chart: ./chart}}\n", map[string]string{
+			"chart/Chart.yaml":        chartFiles["Chart.yaml"],
+			"chart/templates/cm.yaml": chartFiles["templates/greeting.yaml"]}))).To(Succeed())
+		in := install(ctx, ns, "app", func(in *appsv1.KsctlInstall) {
+			in.Spec.ValuesFrom = []appsv1.ValuesReference{{Component: "web", Kind: "Secret", Name: "late"}}
+		})
+		reports(ctx, in, "False", "", "the object does not exist")
+		Expect(h.ControlPlane.Client().Create(ctx, &corev1.Secret{ObjectMeta: objectMeta(ns, "late"),
+			StringData: map[string]string{"values.yaml": "greeting: hello"}})).To(Succeed())
+		becomesReadyAtOnce(ctx, in)
+		remove(ctx, in)
+		awaitGone(ctx, in)
 	})
 
 	It("continues when its account is created", func(ctx SpecContext) {

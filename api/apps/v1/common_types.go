@@ -74,6 +74,8 @@ const (
 	// WaitPruning: objects that left the stack are kept until the install has planned, because it
 	// may claim them.
 	WaitPruning WaitType = "Pruning"
+	// WaitTakeOver: as Pruning, for an install whose spec.takeOver names this one.
+	WaitTakeOver WaitType = "TakeOver"
 	// WaitNotApplied: objects that left the stack are kept until everything else is applied.
 	WaitNotApplied WaitType = "NotApplied"
 	// WaitKindNotServed: the cluster does not serve the kind.
@@ -88,7 +90,8 @@ const (
 	WaitRollout WaitType = "Rollout"
 	// WaitInUse: an object uses this one.
 	WaitInUse WaitType = "InUse"
-	// WaitDeletion: the deletion of the object is in progress.
+	// WaitDeletion: the deletion of the object is in progress. For objects in a namespace that is
+	// being deleted, it is the namespace.
 	WaitDeletion WaitType = "Deletion"
 	// WaitOrder: an earlier component or hook comes first.
 	WaitOrder WaitType = "Order"

@@ -206,6 +206,9 @@ func TestPlanHandover(t *testing.T) {
 		"not known yet": {appliedObjects(1), func(string) HandoverDecision {
 			return HandoverDecision{Wait: "wait"}
 		}, VerbWait, ReasonHandoverPending},
+		"not known yet by an owner that takes over": {appliedObjects(1), func(string) HandoverDecision {
+			return HandoverDecision{Wait: "wait", On: &other, TakesOver: true}
+		}, VerbWait, ReasonTakeOverPending},
 		"handed over already": {fixture{entries: appliedObjects(1).entries,
 			live: []live.Object{liveObject("o000", theirs)}}, handoverTo, VerbDrop, ReasonOwnedByOther},
 		"backing off": {fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live,

@@ -16,6 +16,8 @@ type HandoverDecision struct {
 	Wait string
 	// On is the owner that Wait or Leave is about.
 	On *OwnerKey
+	// TakesOver is true if that owner takes over from the present one.
+	TakesOver bool
 	// Leave is the reason why the owner does not wait for that decision. The object stays.
 	Leave string
 }
@@ -37,6 +39,9 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 		switch why := cmp.Or(d.Wait, d.Leave); {
 		case why != "":
 			a := Action{Verb: VerbWait, Reason: ReasonHandoverPending, Entry: e, HandoverTo: d.On}
+			if d.TakesOver {
+				a.Reason = ReasonTakeOverPending
+			}
 			if !reported[why] {
 				reported[why] = true
 				a.Message = why // once for all entries with the same reason

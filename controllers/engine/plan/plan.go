@@ -63,6 +63,8 @@ const (
 	ReasonBlocked Reason = "Gated"
 	// ReasonBeingDeleted: the deletion of the object is in progress.
 	ReasonBeingDeleted Reason = "Leaving"
+	// ReasonNamespaceDeleted: the object is deleted with its namespace.
+	ReasonNamespaceDeleted Reason = "NamespaceDeleted"
 	// ReasonRemoved: the object is no longer desired.
 	ReasonRemoved Reason = "Removed"
 	// ReasonUnconfirmed: the index cannot tell the state of the object; a GET has to confirm it.
@@ -79,6 +81,8 @@ const (
 	ReasonApprovalRequired Reason = "Guarded"
 	// ReasonHandoverPending: it is not known yet if another owner desires the object.
 	ReasonHandoverPending Reason = "Claimable"
+	// ReasonTakeOverPending: as ReasonHandoverPending, for an owner that takes over from this one.
+	ReasonTakeOverPending Reason = "TakeOverPending"
 	// ReasonPreRemove: a Job has to run before a removal.
 	ReasonPreRemove Reason = "PreRemove"
 	// ReasonRemovalCanceled: a Job ran before a removal that was then canceled.
@@ -102,6 +106,11 @@ type Action struct {
 	// HandoverTo is the new owner of an object that is handed over, or the possible one of an
 	// object that waits for it.
 	HandoverTo *OwnerKey
+}
+
+// AwaitsOwner reports whether it is not known yet if another owner desires the object.
+func (a *Action) AwaitsOwner() bool {
+	return a.Reason == ReasonHandoverPending || a.Reason == ReasonTakeOverPending
 }
 
 // Ref returns the object of the action.

@@ -209,7 +209,7 @@ func decideTerminating(in *Snapshot, a Action, ref stacks.Ref) Action {
 	if in.waitsForIndex(&a, ref) {
 		return a
 	}
-	a.Reason = ReasonBeingDeleted
+	a.Reason = ReasonNamespaceDeleted
 	if a.Live = in.Objects[a.Entry.ID]; a.Live == nil || a.Live.Mark.Owner != in.Owner.String() {
 		a.Verb = VerbDrop
 		return a

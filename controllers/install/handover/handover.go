@@ -87,7 +87,8 @@ func (h *Handover) Decide(id string) plan.HandoverDecision {
 	if d.pending.suspended {
 		wait += "; it is suspended: resume it"
 	}
-	return plan.HandoverDecision{On: h.keyOf(d.pending), Wait: wait}
+	return plan.HandoverDecision{On: h.keyOf(d.pending), Wait: wait,
+		TakesOver: d.pending.takesOverFrom == h.releasing.name}
 }
 
 // deniedRetry is the time until an object is offered again to an install that may not patch it.

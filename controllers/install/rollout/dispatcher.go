@@ -24,6 +24,10 @@ var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Dispatcher)(nil)
 
 // Reconcile implements reconcile.Steps.
 func (f *Dispatcher) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+	return f.Single.ReportWaitCycle(ctx, req.Object, f.reconcile(ctx, req))
+}
+
+func (f *Dispatcher) reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
 	switch in := req.Object; {
 	case handover.IsFleet(in):
 		return f.Fleet.Reconcile(ctx, req)
@@ -38,10 +42,11 @@ func (f *Dispatcher) Reconcile(ctx context.Context, req *reconcile.Request[*apps
 
 // Finalize implements reconcile.Steps.
 func (f *Dispatcher) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+	finalize := f.Single.Finalize
 	if handover.IsFleet(req.Object) {
-		return f.Fleet.Finalize(ctx, req)
+		finalize = f.Fleet.Finalize
 	}
-	return f.Single.Finalize(ctx, req)
+	return f.Single.ReportWaitCycle(ctx, req.Object, finalize(ctx, req))
 }
 
 // Forget implements reconcile.Steps.

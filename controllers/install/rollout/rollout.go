@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,13 +44,20 @@ type rollout struct {
 	approvalDigest string
 }
 
+// waitTypes has the type of the wait for a cluster by its state. The other states wait for the
+// rollout.
+var waitTypes = map[appsv1.ClusterState]appsv1.WaitType{
+	appsv1.ClusterUpdating: appsv1.WaitReadiness, appsv1.ClusterFailed: appsv1.WaitReadiness,
+	appsv1.ClusterUnreachable: appsv1.WaitReadiness, appsv1.ClusterRemoving: appsv1.WaitDeletion,
+}
+
 // waits returns the clusters that are not ready; without any, the selector waits for clusters.
 func (r *rollout) waits(in *appsv1.KsctlInstall) []appsv1.WaitReference {
 	var out []appsv1.WaitReference
 	for _, c := range r.clusters {
 		if c.State != appsv1.ClusterReady {
-			out = append(out, appsv1.WaitReference{Type: appsv1.WaitRollout, Kind: appsv1.KsctlInstallKind,
-				Namespace: in.Namespace, Name: c.Install, Object: c.Name})
+			out = append(out, appsv1.WaitReference{Type: cmp.Or(waitTypes[c.State], appsv1.WaitRollout),
+				Kind: appsv1.KsctlInstallKind, Namespace: in.Namespace, Name: c.Install, Object: c.Name})
 		}
 	}
 	if len(out) == 0 {

@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -42,6 +44,9 @@ type Expected struct {
 	Installs map[string]string
 	Objects  []Object
 	Foreign  []Foreign
+	// Everything has the names of all objects of all kinds, as Names returned them before the
+	// installs were created. If it is not empty, there must be no others now, apart from Foreign.
+	Everything []string
 }
 
 // fields has the checked kinds with the field that has the value of an object.
@@ -97,6 +102,80 @@ func Cluster(ctx context.Context, c client.Client, want Expected) ([]string, err
 	installs, err := Installs(ctx, c, want)
 	slices.Sort(out)
 	return append(out, installs...), err
+}
+
+// volatile are kinds whose objects come and go by themselves.
+var volatile = map[string]bool{"Event": true, "Lease": true, "EndpointSlice": true, "Endpoints": true}
+
+// Kinds returns the kinds that the API server lists, apart from those whose objects come and go by
+// themselves.
+func Kinds(d discovery.DiscoveryInterface) ([]schema.GroupVersionKind, error) {
+	lists, err := d.ServerPreferredResources()
+	if err != nil {
+		return nil, fmt.Errorf("discovering kinds: %w", err)
+	}
+	var out []schema.GroupVersionKind
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.APIResources {
+			if r := &list.APIResources[i]; slices.Contains(r.Verbs, "list") && !volatile[r.Kind] {
+				out = append(out, gv.WithKind(r.Kind))
+			}
+		}
+	}
+	return out, nil
+}
+
+// Names returns the group, kind, namespace and name of all objects of the kinds, sorted.
+func Names(ctx context.Context, c client.Client, kinds []schema.GroupVersionKind) ([]string, error) {
+	var out []string
+	for _, gvk := range kinds {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err := c.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", gvk.Kind, err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			if gvk.Kind == "ConfigMap" && o.Name == "kube-root-ca.crt" {
+				continue // comes some time after its namespace
+			}
+			out = append(out, Object{Kind: gvk.GroupKind().String(), Namespace: o.Namespace, Name: o.Name}.String())
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Rest returns the objects of all kinds that were not there before and are not foreign, and those
+// that are no longer there.
+func Rest(ctx context.Context, c client.Client, kinds []schema.GroupVersionKind, want Expected) ([]string, error) {
+	now, err := Names(ctx, c, kinds)
+	if err != nil {
+		return nil, err
+	}
+	before := map[string]bool{}
+	for _, name := range want.Everything {
+		before[name] = true
+	}
+	for _, o := range want.Foreign {
+		before[o.String()] = true
+	}
+	var out []string
+	for _, name := range now {
+		if !before[name] {
+			out = append(out, "object that was not there before: "+name)
+		}
+		delete(before, name)
+	}
+	for name := range before {
+		out = append(out, "object that was there before: "+name)
+	}
+	slices.Sort(out)
+	return out, nil
 }
 
 // objects lists the objects of a kind in the namespaces, and the cluster-scoped ones.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
@@ -112,6 +113,45 @@ func TestClusterFindsPlantedDifferences(t *testing.T) {
 				return s == ""
 			}); !slices.Equal(got, expected) {
 				t.Errorf("found %q, want %q", got, expected)
+			}
+		})
+	}
+}
+
+// An object of any kind that was not there before is found, and one that is no longer there.
+func TestRestFindsPlantedDifferences(t *testing.T) {
+	kinds := []schema.GroupVersionKind{{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Secret"}}
+	for name, tc := range map[string]struct {
+		plant func(*testing.T, client.Client) error
+		want  []string
+	}{
+		"nothing": {func(*testing.T, client.Client) error { return nil }, nil},
+		"a Secret": {func(t *testing.T, c client.Client) error {
+			return c.Create(t.Context(),
+				decode(t, "apiVersion: v1\nkind: Secret\nmetadata: {namespace: team, name: s}\n"))
+		}, []string{"object that was not there before: Secret team/s"}},
+		"a lost object": {func(t *testing.T, c client.Client) error {
+			return c.Delete(t.Context(), configMap(t, "a", "", ""))
+		}, []string{"object that was there before: ConfigMap team/a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, want := world(t)
+			if err := c.Delete(t.Context(), configMap(t, "foreign", "", "")); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if want.Everything, err = Names(t.Context(), c, kinds); err != nil {
+				t.Fatal(err)
+			}
+			// planted after the installs
+			if err := c.Create(t.Context(), configMap(t, "foreign", "theirs", "")); err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.plant(t, c); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := Rest(t.Context(), c, kinds, want); err != nil || !slices.Equal(got, tc.want) {
+				t.Errorf("found %q, %v; want %q", got, err, tc.want)
 			}
 		})
 	}

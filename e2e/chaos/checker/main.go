@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,5 +52,18 @@ func run(ctx context.Context, args []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return check.Cluster(ctx, c, want)
+	differences, err := check.Cluster(ctx, c, want)
+	if err != nil || len(want.Everything) == 0 {
+		return differences, err
+	}
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := check.Kinds(d)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := check.Rest(ctx, c, kinds, want)
+	return append(differences, rest...), err
 }
