@@ -94,8 +94,8 @@ func retry(ctx context.Context, doing string, do func() error) error {
 
 func (r *run) client() client.Client { return r.h.ControlPlane.Client() }
 
-// prepare creates repositories, namespaces, accounts, sources and installs, and starts the
-// controller.
+// prepare creates repositories, namespaces, accounts and sources, starts the controller, and
+// creates the installs.
 func (r *run) prepare(ctx context.Context, server *gitserver.Server) error {
 	r.lost, r.denied, r.faults = map[string]bool{}, map[string]bool{}, map[string]int{}
 	for i := range repositoryCount {
@@ -125,6 +125,9 @@ func (r *run) prepare(ctx context.Context, server *gitserver.Server) error {
 			}
 		}
 	}
+	if err := r.startController(ctx); err != nil {
+		return err
+	}
 	if err := r.recordEverything(ctx); err != nil {
 		return err
 	}
@@ -133,7 +136,7 @@ func (r *run) prepare(ctx context.Context, server *gitserver.Server) error {
 			return err
 		}
 	}
-	return r.startController(ctx)
+	return nil
 }
 
 // recordEverything records all objects of the cluster.
