@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -342,5 +343,68 @@ func TestRendererRemembersGeneratedValues(t *testing.T) {
 	second, err := r.Render(t.Context(), c.req)
 	if err != nil || renders != 1 || second.Generated != nil || second.Digest != first.Digest {
 		t.Errorf("%d renders, %v, %v", renders, second.Generated, err)
+	}
+}
+
+// Hooks of a removal are kept with the generated values, and are not part of the stack.
+func TestRemovalHooksAreKept(t *testing.T) {
+	hook := func(kind, version, name, events, weight string) string {
+		return fmt.Sprintf("---\napiVersion: %s\nkind: %s\nmetadata: {name: %s, annotations: {helm.sh/hook: %q, "+
+			"helm.sh/hook-weight: %q}}\n", version, kind, name, events, weight)
+	}
+	files := map[string]string{
+		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n" +
+			hook("Job", "batch/v1", "after", "post-delete", "") + hook("Job", "batch/v1", "late", "pre-delete", "7") +
+			hook("ServiceAccount", "v1", "late", "pre-delete", "-7") +
+			hook("Job", "batch/v1", "both", "pre-install,post-delete", "1"),
+	}
+	files["stack.yaml"] = components("- {name: shop, helm: {chart: chart}}")
+	render := func(values map[string]*generated.Values) (stacks.Result, error) {
+		return stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo",
+			Install:      stacks.Identity{Namespace: "team", Name: "demo"},
+			Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"},
+			Generate:     generated.Options{Policy: generated.Keep, Owner: "site", Values: values}})
+	}
+	result, err := render(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects, kept []string
+	for _, o := range result.Components[0].Objects {
+		objects = append(objects, o.Kind)
+	}
+	hooks, err := stacks.DecodeHooks(result.Generated["shop"].Hooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashes := map[string]bool{}
+	for _, o := range hooks {
+		kept = append(kept, fmt.Sprintf("%s %s %s %d", o.Hook.Phase, o.Kind, o.Name, o.Hook.Weight))
+		hashes[o.Hash] = true
+		if len(o.Manifest) == 0 || o.Namespace == "" {
+			t.Errorf("%+v", o)
+		}
+	}
+	if want := []string{"Secret", "Job", "ConfigMap"}; !slices.Equal(objects, want) {
+		t.Errorf("objects %v, want %v", objects, want)
+	}
+	if want := []string{"PreDelete ServiceAccount late -7", "PostDelete Job after 0", "PostDelete Job both 1",
+		"PreDelete Job late 7"}; !slices.Equal(kept, want) || len(hashes) != len(want) {
+		t.Errorf("kept %v with %d hashes, want %v", kept, len(hashes), want)
+	}
+	if len(result.Warnings) > 0 {
+		t.Error(result.Warnings)
+	}
+	// The next render has them as an input: nothing is new.
+	again, err := render(result.Generated)
+	if err != nil || len(again.Generated) > 0 {
+		t.Errorf("%v, %v", again.Generated, err)
+	}
+	// Without the hooks, nothing is kept.
+	files["chart/templates/x.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n"
+	without, err := render(result.Generated)
+	if err != nil || len(without.Components[0].Objects) != 1 {
+		t.Errorf("%+v, %v", without.Components, err)
 	}
 }

@@ -122,15 +122,19 @@ func TestGoldenRequestDigests(t *testing.T) {
 	withLookups.Lookups = map[string]generated.Lookup{"v1 Secret web login": {Object: []byte(`{"kind":"Secret"}`),
 		For: "chart and values", Asked: true, Foreign: true}}
 	looksUp.Generate.Values = map[string]*generated.Values{"web": withLookups}
-	goldenfile.Complete(t, looksUp)
 	goldenfile.JSON(t, "lookups.json", &withLookups.Lookups)
+	hasHooks, withHooks := looksUp, withLookups.Clone()
+	withHooks.Hooks = []byte("encoded")
+	hasHooks.Generate.Values = map[string]*generated.Values{"web": withHooks}
+	goldenfile.Complete(t, hasHooks)
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
 		name string
 		req  stacks.Request
 	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted},
-		{"with generated values", generates}, {"with answers of lookup", looksUp}} {
+		{"with generated values", generates}, {"with answers of lookup", looksUp},
+		{"with hooks of a removal", hasHooks}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

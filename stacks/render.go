@@ -279,6 +279,9 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if rendered, err = r.storeRemovalHooks(rendered); err != nil {
+		return Result{}, err
+	}
 	out := Result{StackVersion: r.def.Spec.Version, Warnings: append(r.resolved.Warnings, r.warnings...)}
 	for name, v := range r.generated {
 		if !v.Equal(r.req.Generate.Values[name]) {

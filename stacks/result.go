@@ -169,6 +169,10 @@ const (
 	HookPost HookPhase = "Post"
 	// HookPreRemove is the phase of a Job that stays suspended until its component is removed.
 	HookPreRemove HookPhase = "PreRemove"
+	// HookPreDelete and HookPostDelete are the phases of hooks that are created before and after
+	// the other objects are removed. They are not part of a result, see DecodeHooks.
+	HookPreDelete  HookPhase = "PreDelete"
+	HookPostDelete HookPhase = "PostDelete"
 )
 
 // Hook marks an object as an ordered step of its component.

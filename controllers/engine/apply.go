@@ -33,7 +33,7 @@ func operationOf(act *plan.Action) operation {
 		return (*executor).create
 	case act.Verb == plan.VerbDelete:
 		return (*executor).deleteHook
-	case act.Reason == plan.ReasonRemovalCanceled:
+	case act.Reason == plan.ReasonRemovalCanceled, act.Reason == plan.ReasonRunsAgain:
 		return (*executor).runAgain
 	default:
 		return (*executor).update
@@ -50,9 +50,13 @@ func (a *executor) recordObserved(_ context.Context, act *plan.Action) actionRes
 	return actionResult{entry: &e}
 }
 
-// runAgain recreates a Job that ran before a removal, so that it runs again before the next one.
+// runAgain recreates a Job or a Pod, so that it runs again.
 func (a *executor) runAgain(ctx context.Context, act *plan.Action) actionResult {
-	return a.recreate(ctx, act, act.Live.UID, errRemovalCanceled)
+	cause := errRemovalCanceled
+	if act.Reason == plan.ReasonRunsAgain {
+		cause = errRunsAgain
+	}
+	return a.recreate(ctx, act, act.Live.UID, cause)
 }
 
 func (a *executor) resource(it *plan.Item) dynamic.ResourceInterface {

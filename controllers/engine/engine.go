@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -112,6 +113,8 @@ type Pass struct {
 	// Client sends the requests for the objects. It is nil where only the index is read.
 	Client *Client
 	Retry  RetryPolicy
+	// RemovalHooks are the hooks of the components that charts have for their removal.
+	RemovalHooks []plan.RemovalHooks
 	// MayReceive returns false if another owner that desires an object is not allowed to change it:
 	// the object is not handed over to it. Until the end of the pass, Policies.HandoverTo must not
 	// return that owner again. A nil function allows all.
@@ -165,7 +168,8 @@ func (a *executor) start(ctx context.Context) error {
 	a.setOwnerKinds(ctx)
 	a.forgetUncreated(ctx)
 	a.engine.recreations.prune(a.ownerKey, a.engine.clock.Now())
-	a.engine.backoffs.prune(a.ownerKey, contentHashes(a.components), a.engine.clock.Now())
+	a.engine.backoffs.prune(a.ownerKey, contentHashes(slices.Concat(a.hookComponents, a.components)),
+		a.engine.clock.Now())
 	return nil
 }
 

@@ -40,6 +40,10 @@ type executor struct {
 	components []plan.Component
 	// desired are the ids of their items.
 	desired map[string]bool
+	// removalHooks are those of the Pass, hookComponents have their items, and hookIDs their ids.
+	removalHooks   []plan.RemovalHooks
+	hookComponents []plan.Component
+	hookIDs        map[string]bool
 	// replanned are the ids that needed another plan once in this pass.
 	replanned map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
@@ -60,9 +64,15 @@ type executor struct {
 }
 
 func (e *Engine) newExecutor(p Pass) *executor {
-	return &executor{engine: e, mayReceive: p.MayReceive, isActive: p.IsActive, target: p.Target, client: p.Client,
+	a := &executor{engine: e, removalHooks: p.RemovalHooks, mayReceive: p.MayReceive, isActive: p.IsActive,
+		target: p.Target, client: p.Client,
 		owner: p.Owner, ownerKey: p.Owner.Key().String(), retry: p.Retry, report: &Report{},
 		replanned: map[string]bool{}}
+	for i := range p.RemovalHooks {
+		a.hookComponents = append(a.hookComponents, p.RemovalHooks[i].Pre, p.RemovalHooks[i].Post)
+	}
+	a.hookIDs = itemIDs(a.hookComponents)
+	return a
 }
 
 // actionResult is the result of one action.

@@ -23,7 +23,7 @@ func (a *executor) setOwnerKinds(ctx context.Context) {
 	// Keyed by version, too: managedFields record our fields in the version that was sent.
 	seen := map[schema.GroupVersionKind]*meta.RESTMapping{}
 	unwatched := map[string]bool{} // desired items that cannot be sent, or are shared
-	for it := range items(a.components) {
+	for it := range items(slices.Concat(a.components, a.hookComponents)) {
 		if it.ResolveErr == nil && !it.Shared {
 			seen[it.Mapping.GroupVersionKind] = it.Mapping
 		} else {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +20,7 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 		Objects: make(map[string]*live.Object, size), Succeeded: map[string]bool{},
 		SyncErrors: map[schema.GroupKind]error{},
 		Backoffs:   a.engine.backoffs.active(a.ownerKey, now), PendingDeletions: a.engine.deletions.all(a.ownerKey),
-		Unsettled: a.unsettled}
+		Unsettled: a.unsettled, RemovalHooks: a.removalHooks}
 	in.Handovers = a.decideHandovers(&in.Policies)
 	objects := make([]live.Object, 0, size) // one allocation instead of one for each
 	// runs is true for an object that may complete: a Job or a Pod.
@@ -35,12 +36,12 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 			in.Succeeded[id] = true
 		}
 	}
-	for it := range items(a.components) {
+	for it := range items(slices.Concat(a.components, a.hookComponents)) {
 		e, _ := inv.Get(it.ID)
 		observe(it.ID, it.Ref, e.UID, it.RunsOnce || it.PreRemove > 0)
 	}
 	for id, e := range inv.All() {
-		if ref, err := stacks.ParseID(id); !a.desired[id] && err == nil {
+		if ref, err := stacks.ParseID(id); !a.desired[id] && !a.hookIDs[id] && err == nil {
 			observe(id, ref, e.UID, e.PreRemove > 0)
 		}
 	}

@@ -35,9 +35,11 @@ func (a *executor) recreateImmutable(ctx context.Context, act *plan.Action, uid 
 	return r
 }
 
-// errRemovalCanceled is the reason to recreate a Job that ran before a removal that was then
-// canceled.
-var errRemovalCanceled = errors.New("it ran before a removal that was canceled")
+// Reasons to recreate a Job or a Pod that has run.
+var (
+	errRemovalCanceled = errors.New("it ran before a removal that was canceled")
+	errRunsAgain       = errors.New("it is a hook that runs again")
+)
 
 // recreate deletes an object, which the next round creates again because it is missing. It reads
 // the object first: the index may not know yet that its deletion is forbidden, and a delete cannot
@@ -86,7 +88,7 @@ func (a *executor) recreate(ctx context.Context, act *plan.Action, uid types.UID
 	e := act.Entry
 	e.Hash = "" // so that it is created again in every drift mode
 	return actionResult{entry: &e, change: &Change{Verb: plan.VerbDelete, Reason: plan.ReasonChanged, Ref: it.Ref,
-		Message: "recreated: " + errRemovalCanceled.Error()}}
+		Message: "recreated: " + cause.Error()}}
 }
 
 // deleteHook deletes a completed hook according to its delete policy. Its entry stays completed.

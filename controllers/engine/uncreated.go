@@ -70,7 +70,8 @@ func (a *executor) forgetUncreated(ctx context.Context) {
 	a.unsettled = map[string]string{}
 	kinds := map[schema.GroupKind]*uncreatedKind{}
 	for id, e := range inv.All() {
-		if a.retained[id] || !plan.Uncreated(&e) && a.engine.creates.get(a.ownerKey, id).pendingUntil.IsZero() {
+		if a.retained[id] || a.hookIDs[id] || !plan.Uncreated(&e) &&
+			a.engine.creates.get(a.ownerKey, id).pendingUntil.IsZero() {
 			continue
 		}
 		ref, err := stacks.ParseID(id)

@@ -75,7 +75,11 @@ func (s *Steps) teardown(ctx context.Context, o *owner, terminating bool) (out r
 	if c, err = s.resolveTarget(ctx, o, c); err != nil {
 		return target.Outcome(withAbandonHint(in, err), "")
 	}
-	rep, err := s.Engine.Teardown(ctx, s.pass(o, c))
+	pass, err := s.pass(ctx, o, c, nil)
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	rep, err := s.Engine.Teardown(ctx, pass)
 	if out := s.recordPass(ctx, o, rep, err, nil, ""); out != nil {
 		return out
 	}
@@ -199,9 +203,10 @@ func (o *owner) waitDeadline(waitsFor string, rep *engine.Report, now time.Time)
 	return o.waitingSince.Add(reconcile.Timeout(&o.req.Object.Spec.Schedule))
 }
 
-// preRemoveFailed reports whether a Job failed that must succeed before a removal.
+// preRemoveFailed reports whether a Job or a hook failed that must succeed before or after a
+// removal.
 func preRemoveFailed(rep *engine.Report) bool {
 	return slices.ContainsFunc(rep.Plan.Waits, func(w plan.Action) bool {
-		return errors.As(w.Err, new(*plan.PreRemoveError))
+		return errors.As(w.Err, new(*plan.PreRemoveError)) || errors.As(w.Err, new(*plan.RemovalHookError))
 	})
 }

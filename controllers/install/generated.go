@@ -188,7 +188,7 @@ func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component,
 				Arguments: created.Calls[call].Arguments}
 		}
 	}
-	if _, lost := o.generatedSecrets()[component]; lost {
+	if _, lost := o.generatedSecrets()[component]; lost && len(created.Calls) > 0 {
 		var others []string
 		for call := range created.Calls {
 			if _, rescued := out.Calls[call]; !rescued {

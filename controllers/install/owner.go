@@ -157,6 +157,9 @@ func keepUntilFinalPlan(string) plan.HandoverDecision {
 
 // Manifest implements engine.Owner.
 func (o *owner) Manifest(ctx context.Context, it *plan.Item) (json.RawMessage, error) {
+	if it.Object.Manifest != nil { // of a hook that a Secret keeps
+		return it.Object.Manifest, nil
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.manifests == nil {

@@ -71,7 +71,11 @@ func (s *Steps) removeRequested(ctx context.Context, o *owner) (rep *engine.Repo
 	if err != nil {
 		return nil, target.Outcome(err, "")
 	}
-	rep, err = s.Engine.Remove(ctx, s.pass(o, c))
+	pass, err := s.pass(ctx, o, c, nil)
+	if err != nil {
+		return nil, reconcile.Retry{Err: err}
+	}
+	rep, err = s.Engine.Remove(ctx, pass)
 	if failed = s.recordPass(ctx, o, rep, err, removable, ""); failed == nil {
 		failed, _ = s.orClusterLost(o, nil, "", rep.Errors...)
 	}

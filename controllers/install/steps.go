@@ -229,7 +229,11 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	}
 	o.handover = s.Plans.NewHandover(o.req.Object, o.key, input.digest)
 	removable := o.removableObjects()
-	rep, err := s.Engine.Reconcile(ctx, s.pass(o, input.client), components)
+	pass, err := s.pass(ctx, o, input.client, components)
+	if err != nil {
+		return reconcile.Retry{Err: err, Revision: revision}, false
+	}
+	rep, err := s.Engine.Reconcile(ctx, pass, components)
 	if out := s.recordPass(ctx, o, rep, err, removable, revision); out != nil {
 		return out, true
 	}
@@ -324,10 +328,13 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	return o, nil
 }
 
-// pass returns a pass of the engine over the objects of an install.
-func (s *Steps) pass(o *owner, c *engine.Client) engine.Pass {
+// pass returns a pass of the engine over the objects of an install. desired are its components; nil
+// for a removal.
+func (s *Steps) pass(ctx context.Context, o *owner, c *engine.Client, desired []plan.Component) (engine.Pass, error) {
+	hooks, err := o.removalHooks(ctx, c, desired)
 	schedule := &o.req.Object.Spec.Schedule
-	return engine.Pass{Owner: o, Target: o.target, Client: c, MayReceive: s.mayReceive(o), IsActive: s.isActive(o),
+	return engine.Pass{Owner: o, Target: o.target, Client: c, RemovalHooks: hooks,
+		MayReceive: s.mayReceive(o), IsActive: s.isActive(o),
 		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule),
-			ContestedInterval: reconcile.Interval(schedule)}}
+			ContestedInterval: reconcile.Interval(schedule)}}, err
 }

@@ -20,7 +20,7 @@ const (
 	// FateFails ends a pod's containers with exit code 1. A pod with restartPolicy Never becomes
 	// Failed. The containers of any other pod are in CrashLoopBackOff and the pod is not Ready.
 	FateFails = "fails"
-	// FateNeverEnds keeps the pod of a Job running.
+	// FateNeverEnds keeps a pod running that would end, such as that of a Job.
 	FateNeverEnds = "never-ends"
 )
 

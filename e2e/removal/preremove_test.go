@@ -208,46 +208,4 @@ var _ = Describe("A Job that runs before a removal", func() {
 		completePods(ctx, ns)
 		awaitGone(ctx, a, again)
 	})
-
-	It("may be a pre-delete hook of a chart, in order of weight, and hook-delete-policy is "+
-		"respected", func(ctx SpecContext) {
-		ns := namespaceFor(ctx)
-		hook := func(event, rest string) string {
-			return fmt.Sprintf(", annotations: {helm.sh/hook: %q%s}", event, rest)
-		}
-		Expect(h.PublishSource(ctx, ns, "a", "r1", harness.SourceTree("spec:\n  version: 1.0.0\n  components:\n  - "+
-			"{name: shop, helm: {chart: ./chart}}\n", map[string]string{
-			"chart/Chart.yaml":          "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
-			"chart/templates/main.yaml": configMap("main", "1"),
-			"chart/templates/migrate.yaml": jobManifest("migrate", "",
-				hook("pre-install,pre-upgrade", ", helm.sh/hook-delete-policy: hook-succeeded")),
-			"chart/templates/late.yaml": jobManifest("late", cluster.FateNeverEnds,
-				hook("pre-delete", `, helm.sh/hook-weight: "5"`)),
-			"chart/templates/early.yaml": jobManifest("early", cluster.FateNeverEnds,
-				hook("pre-delete", `, helm.sh/hook-weight: "-5", helm.sh/hook-delete-policy: hook-succeeded`)),
-			"chart/templates/account.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: bye" +
-				hook("pre-delete", "") + "}\n",
-		}))).To(Succeed())
-		mark, err := h.ControlPlane.AuditMark(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		a := install(ctx, ns, "a")
-		becomesReady(ctx, a)
-		awaitGone(ctx, jobObject(ns, "migrate"))
-		Expect(get(ctx, &corev1.ServiceAccount{ObjectMeta: objectMeta(ns, "bye")})).To(Succeed())
-		Expect(writtenObjects(ctx, ns, mark)).
-			To(ConsistOf("patch migrate", "patch main", "patch late", "patch early", "delete migrate"),
-				"no Job runs twice")
-
-		mark, err = h.ControlPlane.AuditMark(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		remove(ctx, a)
-		reports(ctx, a, metav1.ConditionUnknown, "Removing", "Job "+ns+"/early runs before")
-		completePods(ctx, ns)
-		reports(ctx, a, metav1.ConditionUnknown, "Removing", "Job "+ns+"/late runs before")
-		completePods(ctx, ns)
-		awaitGone(ctx, a, aConfigMap(ns, "main"), jobObject(ns, "late"), jobObject(ns, "early"))
-		did := writtenObjects(ctx, ns, mark)
-		Expect(did[:2]).To(Equal([]string{"patch early", "patch late"}))
-		Expect(did[2:]).To(ConsistOf("delete early", "delete late", "delete main"))
-	})
 })

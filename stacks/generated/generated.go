@@ -88,7 +88,8 @@ func Secret(namespace, name string, v *Values) (map[string]any, error) {
 		return nil, err
 	}
 	if len(raw) > maxBytes {
-		return nil, fmt.Errorf("the generated values have %d bytes; at most %d are kept", len(raw), maxBytes)
+		return nil, fmt.Errorf("the generated values and removal hooks have %d bytes; at most %d are kept", len(raw),
+			maxBytes)
 	}
 	metadata := map[string]any{"name": name}
 	if namespace != "" {
@@ -125,6 +126,8 @@ type Values struct {
 	Clock *Clock `json:"clock,omitempty"`
 	// Lookups has the answer to each call of lookup, by Query.
 	Lookups map[string]Lookup `json:"lookups,omitempty"`
+	// Hooks are the objects that are created before and after a removal, encoded.
+	Hooks []byte `json:"hooks,omitempty"`
 }
 
 // NewValues returns empty values with a key; with a random one if it is nil.
@@ -202,7 +205,8 @@ type Clock struct {
 
 // IsEmpty reports whether there is nothing to store. The values may be nil.
 func (v *Values) IsEmpty() bool {
-	return v == nil || len(v.Calls) == 0 && v.Clock == nil && len(v.storedLookups()) == 0
+	return v == nil || len(v.Calls) == 0 && v.Clock == nil && len(v.storedLookups()) == 0 &&
+		len(v.Hooks) == 0
 }
 
 // Equal reports whether other, which may be nil, has the same values.
@@ -213,6 +217,7 @@ func (v *Values) Equal(other *Values) bool {
 	sameClock := v.Clock == nil && other.Clock == nil || v.Clock != nil && other.Clock != nil &&
 		v.Clock.For == other.Clock.For && v.Clock.Time.Equal(other.Clock.Time)
 	return sameClock && v.Rotated == other.Rotated && bytes.Equal(v.Key, other.Key) &&
+		bytes.Equal(v.Hooks, other.Hooks) &&
 		maps.Equal(v.Calls, other.Calls) && maps.Equal(v.Places, other.Places) &&
 		maps.EqualFunc(v.storedLookups(), other.storedLookups(), sameLookup)
 }

@@ -21,6 +21,8 @@ const (
 	InvalidStackReason = "InvalidStack"
 	// GeneratedValuesLostReason: the Secret with the values that a chart generated is gone.
 	GeneratedValuesLostReason = "GeneratedValuesLost"
+	// RemovalHooksSkippedReason: hooks of a chart do not run before or after its removal.
+	RemovalHooksSkippedReason = "RemovalHooksSkipped"
 	// RenderStoppedReason: the render exceeded a limit and was stopped, or its process died.
 	RenderStoppedReason = "RenderStopped"
 	// ChartSecretNotFoundReason: a Secret with the access to a chart repository does not exist.

@@ -124,10 +124,13 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 	case a.Item.PreRemove > 0 && l.Finished:
 		a.Verb, a.Reason = VerbUpdate, ReasonRemovalCanceled
 		return a, false
+	case a.Entry.Hash != a.Item.ContentHash && a.Entry.State == appsv1.EntryDone && isRunnable(a.Item) && !l.Adopted:
+		a.Verb, a.Reason = VerbUpdate, ReasonRunsAgain // an update in place would not run it
+		return a, false
 	case a.Entry.Hash != a.Item.ContentHash:
 		a.Verb, a.Reason = VerbUpdate, ReasonChanged
 		return a, false
-	case a.Item.RunsOnce && l.Readiness == live.Current:
+	case a.Item.RunsOnce && l.Readiness == live.Current && !runsOn(&a):
 		a.Verb, a.Reason = VerbRecord, ReasonFinished
 		return a, true
 	case l.UID != a.Entry.UID:
@@ -147,6 +150,10 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 	default:
 		a.Verb, a.Reason = VerbSkip, ReasonUnchanged
 	}
+	if runsOn(&a) {
+		a.Message = fmt.Sprintf("%s runs, and is not done", a.Item.Ref)
+		return a, false
+	}
 	if l.Readiness == live.Current || a.Item.PreRemove > 0 {
 		return a, true
 	}
@@ -158,6 +165,12 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 		a.Message += ": " + l.Message
 	}
 	return a, false
+}
+
+// runsOn is true for a Pod that is a hook, and that is ready but has not ended: Helm waits until it
+// has succeeded.
+func runsOn(a *Action) bool {
+	return a.Item.RunsOnce && a.Item.GroupKind() == podKind && a.Live.Readiness == live.Current && !a.Live.Succeeded
 }
 
 // reclaimedByTool is true for an object that was taken over permanently and that its former tool

@@ -110,3 +110,20 @@ func (e *PreRemoveError) Error() string {
 	return fmt.Sprintf("%s, which runs before anything is removed, has failed (%s): see its log; delete the Job to "+
 		"continue without it", e.Ref, e.Message)
 }
+
+// RemovalHookError is returned for hooks of a chart that fail before or after a removal.
+type RemovalHookError struct {
+	Component string
+	// When is "before" or "after".
+	When string
+	// Message names the hooks and their failures.
+	Message string
+	// Secret keeps the hooks.
+	Secret stacks.Ref
+}
+
+func (e *RemovalHookError) Error() string {
+	return fmt.Sprintf("a hook of component %q that runs %s the removal has failed: %s: see its log; delete the "+
+		"hook to "+
+		"run it again, or delete %s to skip the hooks of the component", e.Component, e.When, e.Message, e.Secret)
+}

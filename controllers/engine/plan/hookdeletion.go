@@ -3,8 +3,6 @@ package plan
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -36,7 +34,11 @@ func planHookDeletions(in *Snapshot, c *Component, p *Plan) {
 // deletedOnSuccess is true for a Job or a Pod that is a hook with hookSucceededPolicy. Hooks of
 // other kinds are kept, because later hooks use them.
 func deletedOnSuccess(it *Item) bool {
-	runs := it.GroupKind() == jobKind || it.GroupKind() == corev1.SchemeGroupVersion.WithKind("Pod").GroupKind()
-	return runs && it.RunsOnce && it.Hook != nil && slices.Contains(it.Hook.DeletePolicies, hookSucceededPolicy) &&
+	return isRunnable(it) && it.RunsOnce && slices.Contains(it.Hook.DeletePolicies, hookSucceededPolicy) &&
 		it.Hook.Phase != stacks.HookPreRemove
+}
+
+// isRunnable is true for a Job or a Pod that is a hook.
+func isRunnable(it *Item) bool {
+	return it.Hook != nil && (it.GroupKind() == jobKind || it.GroupKind() == podKind)
 }

@@ -85,6 +85,8 @@ const (
 	ReasonTakeOverPending Reason = "TakeOverPending"
 	// ReasonPreRemove: a Job has to run before a removal.
 	ReasonPreRemove Reason = "PreRemove"
+	// ReasonRunsAgain: a hook that has succeeded has to run with other content, or at another time.
+	ReasonRunsAgain Reason = "RunsAgain"
 	// ReasonRemovalCanceled: a Job ran before a removal that was then canceled.
 	ReasonRemovalCanceled Reason = "Spent"
 )

@@ -6,13 +6,18 @@ import (
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
 
-var jobKind = batchv1.SchemeGroupVersion.WithKind("Job").GroupKind()
+// Kinds of objects that run and end.
+var (
+	jobKind = batchv1.SchemeGroupVersion.WithKind("Job").GroupKind()
+	podKind = corev1.SchemeGroupVersion.WithKind("Pod").GroupKind()
+)
 
 // planPreRemoveJobs plans to run the Jobs that have to run before the removal of entries: in
 // reverse order of waves, and by position in a wave, each completed before the next starts. It

@@ -59,13 +59,14 @@ func Teardown(in *Snapshot) Plan {
 	return p
 }
 
-// planRemovals plans the removal of entries: first the Jobs that run before a removal, then the
-// waves in reverse order, and the ranks inside a wave in order. Each is confirmed to be gone before
+// planRemovals plans the removal of entries: first the Jobs and hooks that run before a removal,
+// then the waves in reverse order, and the ranks inside a wave in order. Each is confirmed to be gone before
 // the next starts.
 func planRemovals(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) {
 	if planPreRemoveJobs(in, entries, p) {
 		return
 	}
+	entries = planRemovalHooks(in, entries, p)
 	slots, invalid := orderRemovals(entries)
 	p.Removals = append(p.Removals, invalid...)
 	for i := range slots {

@@ -107,6 +107,9 @@ func Cluster(ctx context.Context, c client.Client, want Expected) ([]string, err
 // volatile are kinds whose objects come and go by themselves.
 var volatile = map[string]bool{"Event": true, "Lease": true, "EndpointSlice": true, "Endpoints": true}
 
+// controllerNamespace has the Lease of the controller, and the key of its hashes.
+const controllerNamespace = "ksctl-gitops-system"
+
 // Kinds returns the kinds that the API server lists, apart from those whose objects come and go by
 // themselves.
 func Kinds(d discovery.DiscoveryInterface) ([]schema.GroupVersionKind, error) {
@@ -140,8 +143,8 @@ func Names(ctx context.Context, c client.Client, kinds []schema.GroupVersionKind
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			if gvk.Kind == "ConfigMap" && o.Name == "kube-root-ca.crt" {
-				continue // comes some time after its namespace
+			if o.Namespace == controllerNamespace || gvk.Kind == "ConfigMap" && o.Name == "kube-root-ca.crt" {
+				continue // the latter comes some time after its namespace
 			}
 			out = append(out, Object{Kind: gvk.GroupKind().String(), Namespace: o.Namespace, Name: o.Name}.String())
 		}

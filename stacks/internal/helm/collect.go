@@ -72,22 +72,15 @@ func readHook(o *manifest.Object) (keep bool, warning string) {
 	case e.pre && e.post:
 		warning = fmt.Sprintf("%s: %s is both a pre hook and a post hook (%s); it runs only as a pre hook", o.File, o,
 			events)
-	case (e.pre || e.post) && e.remove && o.Kind == "Job":
-		warning = fmt.Sprintf("%s: %s is both an install hook and a pre-delete hook (%s); it does not run before "+
-			"deletion", o.File, o, events)
-	case e.pre, e.post, e.crd:
-	case e.remove && preDeleteKinds[o.Kind]:
-	case e.remove:
-		return false, fmt.Sprintf("%s: %s is skipped: a pre-delete hook must be a Job, or of a kind that Jobs use",
-			o.File, o)
+	case e.pre, e.post, e.crd, e.preDelete, e.postDelete:
 	case e.test && len(e.others) == 0:
 		return false, ""
 	default:
 		return false, fmt.Sprintf("%s: %s is skipped: the hook %s is not supported", o.File, o,
 			strings.Join(e.others, ", "))
 	}
-	remove := e.remove && !e.pre && !e.post && o.Kind == "Job"
-	if !e.pre && !e.post && !remove {
+	installs := e.pre || e.post
+	if !installs && e.crd {
 		return true, warning
 	}
 	weightText, _ := marks[weightAnnotation].(string)
@@ -95,8 +88,8 @@ func readHook(o *manifest.Object) (keep bool, warning string) {
 	if err != nil && weightText != "" {
 		warning = fmt.Sprintf("%s: %s has the hook weight %q, which is not a number; 0 is used", o.File, o, weightText)
 	}
-	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreRemove: remove, Weight: weight,
-		DeletePolicies: deletePolicies(marks)}
+	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreDelete: e.preDelete, PostDelete: e.postDelete,
+		OnlyRemoval: !installs, Weight: weight, DeletePolicies: deletePolicies(marks)}
 	return true, warning
 }
 
@@ -106,7 +99,7 @@ func skipHook(o *manifest.Object) (keep bool, warning string) {
 	switch e := parseHookEvents(events); {
 	case events == "":
 		return true, ""
-	case e.pre || e.post || e.remove || e.crd || len(e.others) > 0:
+	case e.pre || e.post || e.preDelete || e.postDelete || e.crd || len(e.others) > 0:
 		return false, fmt.Sprintf("%s: %s is skipped: it is a hook (%s)", o.File, o, events)
 	}
 	return false, ""
@@ -121,14 +114,9 @@ func hookOf(o *manifest.Object) (marks map[string]any, events string) {
 	return marks, strings.TrimSpace(events)
 }
 
-// preDeleteKinds are the supported kinds of pre-delete hooks: Jobs, and kinds that their Pods use.
-// They are applied with the other objects; the Jobs stay suspended until the removal.
-var preDeleteKinds = map[string]bool{"Job": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
-	"ClusterRole": true, "ClusterRoleBinding": true, "ConfigMap": true, "Secret": true, "NetworkPolicy": true}
-
 // hookEvents are the events of a hook.
 type hookEvents struct {
-	pre, post, remove, crd, test bool
+	pre, post, preDelete, postDelete, crd, test bool
 	// others are not supported.
 	others []string
 }
@@ -141,7 +129,9 @@ func parseHookEvents(text string) (e hookEvents) {
 		case "post-install", "post-upgrade":
 			e.post = true
 		case "pre-delete":
-			e.remove = true
+			e.preDelete = true
+		case "post-delete":
+			e.postDelete = true
 		case "crd-install":
 			e.crd = true
 		case "test", "test-success", "test-failure":

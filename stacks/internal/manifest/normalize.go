@@ -113,6 +113,9 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 			kept[first], o = stayingObject(o, kept[first]), kept[first]
 		case becomesOrdinary(o, kept[first]):
 			kept[first] = stayingObject(kept[first], o)
+		case isOnlyRemoval(kept[first]) != isOnlyRemoval(o): // they are not there at the same time
+			kept = append(kept, o)
+			continue
 		case reflect.DeepEqual(kept[first].Value, o.Value):
 		case isDefinition(o):
 			kept[first], o = o, kept[first]
@@ -130,7 +133,8 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 // it does not run, the hook needs no step of its own: the object can be there from then on.
 func becomesOrdinary(hook, o *Object) bool {
 	runs := o.Group == "batch" || o.Group == "" && o.Kind == "Pod"
-	return o.Hook == nil && hook.Hook != nil && !hook.Hook.Post && !hook.Hook.PreRemove && !runs
+	return o.Hook == nil && hook.Hook != nil && !hook.Hook.Post && !hook.Hook.PreRemove && !hook.Hook.OnlyRemoval &&
+		!runs
 }
 
 // stayingObject returns an object that is applied in the step of a hook.
@@ -144,14 +148,21 @@ func isDefinition(o *Object) bool {
 	return o.Group == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition"
 }
 
-// FindDuplicates reports objects that are in all more than once.
+func isOnlyRemoval(o *Object) bool { return o.Hook != nil && o.Hook.OnlyRemoval }
+
+// FindDuplicates reports objects that are in all more than once. Hooks that only exist during a
+// removal may have the name of another object.
 func FindDuplicates(all []*Object) problem.Errors {
 	first := make(map[string]*Object, len(all))
 	var errs problem.Errors
 	for _, o := range all {
-		before, twice := first[o.ID()]
+		id := o.ID()
+		if isOnlyRemoval(o) {
+			id = "removal of " + id
+		}
+		before, twice := first[id]
 		if !twice {
-			first[o.ID()] = o
+			first[id] = o
 			continue
 		}
 		where := "; the first is in " + before.Location()

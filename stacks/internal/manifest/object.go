@@ -34,6 +34,9 @@ type Object struct {
 type Hook struct {
 	Post      bool
 	PreRemove bool
+	// PreDelete and PostDelete are true for a hook that is created before and after the removal of
+	// the other objects. OnlyRemoval is true if that is all it is for.
+	PreDelete, PostDelete, OnlyRemoval bool
 	// Stays is true for an ordinary object that is applied when a hook of its name would be.
 	Stays          bool
 	Weight         int

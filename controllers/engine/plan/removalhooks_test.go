@@ -1,0 +1,156 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// hookJob returns the item of a Job that is a hook, in a step.
+func hookJob(component, name string, step int) Item {
+	it := jobItem(component, name)
+	it.PreRemove, it.Step, it.RunsOnce = 0, step, true
+	it.Hook = &stacks.Hook{Phase: stacks.HookPre, DeletePolicies: []string{hookSucceededPolicy}}
+	return it
+}
+
+func hookEntry(component, name string, state appsv1.EntryState) appsv1.InventoryEntry {
+	e := preRemoveEntry(component, name, 0, 0)
+	e.State = state
+	return e
+}
+
+func entryOf(component, name string) appsv1.InventoryEntry {
+	e := entry(name, appsv1.EntryApplied)
+	e.Component = component
+	return e
+}
+
+// shopHooks are the hooks of component "shop": first, then second before its removal, last after it.
+func shopHooks() []RemovalHooks {
+	return []RemovalHooks{{Secret: ref("secret").ID(),
+		Pre:  Component{Name: "shop", Items: []Item{hookJob("shop", "first", 0), hookJob("shop", "second", 1)}},
+		Post: Component{Name: "shop", Items: []Item{hookJob("shop", "last", 0)}}}}
+}
+
+func TestTeardownRunsRemovalHooks(t *testing.T) {
+	web, secret := entryOf("shop", "web"), entryOf("shop", "secret")
+	namespace := appsv1.InventoryEntry{ID: stacks.Ref{Kind: "Namespace", Name: "ns"}.ID(), Version: "v1",
+		Component: "shop",
+		State:     appsv1.EntryShared, Hash: "shared"}
+	done := func(name string) appsv1.InventoryEntry { return hookEntry("shop", name, appsv1.EntryDone) }
+	applied := func(name string) appsv1.InventoryEntry { return hookEntry("shop", name, appsv1.EntryApplied) }
+	failed := func(o *live.Object) { o.Readiness, o.Message = live.Failed, "BackoffLimitExceeded" }
+	all := []live.Object{liveObject("web"), liveObject("secret")}
+	for name, tc := range map[string]struct {
+		entries []appsv1.InventoryEntry
+		live    []live.Object
+		policy  func(*Policies)
+		removes []string
+		says    string
+	}{
+		"the first hook is created": {[]appsv1.InventoryEntry{web, secret}, all, nil, []string{"create first"}, ""},
+		"nothing happens while it runs": {[]appsv1.InventoryEntry{web, secret, applied("first")},
+			append(slices.Clone(all), suspendedJob("first", running)), nil, nil,
+			`hooks of component "shop" run before the removal: Job ns/first is`},
+		"its success is recorded": {[]appsv1.InventoryEntry{web, secret, applied("first")},
+			append(slices.Clone(all), suspendedJob("first", complete)), nil, []string{"create second", "record first"},
+			""},
+		"its failure is named": {[]appsv1.InventoryEntry{web, secret, applied("first")},
+			append(slices.Clone(all), suspendedJob("first", running, failed)), nil, nil,
+			`a hook of component "shop" that runs before the removal has failed: Job ns/first is Failed: BackoffLimitExceeded`},
+		"a failed one that was deleted runs again": {[]appsv1.InventoryEntry{web, secret, applied("first")}, all, nil,
+			[]string{"create first"}, ""},
+		"both are deleted": {[]appsv1.InventoryEntry{web, secret, done("first"), done("second")},
+			append(slices.Clone(all), suspendedJob("first", complete), suspendedJob("second", complete)), nil,
+			[]string{"delete first", "delete second"}, ""},
+		"then everything else is removed": {[]appsv1.InventoryEntry{web, secret, namespace, done("first"),
+			done("second")},
+			all, nil, []string{"delete web"}, ""},
+		"then the last hook runs": {[]appsv1.InventoryEntry{secret, namespace, done("first"), done("second")}, all[1:],
+			nil,
+			[]string{"create last"}, ""},
+		"its failure holds the removal": {[]appsv1.InventoryEntry{secret, done("first"), done("second"),
+			applied("last")},
+			append(slices.Clone(all[1:]), suspendedJob("last", running, failed)), nil, nil,
+			`that runs after the removal has failed: Job ns/last is Failed`},
+		"then the Secret goes first": {[]appsv1.InventoryEntry{secret, namespace, done("first"), done("second"),
+			done("last")},
+			all[1:], nil, []string{"delete secret"}, ""},
+		"and what is left": {[]appsv1.InventoryEntry{namespace, done("first"), done("second"), done("last")}, nil, nil,
+			[]string{"delete first", "delete last", "delete second"}, ""},
+		"none runs without the Secret": {[]appsv1.InventoryEntry{web}, all[:1], nil, []string{"delete web"}, ""},
+		"none runs with Orphan": {[]appsv1.InventoryEntry{web, secret}, all, func(p *Policies) { p.Orphan = true },
+			[]string{"release secret", "release web"}, ""},
+		"none runs in a namespace that is deleted": {[]appsv1.InventoryEntry{secret}, nil,
+			func(p *Policies) { p.TerminatingNamespace = "ns" }, []string{"drop secret"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := fixture{entries: tc.entries, live: tc.live, policy: tc.policy}.snapshot()
+			in.RemovalHooks = shopHooks()
+			p := Teardown(in)
+			removes := actionNames(p.Removals)
+			slices.Sort(removes)
+			if !slices.Equal(removes, tc.removes) {
+				t.Errorf("got %v, want %v", removes, tc.removes)
+			}
+			if tc.says == "" {
+				return
+			}
+			if len(p.Waits) == 0 || !strings.Contains(p.Waits[0].Message, tc.says) {
+				t.Fatalf("waits %+v, want %q", p.Waits, tc.says)
+			}
+			if isFailure := errors.As(p.Waits[0].Err, new(*RemovalHookError)); isFailure != strings.Contains(tc.says,
+				"failed") {
+				t.Errorf("%v", p.Waits[0].Err)
+			}
+		})
+	}
+}
+
+// The hooks of a component run when the whole component leaves the stack, and not when it only
+// changes.
+func TestRemovalHooksRunWhenComponentIsRemoved(t *testing.T) {
+	other, web, secret := entryOf("other", "other"), entryOf("shop", "web"), entryOf("shop", "secret")
+	w := fixture{entries: []appsv1.InventoryEntry{other, web, secret},
+		live: []live.Object{liveObject("other"), liveObject("web"), liveObject("secret")}}
+	stays := Component{Name: "other", Items: []Item{item("other", "other")}}
+	for name, tc := range map[string]struct {
+		components []Component
+		removes    []string
+	}{
+		"it leaves": {[]Component{stays}, []string{"create first"}},
+		"it loses an object": {[]Component{stays, {Name: "shop", Items: []Item{item("shop", "secret")}}},
+			[]string{"delete web"}},
+		"it needs no Secret anymore": {[]Component{stays, {Name: "shop", Items: []Item{item("shop", "web")}}},
+			[]string{"delete secret"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := w.snapshot(tc.components...)
+			in.RemovalHooks = shopHooks()
+			if got := actionNames(Reconcile(in).Removals); !slices.Equal(got, tc.removes) {
+				t.Errorf("got %v, want %v", got, tc.removes)
+			}
+		})
+	}
+}
+
+// The entries of hooks are added during a removal: they do not count for the delete limits.
+func TestRemovalHooksNeedNoApproval(t *testing.T) {
+	secret := entryOf("shop", "secret")
+	secret.Leaving = true // approved
+	in := fixture{entries: []appsv1.InventoryEntry{entryOf("other", "other"), secret,
+		hookEntry("shop", "first", appsv1.EntryDone), hookEntry("shop", "second", appsv1.EntryDone)},
+		live:   []live.Object{liveObject("other"), liveObject("secret")},
+		policy: func(p *Policies) { p.MaxDeletes = 1 }}.
+		snapshot(Component{Name: "other", Items: []Item{item("other", "other")}})
+	in.RemovalHooks = shopHooks()
+	if p := Reconcile(in); !slices.Equal(actionNames(p.Removals), []string{"create last"}) {
+		t.Errorf("removals %v, waits %v", actionNames(p.Removals), p.Waits)
+	}
+}
