@@ -16,7 +16,7 @@ var waitTypes = map[plan.Reason]appsv1.WaitType{
 	plan.ReasonPreRemove:    appsv1.WaitOrder, plan.ReasonProtected: appsv1.WaitApproval,
 	plan.ReasonApprovalRequired: appsv1.WaitApproval,
 	plan.ReasonOwnedByOther:     appsv1.WaitApproval, plan.ReasonInvalid: appsv1.WaitApproval,
-	plan.ReasonHandoverPending: appsv1.WaitPruning, plan.ReasonTakeOverPending: appsv1.WaitTakeOver,
+	plan.ReasonHandoverPending: appsv1.WaitPruning, plan.ReasonSuccessorPending: appsv1.WaitTakeOver,
 }
 
 // maxWaits is the maximum number of waits for own objects that WaitReferences returns.

@@ -23,7 +23,7 @@ func TestWaitReferences(t *testing.T) {
 	}{
 		"a plan": {plan.Action{Reason: plan.ReasonHandoverPending, HandoverTo: &other},
 			toOther(appsv1.WaitPruning)},
-		"a successor": {plan.Action{Reason: plan.ReasonTakeOverPending, HandoverTo: &other},
+		"a successor": {plan.Action{Reason: plan.ReasonSuccessorPending, HandoverTo: &other},
 			toOther(appsv1.WaitTakeOver)},
 		"a deletion":    {plan.Action{Reason: plan.ReasonBeingDeleted}, object(appsv1.WaitDeletion)},
 		"an approval":   {plan.Action{Reason: plan.ReasonApprovalRequired}, object(appsv1.WaitApproval)},

@@ -208,7 +208,7 @@ func TestPlanHandover(t *testing.T) {
 		}, VerbWait, ReasonHandoverPending},
 		"not known yet by an owner that takes over": {appliedObjects(1), func(string) HandoverDecision {
 			return HandoverDecision{Wait: "wait", On: &other, TakesOver: true}
-		}, VerbWait, ReasonTakeOverPending},
+		}, VerbWait, ReasonSuccessorPending},
 		"handed over already": {fixture{entries: appliedObjects(1).entries,
 			live: []live.Object{liveObject("o000", theirs)}}, handoverTo, VerbDrop, ReasonOwnedByOther},
 		"backing off": {fixture{entries: appliedObjects(1).entries, live: appliedObjects(1).live,

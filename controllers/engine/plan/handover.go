@@ -40,7 +40,7 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 		case why != "":
 			a := Action{Verb: VerbWait, Reason: ReasonHandoverPending, Entry: e, HandoverTo: d.On}
 			if d.TakesOver {
-				a.Reason = ReasonTakeOverPending
+				a.Reason = ReasonSuccessorPending
 			}
 			if !reported[why] {
 				reported[why] = true

@@ -81,8 +81,8 @@ const (
 	ReasonApprovalRequired Reason = "Guarded"
 	// ReasonHandoverPending: it is not known yet if another owner desires the object.
 	ReasonHandoverPending Reason = "Claimable"
-	// ReasonTakeOverPending: as ReasonHandoverPending, for an owner that takes over from this one.
-	ReasonTakeOverPending Reason = "TakeOverPending"
+	// ReasonSuccessorPending: as ReasonHandoverPending, for an owner that takes over from this one.
+	ReasonSuccessorPending Reason = "SuccessorPending"
 	// ReasonPreRemove: a Job has to run before a removal.
 	ReasonPreRemove Reason = "PreRemove"
 	// ReasonRunsAgain: a hook that has succeeded has to run with other content, or at another time.
@@ -112,7 +112,7 @@ type Action struct {
 
 // AwaitsOwner reports whether it is not known yet if another owner desires the object.
 func (a *Action) AwaitsOwner() bool {
-	return a.Reason == ReasonHandoverPending || a.Reason == ReasonTakeOverPending
+	return a.Reason == ReasonHandoverPending || a.Reason == ReasonSuccessorPending
 }
 
 // Ref returns the object of the action.

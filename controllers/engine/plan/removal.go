@@ -60,8 +60,8 @@ func Teardown(in *Snapshot) Plan {
 }
 
 // planRemovals plans the removal of entries: first the Jobs and hooks that run before a removal,
-// then the waves in reverse order, and the ranks inside a wave in order. Each is confirmed to be gone before
-// the next starts.
+// then the waves in reverse order, and the ranks inside a wave in order. Each is confirmed to be
+// gone before the next starts.
 func planRemovals(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) {
 	if planPreRemoveJobs(in, entries, p) {
 		return

@@ -27,12 +27,12 @@ func planRemovalHooks(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) []
 	if !planHookPhase(in, hooks, "before", func(h *RemovalHooks) *Component { return &h.Pre }, p) {
 		return nil
 	}
-	held, secrets := map[string]bool{}, map[string]bool{}
+	reserved, secrets := map[string]bool{}, map[string]bool{}
 	for i := range hooks {
 		secrets[hooks[i].Secret] = true
 		for _, c := range []*Component{&hooks[i].Pre, &hooks[i].Post} {
 			for j := range c.Items {
-				held[c.Items[j].ID] = true
+				reserved[c.Items[j].ID] = true
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func planRemovalHooks(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) []
 		switch {
 		case secrets[e.ID]:
 			kept = append(kept, e)
-		case held[e.ID], err == nil && rank(ref, e) == rankNamespace: // hooks may be in the namespace
+		case reserved[e.ID], err == nil && rank(ref, e) == rankNamespace: // hooks may be in the namespace
 		default:
 			others = append(others, e)
 		}

@@ -31,7 +31,7 @@ func entryOf(component, name string) appsv1.InventoryEntry {
 	return e
 }
 
-// shopHooks are the hooks of component "shop": first, then second before its removal, last after it.
+// shopHooks are the hooks of component "shop": first and second before its removal, last after it.
 func shopHooks() []RemovalHooks {
 	return []RemovalHooks{{Secret: ref("secret").ID(),
 		Pre:  Component{Name: "shop", Items: []Item{hookJob("shop", "first", 0), hookJob("shop", "second", 1)}},
@@ -75,7 +75,7 @@ func TestTeardownRunsRemovalHooks(t *testing.T) {
 		"then the last hook runs": {[]appsv1.InventoryEntry{secret, namespace, done("first"), done("second")}, all[1:],
 			nil,
 			[]string{"create last"}, ""},
-		"its failure holds the removal": {[]appsv1.InventoryEntry{secret, done("first"), done("second"),
+		"its failure blocks the removal": {[]appsv1.InventoryEntry{secret, done("first"), done("second"),
 			applied("last")},
 			append(slices.Clone(all[1:]), suspendedJob("last", running, failed)), nil, nil,
 			`that runs after the removal has failed: Job ns/last is Failed`},
