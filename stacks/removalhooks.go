@@ -34,12 +34,12 @@ func (r *renderRun) storeRemovalHooks(rendered [][]*manifest.Object) ([][]*manif
 			}
 			hooks = append(hooks, stored...)
 		}
+		out[i] = slices.DeleteFunc(slices.Clone(objects), func(o *manifest.Object) bool {
+			return o.Hook != nil && o.Hook.NotApplied
+		})
 		if len(hooks) == 0 {
 			continue
 		}
-		out[i] = slices.DeleteFunc(slices.Clone(objects), func(o *manifest.Object) bool {
-			return o.Hook != nil && o.Hook.OnlyRemoval
-		})
 		slices.SortStableFunc(hooks, func(a, b Object) int { return a.Hook.Weight - b.Hook.Weight })
 		if err := r.keepHooks(p, hooks); err != nil {
 			return nil, r.withComponent(p, err)

@@ -279,7 +279,8 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if rendered, err = r.storeRemovalHooks(rendered); err != nil {
+	applied, err := r.storeRemovalHooks(rendered)
+	if err != nil {
 		return Result{}, err
 	}
 	out := Result{StackVersion: r.def.Spec.Version, Warnings: append(r.resolved.Warnings, r.warnings...)}
@@ -305,17 +306,37 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
 		}
 		contains := r.generated[p.Component.Name].Finder()
-		for _, o := range objects {
+		for _, o := range applied[i] {
 			object, err := r.buildObject(o, contains)
 			if err != nil {
 				return Result{}, r.withComponent(p, err)
 			}
 			c.Objects = append(c.Objects, object)
 		}
+		if c.Tests, err = r.tests(objects, contains); err != nil {
+			return Result{}, r.withComponent(p, err)
+		}
 		if c.Objects, err = r.addGeneratedSecret(p, c.Objects); err != nil {
 			return Result{}, r.withComponent(p, err)
 		}
 		out.Components = append(out.Components, c)
+	}
+	return out, nil
+}
+
+// tests returns the objects that test a component on request.
+func (r *renderRun) tests(objects []*manifest.Object,
+	isGenerated func(manifest []byte) bool) (out []Object, err error) {
+	for _, o := range objects {
+		if o.Hook == nil || !o.Hook.Test {
+			continue
+		}
+		test, err := r.buildObject(o, isGenerated)
+		if err != nil {
+			return nil, err
+		}
+		test.Hook.Phase = HookTest
+		out = append(out, test)
 	}
 	return out, nil
 }

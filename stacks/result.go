@@ -115,6 +115,8 @@ type RenderedComponent struct {
 	// Objects in apply order: Namespaces, CRDs, pre hooks by weight, other objects by kind,
 	// webhooks, post hooks by weight.
 	Objects []Object `json:"objects"`
+	// Tests are the test hooks of the chart, which are not part of the stack.
+	Tests []Object `json:"tests,omitempty"`
 }
 
 // HelmReleaseSecretPrefix is the name prefix of the Secrets in which Helm stores its releases.
@@ -173,6 +175,8 @@ const (
 	// the other objects are removed. They are not part of a result, see DecodeHooks.
 	HookPreDelete  HookPhase = "PreDelete"
 	HookPostDelete HookPhase = "PostDelete"
+	// HookTest is the phase of a hook that is created on request, see RenderedComponent.Tests.
+	HookTest HookPhase = "Test"
 )
 
 // Hook marks an object as an ordered step of its component.

@@ -20,14 +20,15 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	}
 	root := &cobra.Command{
 		Use:           "kubectl-ksctl",
-		Short:         "Validate and render stacks, and inspect and encrypt cluster states, without a cluster",
+		Short:         "Validate and render stacks, inspect and encrypt cluster states, and test what is installed",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(newValidateCommand(), newRenderCommand(), newStateCommand(), newVersionCommand())
+	root.AddCommand(newValidateCommand(), newRenderCommand(), newStateCommand(), newTestCommand(),
+		newVersionCommand())
 	return root
 }
 

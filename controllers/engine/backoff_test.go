@@ -127,7 +127,7 @@ func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
 	}
 	s.record("you", "changed", backoff{retryAt: noon.Add(time.Hour), contentHash: "v1", err: errors.New("yours")})
 	s.prune("me", map[string]string{"same": "v1", "changed": "v2", "expired": "v1"}, noon)
-	if _, errs := s.nextRetry("me", noon.Add(-time.Second)); errors.Join(errs...).Error() != "leaving\nsame" {
+	if _, errs := s.nextRetry("me", noon.Add(-time.Second), nil); errors.Join(errs...).Error() != "leaving\nsame" {
 		t.Errorf("kept %v", errs)
 	}
 	if backoffMessage(s, "me", "changed", "v1", noon) != "" {
@@ -140,7 +140,7 @@ func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
 
 func TestNextRetry(t *testing.T) {
 	s := &backoffs{}
-	if at, errs := s.nextRetry("me", noon); !at.IsZero() || errs != nil {
+	if at, errs := s.nextRetry("me", noon, nil); !at.IsZero() || errs != nil {
 		t.Errorf("%s, %v", at, errs)
 	}
 	for id, after := range map[string]time.Duration{"c": 3 * time.Minute, "a": 2 * time.Minute, "b": time.Minute,
@@ -148,7 +148,7 @@ func TestNextRetry(t *testing.T) {
 		s.record("me", id, backoff{retryAt: noon.Add(after), err: errors.New(id)})
 	}
 	s.record("you", "a", backoff{retryAt: noon.Add(time.Second), err: errors.New("yours")})
-	at, errs := s.nextRetry("me", noon)
+	at, errs := s.nextRetry("me", noon, nil)
 	if !at.Equal(noon.Add(time.Minute)) {
 		t.Errorf("the first ends at %s", at)
 	}
@@ -156,14 +156,14 @@ func TestNextRetry(t *testing.T) {
 		t.Errorf("errors %q: want them in the order of their objects", got)
 	}
 	s.reset("me", "b")
-	if at, _ := s.nextRetry("me", noon); !at.Equal(noon.Add(2 * time.Minute)) {
+	if at, _ := s.nextRetry("me", noon, nil); !at.Equal(noon.Add(2 * time.Minute)) {
 		t.Errorf("the next ends at %s", at)
 	}
 	s.resetAll("me")
-	if at, errs := s.nextRetry("me", noon); !at.IsZero() || errs != nil {
+	if at, errs := s.nextRetry("me", noon, nil); !at.IsZero() || errs != nil {
 		t.Errorf("%s, %v", at, errs)
 	}
-	if _, errs := s.nextRetry("you", noon); len(errs) != 1 {
+	if _, errs := s.nextRetry("you", noon, nil); len(errs) != 1 {
 		t.Error("the back-offs of another owner are gone")
 	}
 }

@@ -21,7 +21,7 @@ func TestClockJumps(t *testing.T) {
 				t.Fatal("not backed off before the clock jumps")
 			}
 			now = now.Add(jump)
-			if at, errs := s.nextRetry("me", now); !at.IsZero() || errs != nil {
+			if at, errs := s.nextRetry("me", now, nil); !at.IsZero() || errs != nil {
 				t.Errorf("waits until %s for %v", at, errs)
 			}
 			if got := backoffMessage(s, "me", "a", "", now); got != "" {

@@ -235,7 +235,7 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 	}
 	waitsForKind := a.resetUnservedBackoffs(&rep.Plan)
 	// At the time of the plan: a back-off that the plan respected may have expired since.
-	rep.RetryAt, rep.Errors = a.engine.backoffs.nextRetry(a.ownerKey, now)
+	rep.RetryAt, rep.Errors = a.engine.backoffs.nextRetry(a.ownerKey, now, a.testIDs())
 	if !a.settleAt.IsZero() && (rep.RetryAt.IsZero() || a.settleAt.Before(rep.RetryAt)) {
 		rep.RetryAt = a.settleAt
 	}

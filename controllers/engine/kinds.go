@@ -104,6 +104,11 @@ func itemIDs(components []plan.Component) map[string]bool {
 	return out
 }
 
+// testIDs returns the ids of the items that are tests.
+func (a *executor) testIDs() map[string]bool {
+	return itemIDs(slices.DeleteFunc(slices.Clone(a.components), func(c plan.Component) bool { return !c.Test }))
+}
+
 // contentHashes returns the content hash of each item by its id.
 func contentHashes(components []plan.Component) map[string]string {
 	out := map[string]string{}

@@ -186,6 +186,10 @@ func (o *owner) storeManifests(res *stacks.Result) {
 			obj := &c.Objects[j]
 			o.manifests[manifestKey(c.Name, obj)], obj.Manifest = obj.Manifest, nil
 		}
+		for j := range c.Tests {
+			obj := &c.Tests[j]
+			o.manifests[manifestKey(c.Name+testSuffix, obj)], obj.Manifest = obj.Manifest, nil
+		}
 	}
 }
 

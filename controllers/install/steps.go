@@ -215,7 +215,8 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 				"delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
 	}
 	req.Object.Status.Components = addRenderedComponents(req.Object.Status.Components, stack.components)
-	components := engine.Prepare(ctx, o.withoutRequested(stack.components), o.Policies(), o.target.Discovery)
+	wanted := o.withoutRequested(stack.components)
+	components := slices.Concat(engine.Prepare(ctx, wanted, o.Policies(), o.target.Discovery), o.tests(ctx, wanted))
 	o.refuseLineage(components)
 	for i := range components {
 		components[i].BlockedOn = messagesOf(o.unmetDependencies)
@@ -244,7 +245,8 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 		s.Engine.ResetBackoff(o.key) // the rollout may release an artifact that is available
 		return out, true
 	}
-	input.components = components
+	o.recordTests(rep.Plan.Tests)
+	input.components = slices.DeleteFunc(components, func(c plan.Component) bool { return c.Test }) // not published
 	out = reconcile.RequeueBy(o.outcome(rep, revision, s.Clock.Now()), o.handover.RetryAt)
 	return s.publishWhenReady(ctx, o, input, out), true
 }

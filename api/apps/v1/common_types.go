@@ -26,6 +26,10 @@ const (
 	// RotateAnnotation on a KsctlInstall generates all values of a component's chart again, once
 	// for each token. Its value is COMPONENT@TOKEN.
 	RotateAnnotation = "ksctl.com/rotate"
+	// TestAnnotation on a KsctlInstall runs the test hooks of its charts, once for each value. The
+	// condition Tested has the result, and status.lastHandledTest the value of the last test that
+	// has ended.
+	TestAnnotation = "ksctl.com/test"
 )
 
 // Finalizer keeps a reconciled object until everything that it owns is removed.

@@ -186,7 +186,7 @@ func goldenInstall() *KsctlInstall {
 		},
 		Status: KsctlInstallStatus{
 			CommonStatus: goldenStatus(), LastAttemptedRevision: "main@sha1:5f0d",
-			LastAppliedRevision: "main@sha1:5f0c",
+			LastAppliedRevision: "main@sha1:5f0c", LastHandledTest: "1795856713",
 			Artifact: &TakenArtifact{Revision: "main@sha1:5f0c", Digest: "sha256:cc",
 				URL: "http://source/stacks.tar.gz"},
 			StackVersion: "1.0.0",

@@ -229,6 +229,10 @@ type KsctlInstallStatus struct {
 	// +optional
 	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
 
+	// LastHandledTest is the value of the annotation ksctl.com/test whose tests have ended.
+	// +optional
+	LastHandledTest string `json:"lastHandledTest,omitempty"`
+
 	// Artifact is the artifact that an install of one cluster of a clusterSelector applied last.
 	// The install keeps using it until the rollout releases another artifact to it.
 	// +optional

@@ -4,6 +4,9 @@ package v1
 // present while spec.publish is set.
 const PublishedCondition = "Published"
 
+// TestedCondition has the result of the tests that TestAnnotation requested.
+const TestedCondition = "Tested"
+
 // PublishMode specifies when a rendered stack is published.
 // +kubebuilder:validation:Enum=WhenReady;Only
 type PublishMode string

@@ -23,6 +23,9 @@ const (
 	GeneratedValuesLostReason = "GeneratedValuesLost"
 	// RemovalHooksSkippedReason: hooks of a chart do not run before or after its removal.
 	RemovalHooksSkippedReason = "RemovalHooksSkipped"
+	// TestsSucceededReason and TestsFailedReason are the results of the tests of charts.
+	TestsSucceededReason = "TestsSucceeded"
+	TestsFailedReason    = "TestsFailed"
 	// RenderStoppedReason: the render exceeded a limit and was stopped, or its process died.
 	RenderStoppedReason = "RenderStopped"
 	// ChartSecretNotFoundReason: a Secret with the access to a chart repository does not exist.

@@ -124,7 +124,8 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 	case a.Item.PreRemove > 0 && l.Finished:
 		a.Verb, a.Reason = VerbUpdate, ReasonRemovalCanceled
 		return a, false
-	case a.Entry.Hash != a.Item.ContentHash && a.Entry.State == appsv1.EntryDone && isRunnable(a.Item) && !l.Adopted:
+	case a.Entry.Hash != a.Item.ContentHash && isRunnable(a.Item) && !l.Adopted &&
+		(a.Entry.State == appsv1.EntryDone || l.Finished):
 		a.Verb, a.Reason = VerbUpdate, ReasonRunsAgain // an update in place would not run it
 		return a, false
 	case a.Entry.Hash != a.Item.ContentHash:

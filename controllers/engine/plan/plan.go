@@ -163,6 +163,8 @@ type Plan struct {
 	Left []Action
 	// Components are the states of the components, in their order.
 	Components []ComponentState
+	// Tests are the states of the components that are tests.
+	Tests []ComponentState
 	// Settled is true when everything is applied, and no removal waits for an approval or a
 	// handover decision: the current objects are then the base for the delete limits of the next
 	// change.
@@ -195,6 +197,10 @@ func Reconcile(in *Snapshot) Plan {
 			}
 		}
 		unready := slices.DeleteFunc(slices.Clone(c.DependsOn), func(d string) bool { return ready[d] })
+		if c.Test {
+			planTest(in, c, unready, &p)
+			continue
+		}
 		st := planComponent(in, c, unready, &p)
 		ready[c.Name] = st.Ready
 		applied = applied && st.Applied
@@ -221,6 +227,13 @@ func Reconcile(in *Snapshot) Plan {
 			Message: removedLater(len(remaining))})
 	}
 	return p
+}
+
+// planTest plans a component that is a test. Its waits are only in its state.
+func planTest(in *Snapshot, c *Component, unready []string, p *Plan) {
+	var q Plan
+	p.Tests = append(p.Tests, planComponent(in, c, unready, &q))
+	p.Intents, p.Actions = append(p.Intents, q.Intents...), append(p.Actions, q.Actions...)
 }
 
 func removedLater(objects int) string {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -494,4 +495,43 @@ func TestTeardownRemovesInReverseOrder(t *testing.T) {
 	expectEqual(t, "order", order,
 		"ns_hook_admissionregistration.k8s.io_ValidatingWebhookConfiguration", "ns_object_g.io_Thing",
 		"ns_crd_apiextensions.k8s.io_CustomResourceDefinition", "ns_first__ConfigMap", "_shared__Namespace")
+}
+
+// A test comes after its component, and nothing waits for it.
+func TestReconcilePlansTests(t *testing.T) {
+	test := Component{Name: "web/test", DependsOn: []string{"web"}, Test: true,
+		Items: []Item{hookJob("web/test", "job", 0)}}
+	web := Component{Name: "web", Items: []Item{item("web", "a")}}
+	old := entry("old", appsv1.EntryApplied)
+	applied := fixture{entries: []appsv1.InventoryEntry{entryOf("web", "a"), old},
+		live: []live.Object{liveObject("a"), liveObject("old")}}
+	failing := applied
+	failing.entries = append(slices.Clone(applied.entries), hookEntry("web/test", "job", appsv1.EntryApplied))
+	failing.live = append(slices.Clone(applied.live), suspendedJob("job", running, func(o *live.Object) {
+		o.Readiness, o.Message = live.Failed, "BackoffLimitExceeded"
+	}))
+	for name, tc := range map[string]struct {
+		world   fixture
+		actions []string
+		removes []string
+		state   ComponentState
+	}{
+		"before its component is applied": {fixture{}, []string{"create a"}, nil, ComponentState{}},
+		"when it is ready":                {applied, []string{"create job"}, []string{"delete old"}, ComponentState{}},
+		"when it fails":                   {failing, nil, []string{"delete old"}, ComponentState{Unhealthy: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Reconcile(tc.world.snapshot(web, test))
+			if !slices.Equal(actionNames(p.Actions), tc.actions) || !slices.Equal(actionNames(p.Removals), tc.removes) {
+				t.Errorf("actions %v, removals %v", actionNames(p.Actions), actionNames(p.Removals))
+			}
+			if len(p.Components) != 1 || len(p.Tests) != 1 || p.Tests[0].Ready ||
+				p.Tests[0].Unhealthy != tc.state.Unhealthy {
+				t.Errorf("components %+v, tests %+v", p.Components, p.Tests)
+			}
+			if len(p.Waits) > 0 {
+				t.Errorf("waits %v", actionNames(p.Waits))
+			}
+		})
+	}
 }

@@ -50,6 +50,9 @@ type Component struct {
 	BlockedOn []string
 	Wave      int32
 	Items     []Item
+	// Test is true for the tests of another component: nothing waits for them, and nothing depends
+	// on their result.
+	Test bool
 }
 
 // Snapshot is the input of planning: the desired state, and the observed state at one time. Nothing

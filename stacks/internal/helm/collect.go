@@ -72,9 +72,7 @@ func readHook(o *manifest.Object) (keep bool, warning string) {
 	case e.pre && e.post:
 		warning = fmt.Sprintf("%s: %s is both a pre hook and a post hook (%s); it runs only as a pre hook", o.File, o,
 			events)
-	case e.pre, e.post, e.crd, e.preDelete, e.postDelete:
-	case e.test && len(e.others) == 0:
-		return false, ""
+	case e.pre, e.post, e.crd, e.preDelete, e.postDelete, e.test:
 	default:
 		return false, fmt.Sprintf("%s: %s is skipped: the hook %s is not supported", o.File, o,
 			strings.Join(e.others, ", "))
@@ -88,8 +86,8 @@ func readHook(o *manifest.Object) (keep bool, warning string) {
 	if err != nil && weightText != "" {
 		warning = fmt.Sprintf("%s: %s has the hook weight %q, which is not a number; 0 is used", o.File, o, weightText)
 	}
-	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreDelete: e.preDelete, PostDelete: e.postDelete,
-		OnlyRemoval: !installs, Weight: weight, DeletePolicies: deletePolicies(marks)}
+	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreDelete: e.preDelete, PostDelete: e.postDelete, Test: e.test,
+		NotApplied: !installs, Weight: weight, DeletePolicies: deletePolicies(marks)}
 	return true, warning
 }
 

@@ -113,7 +113,7 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 			kept[first], o = stayingObject(o, kept[first]), kept[first]
 		case becomesOrdinary(o, kept[first]):
 			kept[first] = stayingObject(kept[first], o)
-		case isOnlyRemoval(kept[first]) != isOnlyRemoval(o): // they are not there at the same time
+		case isNotApplied(kept[first]) != isNotApplied(o): // they are not there at the same time
 			kept = append(kept, o)
 			continue
 		case reflect.DeepEqual(kept[first].Value, o.Value):
@@ -133,7 +133,7 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 // it does not run, the hook needs no step of its own: the object can be there from then on.
 func becomesOrdinary(hook, o *Object) bool {
 	runs := o.Group == "batch" || o.Group == "" && o.Kind == "Pod"
-	return o.Hook == nil && hook.Hook != nil && !hook.Hook.Post && !hook.Hook.PreRemove && !hook.Hook.OnlyRemoval &&
+	return o.Hook == nil && hook.Hook != nil && !hook.Hook.Post && !hook.Hook.PreRemove && !hook.Hook.NotApplied &&
 		!runs
 }
 
@@ -148,17 +148,17 @@ func isDefinition(o *Object) bool {
 	return o.Group == "apiextensions.k8s.io" && o.Kind == "CustomResourceDefinition"
 }
 
-func isOnlyRemoval(o *Object) bool { return o.Hook != nil && o.Hook.OnlyRemoval }
+func isNotApplied(o *Object) bool { return o.Hook != nil && o.Hook.NotApplied }
 
-// FindDuplicates reports objects that are in all more than once. Hooks that only exist during a
-// removal may have the name of another object.
+// FindDuplicates reports objects that are in all more than once. Hooks that are not applied with
+// the others may have the name of one of them.
 func FindDuplicates(all []*Object) problem.Errors {
 	first := make(map[string]*Object, len(all))
 	var errs problem.Errors
 	for _, o := range all {
 		id := o.ID()
-		if isOnlyRemoval(o) {
-			id = "removal of " + id
+		if isNotApplied(o) {
+			id = "not applied " + id
 		}
 		before, twice := first[id]
 		if !twice {

@@ -35,8 +35,9 @@ type Hook struct {
 	Post      bool
 	PreRemove bool
 	// PreDelete and PostDelete are true for a hook that is created before and after the removal of
-	// the other objects. OnlyRemoval is true if that is all it is for.
-	PreDelete, PostDelete, OnlyRemoval bool
+	// the other objects, and Test for one that is created on request. NotApplied is true if it is
+	// not applied with the other objects.
+	PreDelete, PostDelete, Test, NotApplied bool
 	// Stays is true for an ordinary object that is applied when a hook of its name would be.
 	Stays          bool
 	Weight         int

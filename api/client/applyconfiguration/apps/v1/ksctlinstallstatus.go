@@ -17,6 +17,8 @@ type KsctlInstallStatusApplyConfiguration struct {
 	// LastAppliedRevision is the last revision of the source that was applied and became ready. If
 	// spec.publish.mode is Only, it is the last revision that was published.
 	LastAppliedRevision *string `json:"lastAppliedRevision,omitempty"`
+	// LastHandledTest is the value of the annotation ksctl.com/test whose tests have ended.
+	LastHandledTest *string `json:"lastHandledTest,omitempty"`
 	// Artifact is the artifact that an install of one cluster of a clusterSelector applied last.
 	// The install keeps using it until the rollout releases another artifact to it.
 	Artifact *TakenArtifactApplyConfiguration `json:"artifact,omitempty"`
@@ -111,6 +113,14 @@ func (b *KsctlInstallStatusApplyConfiguration) WithLastAttemptedRevision(value s
 // If called multiple times, the LastAppliedRevision field is set to the value of the last call.
 func (b *KsctlInstallStatusApplyConfiguration) WithLastAppliedRevision(value string) *KsctlInstallStatusApplyConfiguration {
 	b.LastAppliedRevision = &value
+	return b
+}
+
+// WithLastHandledTest sets the LastHandledTest field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LastHandledTest field is set to the value of the last call.
+func (b *KsctlInstallStatusApplyConfiguration) WithLastHandledTest(value string) *KsctlInstallStatusApplyConfiguration {
+	b.LastHandledTest = &value
 	return b
 }
 

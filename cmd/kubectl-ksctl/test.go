@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+// testOptions are the flags of the command test.
+type testOptions struct {
+	kubeconfig, context, namespace string
+	timeout                        time.Duration
+}
+
+func newTestCommand() *cobra.Command {
+	var o testOptions
+	cmd := &cobra.Command{
+		Use:   "test INSTALL",
+		Short: "Run the test hooks of an install's charts in the cluster, and wait for the result",
+		Long: "Run the test hooks of an install's charts in the cluster, and wait for the result.\n\n" +
+			"The command sets the annotation " + appsv1.TestAnnotation +
+			" of the KsctlInstall. The controller runs the " +
+			"hooks with the permissions of the install's account, once for each value. Their Jobs and Pods stay for " +
+			"their logs until the annotation is removed, unless their hook-delete-policy says otherwise.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, namespace, err := o.client()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			defer cancel()
+			message, err := runTests(ctx, c, client.ObjectKey{Namespace: namespace, Name: args[0]},
+				strconv.FormatInt(time.Now().Unix(), 10))
+			if message != "" {
+				_, _ = fmt.Fprintln(cmd.OutOrStdout(), message)
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; as in kubectl when it is empty")
+	flags.StringVar(&o.context, "context", "", "context of the kubeconfig; the current one when it is empty")
+	flags.StringVarP(&o.namespace, "namespace", "n", "",
+		"namespace of the install; that of the context when it is empty")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the result")
+	return cmd
+}
+
+// client returns a client for the cluster of the flags, and the namespace.
+func (o *testOptions) client() (client.Client, string, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
+	overrides.Context.Namespace = o.namespace
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	scheme := runtime.NewScheme()
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		return nil, "", err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	return c, namespace, err
+}
+
+// testPollInterval is the time between two looks at the result.
+const testPollInterval = 500 * time.Millisecond
+
+// runTests requests the tests of an install, and waits for the result. It returns the message of
+// the condition, and errReported if a test failed.
+func runTests(ctx context.Context, c client.Client, key client.ObjectKey, token string) (string, error) {
+	in := &appsv1.KsctlInstall{}
+	in.Namespace, in.Name = key.Namespace, key.Name
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.TestAnnotation, token)
+	if err := c.Patch(ctx, in, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		return "", err
+	}
+	for {
+		result := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.TestedCondition)
+		if result != nil && in.Status.LastHandledTest == token {
+			if result.Status != metav1.ConditionTrue {
+				return result.Message, errReported
+			}
+			return result.Message, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", unfinishedError(in)
+		case <-time.After(testPollInterval):
+		}
+		if err := c.Get(ctx, key, in); err != nil && ctx.Err() == nil {
+			return "", err
+		}
+	}
+}
+
+// unfinishedError says how far the tests of an install are.
+func unfinishedError(in *appsv1.KsctlInstall) error {
+	name := in.Namespace + "/" + in.Name
+	if result := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.TestedCondition); result != nil &&
+		result.Status == metav1.ConditionUnknown {
+		return fmt.Errorf("KsctlInstall %s: the tests have not ended: %s", name, result.Message)
+	}
+	if ready := apimeta.FindStatusCondition(in.Status.Conditions, appsv1.ReadyCondition); ready != nil &&
+		ready.Status != metav1.ConditionTrue {
+		return fmt.Errorf("KsctlInstall %s: the tests have not started: %s", name, ready.Message)
+	}
+	return errors.New("KsctlInstall " + name + ": the tests have not started: see the log of the controller")
+}
