@@ -140,7 +140,6 @@ func Nearest(name string, known []string) string { return problem.Nearest(name, 
 // RefusesGenerated reports whether the charts of an install must not generate values: spec.generate
 // is Refuse, or the objects are published for others, who must not get secret values with them.
 func RefusesGenerated(in *appsv1.KsctlInstall) bool {
-	publishes := in.Spec.Publish != nil &&
-		(in.Spec.Publish.Mode == appsv1.PublishOnly || in.Spec.Publish.Secrets != appsv1.SecretsInclude)
-	return in.Spec.Generate == appsv1.GenerateRefuse || publishes
+	return in.Spec.Generate == appsv1.GenerateRefuse ||
+		in.Spec.Publish != nil && in.Spec.Publish.Secrets != appsv1.SecretsInclude
 }

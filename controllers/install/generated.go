@@ -145,6 +145,9 @@ func findGenerated(ctx context.Context, o *owner, c *engine.Client,
 			continue
 		}
 		ref := rc.Objects[i].Ref
+		if publishesOnly(o.req.Object) {
+			ref.Namespace = o.req.Object.Namespace
+		}
 		v, err := readGeneratedSecret(ctx, o, c, rc.Name, ref)
 		if from := o.req.Object.Spec.TakeOver; err == nil && v == nil && from != nil {
 			former := o.key
@@ -152,7 +155,7 @@ func findGenerated(ctx context.Context, o *owner, c *engine.Client,
 			ref.Name = generated.SecretName(former.String(), rc.Name)
 			v, err = readGeneratedSecret(ctx, o, c, rc.Name, ref)
 		}
-		if err == nil && v == nil {
+		if err == nil && v == nil && !publishesOnly(o.req.Object) {
 			v, err = rescueGenerated(ctx, o, c, rc.Name, ref.Namespace, created)
 		}
 		if err != nil {
@@ -226,6 +229,12 @@ func (o *owner) forgetGenerated() {
 func (o *owner) derivedComponents() []string {
 	kept := o.generatedSecrets()
 	out := map[string]bool{}
+	if st := &o.req.Object.Status; publishesOnly(o.req.Object) && st.LastAppliedRevision != "" {
+		for _, c := range st.Components {
+			out[c.Name] = o.generated[c.Name] == nil
+		}
+		maps.DeleteFunc(out, func(_ string, derived bool) bool { return !derived })
+	}
 	for _, e := range o.inv.All() {
 		if _, there := kept[e.Component]; !there && o.generated[e.Component] == nil && e.Component != "" &&
 			e.State != appsv1.EntryIntended {

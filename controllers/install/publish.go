@@ -1,24 +1,30 @@
 package install
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/sources/publish"
 	"github.com/ksctl/gitops/internal/sources/sourceref"
 	"github.com/ksctl/gitops/internal/sources/storage"
+	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
@@ -102,6 +108,9 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, input *applyInput) re
 			"KsctlRemove " + o.removalRequests[0].record.Name, For: o.removalRequests.waits(in.Namespace),
 			RequeueAt: o.removalRequests.firstReinstall(), Revision: revision}
 	}
+	if err := s.keepPublishedValues(ctx, o, input.components); err != nil {
+		return reconcile.OutcomeOf(err, revision)
+	}
 	pending, err := s.publish(ctx, o, input)
 	in.Status.Components = nil
 	for _, c := range input.components {
@@ -123,6 +132,55 @@ func (s *Steps) publishOnly(ctx context.Context, o *owner, input *applyInput) re
 	return reconcile.Done{Revision: revision, Message: fmt.Sprintf("Published revision %s: %s %s, %d components; "+
 		"objects are not applied (spec.publish.mode: Only)", revision,
 		in.Spec.Stack, in.Status.StackVersion, len(input.components))}
+}
+
+// keepPublishedValues stores the generated values of an install that only publishes: in Secrets
+// beside the install, which are garbage collected with it. They are written with the permissions of
+// its account, before anything that contains the values is published.
+func (s *Steps) keepPublishedValues(ctx context.Context, o *owner, components []plan.Component) error {
+	for i := range components {
+		for j := range components[i].Items {
+			it := &components[i].Items[j]
+			if !it.Generated {
+				continue
+			}
+			manifest, err := o.Manifest(ctx, it)
+			if err == nil {
+				err = s.storeBesideInstall(ctx, o.req.Object, manifest)
+			}
+			if err != nil {
+				return fmt.Errorf("storing the generated values of component %q: %w", it.Component, err)
+			}
+		}
+	}
+	return nil
+}
+
+// storeBesideInstall applies a Secret in the namespace of an install, unless it has the data
+// already.
+func (s *Steps) storeBesideInstall(ctx context.Context, in *appsv1.KsctlInstall, manifest []byte) error {
+	c, err := s.clientFor(ctx, in)
+	if err != nil {
+		return err
+	}
+	var secret corev1.Secret
+	if err := json.Unmarshal(manifest, &secret); err != nil {
+		return err
+	}
+	stored, err := readSecret(ctx, c, stacks.Ref{Kind: "Secret", Namespace: in.Namespace, Name: secret.Name})
+	if err != nil || stored != nil && maps.EqualFunc(stored.Data, secret.Data, bytes.Equal) {
+		return err
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(manifest); err != nil {
+		return err
+	}
+	u.SetNamespace(in.Namespace)
+	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: appsv1.GroupVersion.String(),
+		Kind: appsv1.KsctlInstallKind, Name: in.Name, UID: in.UID}})
+	_, err = c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(in.Namespace).
+		Apply(ctx, secret.Name, u, metav1.ApplyOptions{FieldManager: live.FieldManager, Force: true})
+	return err
 }
 
 // publish updates the ExternalArtifact with as few requests as possible. pending is true if only

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
@@ -46,9 +45,12 @@ func boundWarnings(all []string) []string {
 
 // render returns the rendered stack of an install. It fetches and renders only if an input has
 // changed.
-func (s *Steps) render(ctx context.Context, o *owner, c dynamic.Interface, targetClient *engine.Client,
+func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Client,
 	a artifact.Artifact) (*renderedStack, error) {
 	in := o.req.Object
+	if publishesOnly(in) {
+		targetClient = c // the generated values are kept here
+	}
 	values, secrets, keys, err := s.inputs(ctx, o, c)
 	if err != nil {
 		return nil, err

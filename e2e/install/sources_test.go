@@ -17,6 +17,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/e2e/cluster"
+	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // fluxSource returns a Flux source without a status.
@@ -199,6 +200,49 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 		deleteAndWait(ctx, in)
 		Expect(absent(ctx, &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, "i")})).To(BeTrue())
 		Expect(absent(ctx, aConfigMap(ns, "a"))).To(BeTrue())
+	})
+
+	It("include one with generated values, which are kept beside the install", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		publish(ctx, ns, "src", "main@sha1:1", generatingStack("1.0.0", "a.example.com"))
+		name := "published-" + ns
+		stop := startController(dedicated(name))
+		in := newInstall(ctx, ns, "i", hourly, forController[*appsv1.KsctlInstall](
+			name), func(in *appsv1.KsctlInstall) {
+			in.Spec.Publish = &appsv1.Publish{Mode: appsv1.PublishOnly}
+		})
+		reports(ctx, in, "False", "InvalidStack", "the template uses genCA")
+		commit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.Publish.Secrets = appsv1.SecretsInclude })
+		becomes(ctx, in, "True", "ReconciliationSucceeded")
+		artifact := &sourcev1.ExternalArtifact{ObjectMeta: objectMeta(ns, "i")}
+		Expect(get(ctx, artifact)).To(Succeed())
+		digest := artifact.Status.Artifact.Digest
+		kept := generatedSecret(ctx, ns)
+		Expect(kept.OwnerReferences).To(ConsistOf(HaveField("UID", in.UID)))
+
+		By("publishing the same after a restart, and putting back a Secret that was deleted")
+		stop()
+		stop = startController(dedicated(name))
+		requestReconcile(ctx, in, "after the restart")
+		Expect(get(ctx, artifact)).To(Succeed())
+		Expect(artifact.Status.Artifact.Digest).To(Equal(digest))
+		Expect(plane.Client().Delete(ctx, kept.DeepCopy())).To(Succeed())
+		requestReconcile(ctx, in, "after the deletion")
+		Expect(generatedSecret(ctx, ns).Data).To(Equal(kept.Data))
+
+		By("a new version of the chart, and the end of the install")
+		publish(ctx, ns, "src", "main@sha1:2", generatingStack("1.0.1", "a.example.com"))
+		atRevision(ctx, in, "main@sha1:2")
+		before, err := generated.FromSecret(kept)
+		Expect(err).NotTo(HaveOccurred())
+		after, err := generated.FromSecret(generatedSecret(ctx, ns))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.Calls).To(Equal(before.Calls))
+		deleteAndWait(ctx, in)
+		Eventually(ctx, func() bool {
+			return absent(ctx, kept)
+		}, soon, "50ms").Should(BeTrue(), "it goes with the install")
+		stop()
 	})
 
 	for _, kind := range fluxKinds {
