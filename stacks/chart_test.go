@@ -291,3 +291,27 @@ func TestHookAndObjectOfOneName(t *testing.T) {
 		}
 	}
 }
+
+// The notes of a chart are those of its own NOTES.txt, without values that are not public.
+func TestNotesOfChart(t *testing.T) {
+	files := map[string]string{
+		"stack.yaml":                           components("- {name: shop, helm: {chart: chart}}"),
+		"chart/Chart.yaml":                     "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/values.yaml":                    "host: shop.example.com\n",
+		"chart/templates/a.yaml":               "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+		"chart/templates/NOTES.txt":            "Open {{ .Values.host }}, and log in with {{ .Values.password }}.\n",
+		"chart/charts/sub/Chart.yaml":          "apiVersion: v2\nname: sub\nversion: 1.0.0\n",
+		"chart/charts/sub/templates/NOTES.txt": "of the subchart\n",
+	}
+	result, err := stacks.Render(t.Context(), stacks.Request{Root: writeTree(t, files), Stack: "demo",
+		Capabilities: stacks.Capabilities{KubeVersion: "v1.30.0"},
+		Choices: stacks.Choices{Values: []stacks.ValuesInput{{Component: "shop", Data: []byte("password: hunter2\n"),
+			Source: "Secret"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := result.Components[0].Notes
+	if !strings.HasPrefix(notes, "Open shop.example.com, and log in with ") || strings.Contains(notes, "hunter2") {
+		t.Errorf("got %q", notes)
+	}
+}

@@ -42,14 +42,26 @@ func renderWith(ctx context.Context, req Request, loader helm.Loader) (Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	if len(result.Warnings) > 0 {
-		secrets := redactorFor(tree, &req, result.Generated)
-		for i, w := range result.Warnings {
-			result.Warnings[i] = secrets.redact(w)
-		}
-	}
+	redactTexts(tree, &req, &result)
 	result.Digest, result.Trace, result.Decrypted = digest, tree.Trace(), tree.DecryptedFiles()
 	return result, nil
+}
+
+// redactTexts removes values that are not public from the texts of a result.
+func redactTexts(tree *source.Tree, req *Request, result *Result) {
+	hasNotes := slices.ContainsFunc(result.Components, func(c RenderedComponent) bool { return c.Notes != "" })
+	if len(result.Warnings) == 0 && !hasNotes {
+		return
+	}
+	secrets := redactorFor(tree, req, result.Generated)
+	for i, w := range result.Warnings {
+		result.Warnings[i] = secrets.redact(w)
+	}
+	for i := range result.Components {
+		if notes := result.Components[i].Notes; notes != "" {
+			result.Components[i].Notes = secrets.redact(notes)
+		}
+	}
 }
 
 func renderFrom(ctx context.Context, tree *source.Tree, req Request, loader helm.Loader) (Result, error) {
@@ -68,7 +80,7 @@ func renderFrom(ctx context.Context, tree *source.Tree, req Request, loader helm
 		return Result{}, redactorFor(tree, &req, nil).redactError(err)
 	}
 	r := &renderRun{ctx: ctx, req: req, tree: tree, def: def, resolved: resolved,
-		generated: map[string]*generated.Values{}, readsCluster: map[string]bool{}}
+		generated: map[string]*generated.Values{}, notes: map[string]string{}, readsCluster: map[string]bool{}}
 	result, err := r.render()
 	if err != nil {
 		return Result{}, redactorFor(tree, &req, r.generated).redactError(err)
@@ -109,6 +121,8 @@ type renderRun struct {
 	warnings []string
 	// generated are the generated values of the rendered components, new and old ones.
 	generated map[string]*generated.Values
+	// notes are those of the charts, by component.
+	notes map[string]string
 	// readsCluster are the components with a kustomization whose charts may depend on the cluster.
 	readsCluster map[string]bool
 }
@@ -247,6 +261,7 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 			Derive: slices.Contains(generate.Derive, c.Name), Now: generate.Now},
 	})
 	r.warn(c, rendered.Warnings)
+	r.notes[c.Name] = rendered.Notes
 	if generate.Policy != generated.Refuse && !rendered.Generated.IsEmpty() {
 		r.generated[c.Name] = rendered.Generated
 	}
@@ -300,6 +315,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			Chart:             p.fetched,
 			ChartDependencies: p.dependencies,
 			ReadsCluster:      r.readsCluster[p.Component.Name],
+			Notes:             r.notes[p.Component.Name],
 		}
 		if p.Component.Helm != nil {
 			c.Release = &Release{Namespace: p.Namespace, Name: releaseName(p.Component)}

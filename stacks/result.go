@@ -112,6 +112,8 @@ type RenderedComponent struct {
 	// Release is the Helm release that Helm would create for the component. Nil if the component
 	// is not a Helm chart.
 	Release *Release `json:"release,omitempty"`
+	// Notes is what the chart tells its users: its NOTES.txt, without values that are not public.
+	Notes string `json:"notes,omitempty"`
 	// Objects in apply order: Namespaces, CRDs, pre hooks by weight, other objects by kind,
 	// webhooks, post hooks by weight.
 	Objects []Object `json:"objects"`

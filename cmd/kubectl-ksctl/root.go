@@ -19,15 +19,16 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 		name = "kubectl ksctl"
 	}
 	root := &cobra.Command{
-		Use:           "kubectl-ksctl",
-		Short:         "Validate and render stacks, inspect and encrypt cluster states, and test what is installed",
+		Use: "kubectl-ksctl",
+		Short: "Validate and render stacks, inspect and encrypt cluster states, and show and test what is " +
+			"installed",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.AddCommand(newValidateCommand(), newRenderCommand(), newStateCommand(), newTestCommand(),
+	root.AddCommand(newValidateCommand(), newRenderCommand(), newStateCommand(), newStatusCommand(), newTestCommand(),
 		newVersionCommand())
 	return root
 }

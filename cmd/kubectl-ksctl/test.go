@@ -10,21 +10,14 @@ import (
 	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
 
-// testOptions are the flags of the command test.
-type testOptions struct {
-	kubeconfig, context, namespace string
-	timeout                        time.Duration
-}
-
 func newTestCommand() *cobra.Command {
-	var o testOptions
+	var cluster clusterFlags
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "test INSTALL",
 		Short: "Run the test hooks of an install's charts in the cluster, and wait for the result",
@@ -35,11 +28,11 @@ func newTestCommand() *cobra.Command {
 			"their logs until the annotation is removed, unless their hook-delete-policy says otherwise.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, namespace, err := o.client()
+			c, namespace, err := cluster.client()
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			message, err := runTests(ctx, c, client.ObjectKey{Namespace: namespace, Name: args[0]},
 				strconv.FormatInt(time.Now().Unix(), 10))
@@ -49,36 +42,9 @@ func newTestCommand() *cobra.Command {
 			return err
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; as in kubectl when it is empty")
-	flags.StringVar(&o.context, "context", "", "context of the kubeconfig; the current one when it is empty")
-	flags.StringVarP(&o.namespace, "namespace", "n", "",
-		"namespace of the install; that of the context when it is empty")
-	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the result")
+	cluster.addFlags(cmd.Flags())
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the result")
 	return cmd
-}
-
-// client returns a client for the cluster of the flags, and the namespace.
-func (o *testOptions) client() (client.Client, string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
-	overrides.Context.Namespace = o.namespace
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return nil, "", err
-	}
-	namespace, _, err := loader.Namespace()
-	if err != nil {
-		return nil, "", err
-	}
-	scheme := runtime.NewScheme()
-	if err := appsv1.AddToScheme(scheme); err != nil {
-		return nil, "", err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	return c, namespace, err
 }
 
 // testPollInterval is the time between two looks at the result.

@@ -49,7 +49,7 @@ func (o *owner) componentStatus(c plan.ComponentState) appsv1.ComponentStatus {
 		Message: reconcile.Truncate(c.Message, maxComponentMessage)}
 	for _, rc := range o.rendered.components {
 		if rc.Name == c.Name {
-			st.DependsOn = rc.DependsOn
+			st.DependsOn, st.Notes = rc.DependsOn, reconcile.Truncate(rc.Notes, maxNotes)
 			if rc.Chart != nil {
 				st.Chart = ptr.To(chartStatus(rc.Chart))
 			}
@@ -61,6 +61,9 @@ func (o *owner) componentStatus(c plan.ComponentState) appsv1.ComponentStatus {
 	return st
 }
 
-// maxComponentMessage is the maximum length of the message of a component, in bytes. The messages
-// of 256 components fit into a status, whatever the length of a webhook's response.
-const maxComponentMessage = 1024
+// Maximum lengths of the message and the notes of a component, in bytes. Those of 256 components
+// fit into a status, whatever the length of a webhook's response.
+const (
+	maxComponentMessage = 1024
+	maxNotes            = 2048
+)

@@ -21,6 +21,7 @@ func installTestedChart(ctx context.Context, ns, fate string) *appsv1.KsctlInsta
 	publish(ctx, ns, "src", "main@sha1:1", tree("spec:\n  version: 1.0.0\n  components:\n"+
 		"  - {name: web, helm: {chart: ./chart}}\n", map[string]string{
 		"chart/Chart.yaml":            "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"chart/templates/NOTES.txt":   "Welcome to {{ .Release.Name }}.\n",
 		"chart/templates/a.yaml":      configMap("a", "1"),
 		"chart/templates/first.yaml":  job("first", "", "", hook("test", -1)),
 		"chart/templates/second.yaml": job("second", fate, "", hook("test-success", 1)),
@@ -31,12 +32,13 @@ func installTestedChart(ctx context.Context, ns, fate string) *appsv1.KsctlInsta
 	return in
 }
 
-// kubectlTest runs kubectl ksctl test.
-func kubectlTest(ctx context.Context, ns string, args ...string) (string, error) {
+// kubectlKsctl runs a command of kubectl ksctl for install "i".
+func kubectlKsctl(ctx context.Context, ns, command string, args ...string) (string, error) {
 	GinkgoHelper()
 	program, err := h.Build(ctx, programs.Kubectl)
 	Expect(err).NotTo(HaveOccurred())
-	out, err := exec.CommandContext(ctx, program, append([]string{"test", "i", "--kubeconfig", plane.Kubeconfig(), "-n",
+	out, err := exec.CommandContext(ctx, program, append([]string{command, "i", "--kubeconfig", plane.Kubeconfig(),
+		"-n",
 		ns}, args...)...).CombinedOutput()
 	return string(out), err
 }
@@ -46,11 +48,16 @@ var _ = Describe("The tests of a chart", func() {
 		ns := namespaceFor(ctx)
 		in := installTestedChart(ctx, ns, "")
 		mark := auditMark(ctx)
-		out, err := kubectlTest(ctx, ns)
+		out, err := kubectlKsctl(ctx, ns, "test")
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring("2 hooks have succeeded"))
 		Expect(jobsIn(ctx, ns)).To(Equal([]string{"first", "second"}))
 		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"first": 1, "second": 1}))
+
+		out, err = kubectlKsctl(ctx, ns, "status")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).To(And(ContainSubstring("Ready is True"), ContainSubstring("Tested is True"),
+			ContainSubstring("Welcome to web.")))
 
 		By("a new version of the chart does not run them again")
 		publish(ctx, ns, "src", "main@sha1:2", tree("spec:\n  version: 1.0.0\n  components:\n"+
@@ -65,7 +72,7 @@ var _ = Describe("The tests of a chart", func() {
 		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"first": 1, "second": 1}))
 
 		By("the next request does, and the end of requests removes them")
-		out, err = kubectlTest(ctx, ns)
+		out, err = kubectlKsctl(ctx, ns, "test")
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(ContainSubstring("3 hooks have succeeded"))
 		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"first": 2, "second": 2, "third": 1}))
@@ -81,7 +88,7 @@ var _ = Describe("The tests of a chart", func() {
 	It("that fail or do not end leave the install Ready, and are named", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		in := installTestedChart(ctx, ns, cluster.FateFails)
-		out, err := kubectlTest(ctx, ns)
+		out, err := kubectlKsctl(ctx, ns, "test")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring(`component "web": Job ` + ns + "/second is Failed"))
 		Expect(get(ctx, in)).To(Succeed())
@@ -96,7 +103,7 @@ var _ = Describe("The tests of a chart", func() {
 			"chart/templates/second.yaml": job("second", cluster.FateNeverEnds, "", hook("test", 1)),
 		}))
 		atRevision(ctx, in, "main@sha1:2")
-		out, err = kubectlTest(ctx, ns, "--timeout", "3s")
+		out, err = kubectlKsctl(ctx, ns, "test", "--timeout", "3s")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("the tests have not ended"), out)
 		publish(ctx, ns, "src", "main@sha1:3",

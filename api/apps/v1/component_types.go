@@ -19,6 +19,9 @@ type ComponentStatus struct {
 	// Message states what the component waits for, or what is wrong.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Notes is the beginning of what the component's chart tells its users (NOTES.txt).
+	// +optional
+	Notes string `json:"notes,omitempty"`
 	// Chart is the repository chart that the component was last rendered from.
 	// +optional
 	Chart *ChartStatus `json:"chart,omitempty"`

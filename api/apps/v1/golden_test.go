@@ -191,7 +191,7 @@ func goldenInstall() *KsctlInstall {
 				URL: "http://source/stacks.tar.gz"},
 			StackVersion: "1.0.0",
 			Components: []ComponentStatus{{Name: "app", Version: "1.2.3", DependsOn: []string{"db"}, Ready: true,
-				Objects: 4, Message: "waits for a pod",
+				Objects: 4, Message: "waits for a pod", Notes: "Open the shop.",
 				Chart: &chart, ChartDependencies: []ChartStatus{chart}}},
 			Inventory: goldenInventoryStatus(), Cluster: "clusters.prod",
 			ClusterUID: "0b8a7c5d-2d52-4c62-9f6b-8a1f0ad0c002",

@@ -43,6 +43,8 @@ type Options struct {
 // Rendered is a rendered chart.
 type Rendered struct {
 	Objects []*manifest.Object
+	// Notes is what the chart tells its users: its NOTES.txt, without those of subcharts.
+	Notes string
 	// Warnings are for the user.
 	Warnings []string
 	// Generated has the values that the templates generated, now or earlier. It is also set if the
@@ -90,6 +92,7 @@ func (c *Chart) renderOnce(ctx context.Context, kube *common.KubeVersion,
 	out := Rendered{Generated: g.out}
 	instrument(loaded)
 	files, err := c.execute(ctx, p, kube, o, g)
+	out.Notes = strings.TrimSpace(files[loaded.Name()+"/templates/NOTES.txt"])
 	if refused := g.refusal(func(function, file string) []problem.Error {
 		return c.findCalls(loaded, function, file)
 	}); refused != nil {
