@@ -77,8 +77,9 @@ func (r *renderRun) keepHooks(p *ResolvedComponent, hooks []Object) (err error) 
 	name, generate := p.Component.Name, &r.req.Generate
 	switch {
 	case generate.Policy == generated.Refuse:
-		r.warn(p.Component, []string{"the hooks of its removal do not run, because spec.generate is Refuse: they are " +
-			"kept with generated values"})
+		r.warn(p.Component, []string{"the hooks of its removal do not run: they are kept with generated " +
+			"values, which " +
+			"spec.generate or spec.publish refuses"})
 		return nil
 	case generate.Policy != generated.Keep:
 		return nil

@@ -44,8 +44,8 @@ func (s *Steps) generateOptions(ctx context.Context, o *owner, c *engine.Client)
 func (o *owner) generatedSecrets() map[string]stacks.Ref {
 	out := map[string]stacks.Ref{}
 	for id, e := range o.inv.All() {
-		if e.State == appsv1.EntryIntended {
-			continue // it may not exist; findGenerated looks for it
+		if e.State == appsv1.EntryIntended || !strings.Contains(id, generated.SecretNamePrefix) {
+			continue // findGenerated looks for one that may not exist
 		}
 		if ref, err := stacks.ParseID(id); err == nil && ref.Group == "" && ref.Kind == "Secret" &&
 			ref.Name == generated.SecretName(o.key.String(), e.Component) {

@@ -123,6 +123,29 @@ var _ = Describe("The hooks of a chart for its removal", func() {
 				ContainSubstring(`the hooks of component "shop" for its removal, if it has any, do not run`)))
 	})
 
+	It("do not run when another install takes the objects over, which runs its own", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		a := installChartWithHooks(ctx, ns, "")
+		before := uidOf(ctx, ns, "main")
+		b := install(ctx, ns, "b", func(in *appsv1.KsctlInstall) {
+			in.Spec.SourceRef.Name, in.Spec.TakeOver = "a", &appsv1.TakeOver{Name: "a"}
+		})
+		reports(ctx, b, "False", appsv1.OwnedByAnotherReason)
+		mark, err := h.ControlPlane.AuditMark(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		remove(ctx, a)
+		awaitGone(ctx, a)
+		becomesReady(ctx, b)
+		Expect(uidOf(ctx, ns, "main")).To(Equal(before))
+		Expect(writtenObjects(ctx, ns, mark)).NotTo(ContainElement(HaveSuffix(" early")), "no hook has run")
+		Expect(countHookSecrets(ctx, ns)).To(Equal(1))
+		remove(ctx, b)
+		completePods(ctx, ns)
+		completePods(ctx, ns)
+		awaitGone(ctx, b, aConfigMap(ns, "main"), aPod(ns, "after"))
+		Expect(countHookSecrets(ctx, ns)).To(BeZero())
+	})
+
 	It("run when the component is disabled, and when a KsctlRemove removes it", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		a := installChartWithHooks(ctx, ns, "")

@@ -73,10 +73,13 @@ const (
 	dataKey    = "values"
 )
 
+// SecretNamePrefix is the prefix of the names of the Secrets with generated values.
+const SecretNamePrefix = "ksctl-generated-"
+
 // SecretName returns the name of the Secret with the values of a component.
 func SecretName(owner, component string) string {
 	sum := sha256.Sum256([]byte(owner + "\x00" + component))
-	return "ksctl-generated-" + hex.EncodeToString(sum[:8])
+	return SecretNamePrefix + hex.EncodeToString(sum[:8])
 }
 
 // Secret returns the manifest of the Secret with values. The error is for the user.

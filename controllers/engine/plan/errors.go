@@ -124,6 +124,6 @@ type RemovalHookError struct {
 
 func (e *RemovalHookError) Error() string {
 	return fmt.Sprintf("a hook of component %q that runs %s the removal has failed: %s: see its log; delete the "+
-		"hook to "+
-		"run it again, or delete %s to skip the hooks of the component", e.Component, e.When, e.Message, e.Secret)
+		"hook to run it again, or delete %s to skip the hooks of the component", e.Component, e.When, e.Message,
+		e.Secret)
 }

@@ -74,4 +74,5 @@ func planHandover(in *Snapshot, e appsv1.InventoryEntry, newOwner *OwnerKey, p *
 		}
 	}
 	p.addRemoval(a)
+	keepHooksFromRunning(in, e.Component, p)
 }

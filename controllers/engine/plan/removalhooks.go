@@ -56,6 +56,19 @@ func planRemovalHooks(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) []
 	return kept // without its Secret, no hook runs again
 }
 
+// keepHooksFromRunning is called when an object of a component is handed over: the component moves to
+// another owner, and is not removed. The entry of the Secret with its hooks no longer belongs to the
+// component then.
+func keepHooksFromRunning(in *Snapshot, component string, p *Plan) {
+	for i := range in.RemovalHooks {
+		h := &in.RemovalHooks[i]
+		if e, ok := in.Inventory.Get(h.Secret); ok && h.Pre.Name == component && e.Component == component {
+			e.Component = ""
+			p.Intents = append(p.Intents, e)
+		}
+	}
+}
+
 // isRemovalHook reports whether an entry is that of a hook that runs because of a removal.
 func (s *Snapshot) isRemovalHook(id string) bool {
 	is := func(it Item) bool { return it.ID == id }
@@ -79,7 +92,8 @@ func removedHooks(in *Snapshot, entries []appsv1.InventoryEntry) (out []*Removal
 		stays[e.Component] = stays[e.Component] || !removed[id]
 	}
 	for i := range in.RemovalHooks {
-		if h := &in.RemovalHooks[i]; removed[h.Secret] && !stays[h.Pre.Name] {
+		h := &in.RemovalHooks[i]
+		if e, _ := in.Inventory.Get(h.Secret); removed[h.Secret] && e.Component == h.Pre.Name && !stays[h.Pre.Name] {
 			out = append(out, h)
 		}
 	}

@@ -154,3 +154,30 @@ func TestRemovalHooksNeedNoApproval(t *testing.T) {
 		t.Errorf("removals %v, waits %v", actionNames(p.Removals), p.Waits)
 	}
 }
+
+// A component that moves to another owner is not removed: its hooks do not run, also if some of its
+// objects do not move, or if the controller is killed in between.
+func TestRemovalHooksDoNotRunForMovedComponents(t *testing.T) {
+	web, rest, secret := entryOf("shop", "web"), entryOf("shop", "rest"), entryOf("shop", "secret")
+	w := fixture{entries: []appsv1.InventoryEntry{web, rest, secret},
+		live: []live.Object{liveObject("web"), liveObject("rest"), liveObject("secret")},
+		policy: func(p *Policies) {
+			p.HandoverTo = func(id string) HandoverDecision {
+				if id == web.ID {
+					return HandoverDecision{To: &other}
+				}
+				return HandoverDecision{}
+			}
+		}}
+	in := w.snapshot()
+	in.RemovalHooks = shopHooks()
+	p := Teardown(in)
+	if !slices.Equal(actionNames(p.Removals), []string{"hand over web"}) || len(p.Intents) != 1 {
+		t.Fatalf("removals %v, intents %+v", actionNames(p.Removals), p.Intents)
+	}
+	in.Inventory.Put(p.Intents[0])
+	in.Inventory.Remove(web.ID)
+	if p = Teardown(in); !slices.Equal(actionNames(p.Removals), []string{"delete rest", "delete secret"}) {
+		t.Errorf("removals %v", actionNames(p.Removals))
+	}
+}
