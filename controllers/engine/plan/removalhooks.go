@@ -56,9 +56,9 @@ func planRemovalHooks(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) []
 	return kept // without its Secret, no hook runs again
 }
 
-// keepHooksFromRunning is called when an object of a component is handed over: the component moves to
-// another owner, and is not removed. The entry of the Secret with its hooks no longer belongs to the
-// component then.
+// keepHooksFromRunning is called when an object of a component is handed over: the component moves
+// to another owner, and is not removed. The entry of the Secret with its hooks no longer belongs to
+// the component then.
 func keepHooksFromRunning(in *Snapshot, component string, p *Plan) {
 	for i := range in.RemovalHooks {
 		h := &in.RemovalHooks[i]
