@@ -304,5 +304,6 @@ func (a *executor) errorResult(act *plan.Action, err error) actionResult {
 	if isFatal(err) {
 		return actionResult{fatal: err}
 	}
-	return actionResult{err: &ObjectError{Ref: act.Ref(), Verb: string(act.Verb), Err: err}}
+	return actionResult{err: &ObjectError{Ref: act.Ref(), Verb: string(act.Verb), Err: err,
+		Redact: a.owner.Policies().Redact}}
 }

@@ -38,10 +38,16 @@ type ObjectError struct {
 	Ref  stacks.Ref
 	Verb string
 	Err  error
+	// Redact is that of the owner's policies.
+	Redact func(message string) string
 }
 
 func (e *ObjectError) Error() string {
-	return fmt.Sprintf("%s %s: %s", e.Verb, e.Ref, redactedMessage(e.Ref, e.Err))
+	message := redactedMessage(e.Ref, e.Err)
+	if e.Redact != nil {
+		message = e.Redact(message)
+	}
+	return fmt.Sprintf("%s %s: %s", e.Verb, e.Ref, message)
 }
 
 // Unwrap returns the cause.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -270,4 +271,23 @@ func (o *owner) expiringCertificates(now time.Time) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// redactGenerated returns a function that removes generated values from messages; nil without
+// values.
+func redactGenerated(values map[string]*generated.Values) func(string) string {
+	if len(values) == 0 {
+		return nil
+	}
+	return func(message string) string {
+		var pairs []string
+		for _, v := range values {
+			for _, secret := range v.Secrets() {
+				if len(secret) >= generated.ShortestRecognized {
+					pairs = append(pairs, secret, "***", base64.StdEncoding.EncodeToString([]byte(secret)), "***")
+				}
+			}
+		}
+		return strings.NewReplacer(pairs...).Replace(message)
+	}
 }

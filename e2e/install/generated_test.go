@@ -10,7 +10,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -131,6 +133,50 @@ var _ = Describe("What a chart generates", func() {
 		Expect(plane.Client().Delete(ctx, in)).To(Succeed())
 		Eventually(ctx, func() bool { return absent(ctx, in) && absent(ctx, kept) }, soon).Should(BeTrue())
 		stop()
+	})
+
+	It("is in no message of an admission policy that quotes it", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: ns},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					NamespaceSelector: &metav1.LabelSelector{
+						MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+						RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+							Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+							Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+								Resources: []string{"configmaps"}}}}}},
+				Validations: []admissionregistrationv1.Validation{{Expression: "!has(object.data.password)",
+					MessageExpression: "'refused: ' + object.data.password"}}}}
+		Expect(plane.Client().Create(ctx, policy)).To(Succeed())
+		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: ns},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: ns,
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}}
+		Expect(plane.Client().Create(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(plane.Client().Delete(ctx, binding)).To(Succeed())
+			Expect(plane.Client().Delete(ctx, policy)).To(Succeed())
+		})
+		probe := aConfigMap(ns, "probe")
+		probe.Data = map[string]string{"password": "x"}
+		Eventually(ctx, func() error {
+			return plane.Client().Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		}, soon, "50ms").ShouldNot(Succeed(), "the policy is in effect")
+		publish(ctx, ns, "src", "main@sha1:1", tree("spec:\n  version: 1.0.0\n  components:\n"+
+			"  - {name: shop, helm: {chart: ./chart}}\n", map[string]string{
+			"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+			"chart/templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n" +
+				"data: {password: {{ randAlphaNum 16 }}}\n"}))
+		in := newInstall(ctx, ns, "i", hourly)
+		reports(ctx, in, "False", "ReconciliationFailed", "refused: ***")
+		values, err := generated.FromSecret(generatedSecret(ctx, ns))
+		Expect(err).NotTo(HaveOccurred())
+		for _, secret := range values.Secrets() {
+			shown, err := json.Marshal([]any{in.Status, eventsOf(ctx, in)})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(shown)).NotTo(ContainSubstring(secret))
+		}
 	})
 
 	It("uses what lookup found until the chart changes, and finds only objects of the install", func(ctx SpecContext) {

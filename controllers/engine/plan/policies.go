@@ -94,6 +94,9 @@ type Policies struct {
 	TerminatingNamespace string
 	// ProtectKinds are kinds whose objects are released where they would be deleted.
 	ProtectKinds []string
+	// Redact removes values that are not public from a message of the API server; nil for owners
+	// without such values. It must not use what changes with the owner.
+	Redact func(message string) string
 	// RemovalRequest returns a user's request to remove an object; nil for an object without one.
 	// It takes precedence over Prune, ProtectKinds and the limits of deletes.
 	RemovalRequest func(e *appsv1.InventoryEntry) *RemovalRequest
