@@ -1,6 +1,8 @@
 package stacks_test
 
 import (
+	"bytes"
+	"compress/flate"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -406,5 +408,63 @@ func TestRemovalHooksAreKept(t *testing.T) {
 	without, err := render(result.Generated)
 	if err != nil || len(without.Components[0].Objects) != 1 {
 		t.Errorf("%+v, %v", without.Components, err)
+	}
+}
+
+func TestDecodeHooksRefusesWhatWasChanged(t *testing.T) {
+	encode := func(text string) []byte {
+		var b bytes.Buffer
+		w, err := flate.NewWriter(&b, flate.BestSpeed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	const hook = `"kind":"Job","name":"a","version":"v1","hash":"x"`
+	for name, encoded := range map[string][]byte{
+		"no JSON": encode("no"), "not compressed": []byte("[]"), "no hook": encode("[{" + hook + `,"manifest":{}}]`),
+		"no manifest":   encode("[{" + hook + `,"hook":{"phase":"PreDelete","weight":0}}]`),
+		"another phase": encode("[{" + hook + `,"manifest":{},"hook":{"phase":"Pre","weight":0}}]`),
+		"too large":     encode("[" + strings.Repeat(" ", 17<<20) + "]"),
+	} {
+		if hooks, err := stacks.DecodeHooks(encoded); err == nil {
+			t.Errorf("%s: got %+v", name, hooks)
+		}
+	}
+	hooks, err := stacks.DecodeHooks(encode("[{" + hook + `,"manifest":{},"hook":{"phase":"PreDelete","weight":0}}]`))
+	if err != nil || len(hooks) != 1 {
+		t.Errorf("got %+v, %v", hooks, err)
+	}
+}
+
+// Tests are not applied, and leave the names of other objects alone.
+func TestTestsOfCharts(t *testing.T) {
+	hook := func(kind, version, name, events string) string {
+		return fmt.Sprintf("---\napiVersion: %s\nkind: %s\nmetadata: {name: %s, annotations: {helm.sh/hook: %q}}\n",
+			version,
+			kind, name, events)
+	}
+	result, err := renderChart(t, map[string]string{
+		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/templates/x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n" +
+			hook("Pod", "v1", "check", "test") + hook("Pod", "v1", "check", "test-success") +
+			hook("ConfigMap", "v1", "own", "test") + hook("Job", "batch/v1", "both", "post-install,test"),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests []string
+	for _, o := range result.Components[0].Tests {
+		tests = append(tests, o.Kind+" "+o.Name)
+	}
+	if !slices.Equal(tests, []string{"Pod check"}) || len(result.Components[0].Objects) != 2 ||
+		len(result.Warnings) != 2 {
+		t.Errorf("tests %v, warnings %q", tests, result.Warnings)
 	}
 }

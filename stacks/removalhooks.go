@@ -1,20 +1,42 @@
 package stacks
 
 import (
+	"bytes"
+	"compress/flate"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 )
 
+// maxHookBytes bounds the decoded hooks of a component: whoever may write the Secret may have
+// changed them.
+const maxHookBytes = 16 << 20
+
 // DecodeHooks returns the hooks in Values.Hooks, in the order of Helm: by weight, then by kind.
 func DecodeHooks(encoded []byte) ([]Object, error) {
 	if len(encoded) == 0 {
 		return nil, nil
 	}
+	raw, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(encoded)), maxHookBytes+1))
+	if err == nil && len(raw) > maxHookBytes {
+		err = fmt.Errorf("they have more than %d bytes", maxHookBytes)
+	}
 	var hooks []Object
-	if err := decompress(encoded, &hooks); err != nil {
+	if err == nil {
+		err = json.Unmarshal(raw, &hooks)
+	}
+	for i := range hooks {
+		h := &hooks[i]
+		if h.Hook == nil || h.Hook.Phase != HookPreDelete && h.Hook.Phase != HookPostDelete || len(h.Manifest) == 0 {
+			err = errors.Join(err, fmt.Errorf("%s is not a hook of a removal", h.Ref))
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading the hooks of a removal: %w", err)
 	}
 	return hooks, nil

@@ -58,8 +58,9 @@ func redactTexts(tree *source.Tree, req *Request, result *Result) {
 		result.Warnings[i] = secrets.redact(w)
 	}
 	for i := range result.Components {
-		if notes := result.Components[i].Notes; notes != "" {
-			result.Components[i].Notes = secrets.redact(notes)
+		notes := &result.Components[i].Notes
+		if *notes = secrets.redact(*notes); *notes == withheldMessage {
+			*notes = ""
 		}
 	}
 }
@@ -298,7 +299,11 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	out := Result{StackVersion: r.def.Spec.Version, Warnings: append(r.resolved.Warnings, r.warnings...)}
+	taken := map[string]bool{}
+	for _, o := range slices.Concat(applied...) {
+		taken[o.ID()] = true
+	}
+	out := Result{StackVersion: r.def.Spec.Version}
 	for name, v := range r.generated {
 		if !v.Equal(r.req.Generate.Values[name]) {
 			if out.Generated == nil {
@@ -329,7 +334,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			}
 			c.Objects = append(c.Objects, object)
 		}
-		if c.Tests, err = r.tests(objects, contains); err != nil {
+		if c.Tests, err = r.tests(p, objects, contains, taken); err != nil {
 			return Result{}, r.withComponent(p, err)
 		}
 		if c.Objects, err = r.addGeneratedSecret(p, c.Objects); err != nil {
@@ -337,16 +342,24 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 		}
 		out.Components = append(out.Components, c)
 	}
+	out.Warnings = append(r.resolved.Warnings, r.warnings...)
 	return out, nil
 }
 
-// tests returns the objects that test a component on request.
-func (r *renderRun) tests(objects []*manifest.Object,
-	isGenerated func(manifest []byte) bool) (out []Object, err error) {
+// tests returns the objects that test a component on request. One with the name of another object
+// is left out with a warning, because both would be there at the same time; taken has their ids.
+func (r *renderRun) tests(p *ResolvedComponent, objects []*manifest.Object, isGenerated func(manifest []byte) bool,
+	taken map[string]bool) (out []Object, err error) {
 	for _, o := range objects {
-		if o.Hook == nil || !o.Hook.Test {
+		if o.Hook == nil || !o.Hook.Test || !o.Hook.NotApplied {
 			continue
 		}
+		if taken[o.ID()] {
+			r.warn(p.Component, []string{fmt.Sprintf("%s: the test %s is left out: another object has its name",
+				o.Location(), o)})
+			continue
+		}
+		taken[o.ID()] = true
 		test, err := r.buildObject(o, isGenerated)
 		if err != nil {
 			return nil, err

@@ -54,7 +54,17 @@ const testPollInterval = 500 * time.Millisecond
 // the condition, and errReported if a test failed.
 func runTests(ctx context.Context, c client.Client, key client.ObjectKey, token string) (string, error) {
 	in := &appsv1.KsctlInstall{}
-	in.Namespace, in.Name = key.Namespace, key.Name
+	if err := c.Get(ctx, key, in); err != nil {
+		return "", err
+	}
+	switch publish := in.Spec.Publish; {
+	case in.Spec.ClusterSelector != nil:
+		return "", fmt.Errorf("KsctlInstall %s is for many clusters: test one of its installs, which "+
+			"status.clusters lists",
+			key)
+	case publish != nil && publish.Mode == appsv1.PublishOnly:
+		return "", fmt.Errorf("KsctlInstall %s only publishes: nothing is installed that could be tested", key)
+	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appsv1.TestAnnotation, token)
 	if err := c.Patch(ctx, in, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		return "", err

@@ -65,6 +65,24 @@ func TestRunTests(t *testing.T) {
 			}
 		})
 	}
+	for name, change := range map[string]func(*appsv1.KsctlInstall){
+		"for many clusters": func(in *appsv1.KsctlInstall) { in.Spec.ClusterSelector = &appsv1.ClusterSelector{} },
+		"only publishes": func(in *appsv1.KsctlInstall) {
+			in.Spec.Publish = &appsv1.Publish{Mode: appsv1.PublishOnly}
+		},
+	} {
+		scheme := runtime.NewScheme()
+		if err := appsv1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		in := &appsv1.KsctlInstall{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "i"}}
+		change(in)
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(in).Build()
+		if _, err := runTests(t.Context(), c, client.ObjectKeyFromObject(in), "7"); err == nil ||
+			!strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	_, err := runTests(t.Context(), fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(),
 		client.ObjectKey{Name: "i"},
 		"7")

@@ -113,7 +113,7 @@ type Pass struct {
 	// Client sends the requests for the objects. It is nil where only the index is read.
 	Client *Client
 	Retry  RetryPolicy
-	// RemovalHooks are the hooks of the components that charts have for their removal.
+	// RemovalHooks are the hooks that charts run when their component is removed.
 	RemovalHooks []plan.RemovalHooks
 	// MayReceive returns false if another owner that desires an object is not allowed to change it:
 	// the object is not handed over to it. Until the end of the pass, Policies.HandoverTo must not

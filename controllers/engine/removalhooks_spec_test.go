@@ -18,7 +18,8 @@ import (
 )
 
 // hooksFor returns the hooks of component "shop": "first" and "second" before its removal, "last"
-// after it. The ConfigMap "kept" stands for the Secret that keeps them: without it, there are none.
+// and "first" again after it. The ConfigMap "kept" stands for the Secret that keeps them: without
+// it, there are none.
 func hooksFor(ctx context.Context, p *process, o *owner, ns string) []plan.RemovalHooks {
 	kept := stacks.Ref{Kind: "ConfigMap", Namespace: ns, Name: "kept"}.ID()
 	exists := slices.ContainsFunc(labeledConfigMaps(ctx, ns), func(cm corev1.ConfigMap) bool {
@@ -28,11 +29,13 @@ func hooksFor(ctx context.Context, p *process, o *owner, ns string) []plan.Remov
 		return nil
 	}
 	pre, post := render("shop", configMap(ns, "first", "1"), configMap(ns, "second", "1")),
-		render("shop", configMap(ns, "last", "1"))
+		render("shop", configMap(ns, "last", "1"), configMap(ns, "first", "2"))
 	for i := range pre.Objects {
 		pre.Objects[i].Hook = &stacks.Hook{Phase: stacks.HookPre, Weight: i}
 	}
-	post.Objects[0].Hook = &stacks.Hook{Phase: stacks.HookPre}
+	for i := range post.Objects {
+		post.Objects[i].Hook = &stacks.Hook{Phase: stacks.HookPre}
+	}
 	prepared := engine.Prepare(ctx, []stacks.RenderedComponent{pre, post}, o.policies, p.target.Discovery)
 	return []plan.RemovalHooks{{Secret: kept, Pre: prepared[0], Post: prepared[1]}}
 }

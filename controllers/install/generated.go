@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -279,15 +280,22 @@ func redactGenerated(values map[string]*generated.Values) func(string) string {
 	if len(values) == 0 {
 		return nil
 	}
-	return func(message string) string {
-		var pairs []string
+	replacer := sync.OnceValue(func() *strings.Replacer {
+		var secrets []string
 		for _, v := range values {
 			for _, secret := range v.Secrets() {
 				if len(secret) >= generated.ShortestRecognized {
-					pairs = append(pairs, secret, "***", base64.StdEncoding.EncodeToString([]byte(secret)), "***")
+					secrets = append(secrets, secret, base64.StdEncoding.EncodeToString([]byte(secret)))
 				}
 			}
 		}
-		return strings.NewReplacer(pairs...).Replace(message)
-	}
+		// The longest first: one may begin with another.
+		slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+		var pairs []string
+		for _, secret := range secrets {
+			pairs = append(pairs, secret, "***")
+		}
+		return strings.NewReplacer(pairs...)
+	})
+	return func(message string) string { return replacer().Replace(message) }
 }

@@ -149,7 +149,8 @@ func (s *Steps) keepPublishedValues(ctx context.Context, o *owner, components []
 				err = s.storeBesideInstall(ctx, o.req.Object, manifest)
 			}
 			if err != nil {
-				return fmt.Errorf("storing the generated values of component %q: %w", it.Component, err)
+				return fmt.Errorf("storing the generated values of component %q: %w", it.Component,
+					&engine.ObjectError{Ref: it.Ref, Verb: "apply", Err: err, Redact: redactGenerated(o.generated)})
 			}
 		}
 	}

@@ -55,11 +55,7 @@ func (o *owner) removalHooks(ctx context.Context, c *engine.Client,
 func (o *owner) readRemovalHooks(ctx context.Context, c *engine.Client, component string,
 	ref stacks.Ref) ([]stacks.Object, error) {
 	v, err := o.generated[component], error(nil)
-	_, exists := o.target.Index.Get(ref)
-	switch synced := o.target.Index.Synced(ref.GroupKind()) == nil; {
-	case synced && !exists:
-		v = nil // a user deleted it
-	case v == nil:
+	if _, exists := o.target.Index.Get(ref); v == nil || !exists { // a user may have deleted it
 		v, err = readGeneratedSecret(ctx, o, c, component, ref)
 	}
 	var invalid *reconcile.StepError

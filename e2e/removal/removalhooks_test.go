@@ -41,7 +41,7 @@ func installChartWithHooks(ctx context.Context, ns, fate string,
 			"chart/templates/late.yaml":  jobManifest("late", cluster.FateNeverEnds, hookMeta("pre-delete", 5)),
 			"chart/templates/early.yaml": jobManifest("early", cluster.FateNeverEnds, hookMeta("pre-delete", -5)),
 			"chart/templates/account.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: bye" +
-				hookMeta("pre-delete", -9) + "}\n",
+				hookMeta("pre-delete,post-delete", -9) + "}\n",
 			"chart/templates/both.yaml":  jobManifest("both", "", hookMeta("post-install,post-delete", 0)),
 			"chart/templates/after.yaml": podManifest("after", fate, "post-delete"),
 		}))).To(Succeed())

@@ -47,8 +47,9 @@ type InventoryEntry struct {
 	// Leaving is true once the deletion of the object is approved.
 	// +optional
 	Leaving bool `json:"leaving,omitempty"`
-	// PreRemove is only set for a Job that runs before anything is removed. It is the position of
-	// the Job among those of its wave, counted from 1.
+	// PreRemove is only set for a Job that runs before anything is removed: its position among
+	// those of its wave, counted from 1. It is -1 for a Secret with the hooks of a component if
+	// those before the removal have run.
 	// +optional
 	PreRemove int32 `json:"preRemove,omitempty"`
 	// Hash of the desired object as last applied.

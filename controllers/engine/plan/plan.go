@@ -207,7 +207,7 @@ func Reconcile(in *Snapshot) Plan {
 		p.Components = append(p.Components, st)
 	}
 	released, undesired := splitReleased(&in.Policies, undesiredEntries(in.Inventory, desired))
-	planRemovals(in, released, &p)
+	planOrderedRemovals(in, released, &p)
 	requested, undesired := splitRequested(&in.Policies, undesired)
 	q := planRequested(withoutHandoverWait(in), requested)
 	p.Removals, p.Waits = append(p.Removals, q.Removals...), append(p.Waits, q.Waits...)
@@ -261,6 +261,8 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 		}
 		if e, known := entryFor(in, it); !known {
 			p.Intents = append(p.Intents, e)
+		} else if e.Component != it.Component {
+			keepHooksFromRunning(in, e.Component, p)
 		}
 		a, ready := decideItem(in, it)
 		if (!mayApply || blocked) && (a.Verb == VerbCreate || a.Verb == VerbUpdate) && !restoresApplied(&a) {

@@ -66,7 +66,11 @@ func planRemovals(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) {
 	if planPreRemoveJobs(in, entries, p) {
 		return
 	}
-	entries = planRemovalHooks(in, entries, p)
+	planOrderedRemovals(in, planRemovalHooks(in, entries, p), p)
+}
+
+// planOrderedRemovals is planRemovals without Jobs and hooks.
+func planOrderedRemovals(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) {
 	slots, invalid := orderRemovals(entries)
 	p.Removals = append(p.Removals, invalid...)
 	for i := range slots {

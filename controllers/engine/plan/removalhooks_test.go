@@ -40,6 +40,8 @@ func shopHooks() []RemovalHooks {
 
 func TestTeardownRunsRemovalHooks(t *testing.T) {
 	web, secret := entryOf("shop", "web"), entryOf("shop", "secret")
+	marked := secret
+	marked.PreRemove = preHooksDone
 	namespace := appsv1.InventoryEntry{ID: stacks.Ref{Kind: "Namespace", Name: "ns"}.ID(), Version: "v1",
 		Component: "shop",
 		State:     appsv1.EntryShared, Hash: "shared"}
@@ -66,6 +68,10 @@ func TestTeardownRunsRemovalHooks(t *testing.T) {
 			`a hook of component "shop" that runs before the removal has failed: Job ns/first is Failed: BackoffLimitExceeded`},
 		"a failed one that was deleted runs again": {[]appsv1.InventoryEntry{web, secret, applied("first")}, all, nil,
 			[]string{"create first"}, ""},
+		"one that was deleted runs again, whatever spec.drift says": {[]appsv1.InventoryEntry{web, secret,
+			applied("first")},
+			all, func(p *Policies) { p.Drift = appsv1.DriftIgnore }, []string{"create first"}, ""},
+		"those before do not run again": {[]appsv1.InventoryEntry{web, marked}, all, nil, []string{"delete web"}, ""},
 		"both are deleted": {[]appsv1.InventoryEntry{web, secret, done("first"), done("second")},
 			append(slices.Clone(all), suspendedJob("first", complete), suspendedJob("second", complete)), nil,
 			[]string{"delete first", "delete second"}, ""},
@@ -179,5 +185,70 @@ func TestRemovalHooksDoNotRunForMovedComponents(t *testing.T) {
 	in.Inventory.Remove(web.ID)
 	if p = Teardown(in); !slices.Equal(actionNames(p.Removals), []string{"delete rest", "delete secret"}) {
 		t.Errorf("removals %v", actionNames(p.Removals))
+	}
+}
+
+// A component is removed as a whole: what may be removed now stays until the rest may be, too.
+func TestComponentWithHooksIsRemovedAsAWhole(t *testing.T) {
+	web, rest, secret := entryOf("shop", "web"), entryOf("shop", "rest"), entryOf("shop", "secret")
+	w := fixture{entries: []appsv1.InventoryEntry{entryOf("other", "other"), web, rest, secret,
+		hookEntry("shop", "first", appsv1.EntryDone)},
+		live: []live.Object{liveObject("other"), liveObject("web"), liveObject("rest"), liveObject("secret")}}
+	for name, change := range map[string]func(*Policies){
+		"an object may be claimed": func(p *Policies) {
+			p.HandoverTo = func(id string) HandoverDecision {
+				if id == rest.ID {
+					return HandoverDecision{On: &other, Leave: "may be claimed"}
+				}
+				return HandoverDecision{}
+			}
+		},
+		"an approval is missing": func(p *Policies) { p.MaxDeletes = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.policy = change
+			in := w.snapshot(Component{Name: "other", Items: []Item{item("other", "other")}})
+			in.RemovalHooks = shopHooks()
+			p := Reconcile(in)
+			if len(p.Removals) > 0 || len(p.Actions) > 0 {
+				t.Errorf("removals %v", actionNames(p.Removals))
+			}
+			if !slices.ContainsFunc(p.Left, func(a Action) bool {
+				return strings.Contains(a.Message, `component "shop" stays until all of its objects may be removed`)
+			}) {
+				t.Errorf("left %+v", p.Left)
+			}
+		})
+	}
+}
+
+// A component that gets another name is not removed.
+func TestRemovalHooksDoNotRunForRenamedComponents(t *testing.T) {
+	web, secret := entryOf("shop", "web"), entryOf("shop", "secret")
+	in := fixture{entries: []appsv1.InventoryEntry{web, secret},
+		live: []live.Object{liveObject("web"), liveObject("secret")}}.
+		snapshot(Component{Name: "store", Items: []Item{item("store", "web")}})
+	in.RemovalHooks = shopHooks()
+	for _, e := range Reconcile(in).Intents {
+		in.Inventory.Put(e)
+	}
+	web.Component = "store"
+	in.Inventory.Put(web)
+	if got := actionNames(Reconcile(in).Removals); !slices.Equal(got, []string{"delete secret"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Released objects of a component do not wait for its hooks.
+func TestReleasedObjectsDoNotWaitForHooks(t *testing.T) {
+	web, own, secret := entryOf("shop", "web"), entryOf("shop", "own"), entryOf("shop", "secret")
+	in := fixture{entries: []appsv1.InventoryEntry{web, own, secret},
+		live:   []live.Object{liveObject("web"), liveObject("own"), liveObject("secret")},
+		policy: func(p *Policies) { p.Released = map[string]string{own.ID: "it is this install"} }}.snapshot()
+	in.RemovalHooks = shopHooks()
+	got := actionNames(Reconcile(in).Removals)
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"create first", "release own"}) {
+		t.Errorf("got %v", got)
 	}
 }

@@ -78,7 +78,7 @@ type Snapshot struct {
 	// Handovers are the decisions about the entries that the owner may no longer desire; nil if
 	// objects are never handed over.
 	Handovers map[string]HandoverDecision
-	// RemovalHooks are the hooks of the components that charts have for their removal.
+	// RemovalHooks are the hooks that charts run when their component is removed.
 	RemovalHooks []RemovalHooks
 	// Unsettled are the uncreated entries of which it is not certain that they have no object, with
 	// the reason. Other uncreated entries that are to be removed are no longer in the inventory.

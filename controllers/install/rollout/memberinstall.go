@@ -23,8 +23,7 @@ var trackingLabels = []string{"app.kubernetes.io/instance", "kustomize.toolkit.f
 	"app.kubernetes.io/managed-by", "argocd.argoproj.io/"}
 
 // requestAnnotations request something of an install; its member installs get them, too.
-var requestAnnotations = []string{appsv1.RequestedAtAnnotation, appsv1.RotateAnnotation,
-	appsv1.TestAnnotation}
+var requestAnnotations = []string{appsv1.RequestedAtAnnotation, appsv1.RotateAnnotation}
 
 // desiredMember returns the desired member install of a cluster, with an artifact released to it.
 func desiredMember(in *appsv1.KsctlInstall, cluster, digest string) *appsv1.KsctlInstall {

@@ -113,7 +113,7 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 			kept[first], o = stayingObject(o, kept[first]), kept[first]
 		case becomesOrdinary(o, kept[first]):
 			kept[first] = stayingObject(kept[first], o)
-		case isNotApplied(kept[first]) != isNotApplied(o): // they are not there at the same time
+		case isNotApplied(kept[first]) || isNotApplied(o): // see FindDuplicates
 			kept = append(kept, o)
 			continue
 		case reflect.DeepEqual(kept[first].Value, o.Value):
@@ -150,32 +150,47 @@ func isDefinition(o *Object) bool {
 
 func isNotApplied(o *Object) bool { return o.Hook != nil && o.Hook.NotApplied }
 
-// FindDuplicates reports objects that are in all more than once. Hooks that are not applied with
-// the others may have the name of one of them.
+// FindDuplicates reports objects that are in all more than once. A hook that is not applied with
+// the others may have the name of one of them, and of a hook of another phase; tests are not
+// compared.
 func FindDuplicates(all []*Object) problem.Errors {
 	first := make(map[string]*Object, len(all))
 	var errs problem.Errors
 	for _, o := range all {
-		id := o.ID()
-		if isNotApplied(o) {
-			id = "not applied " + id
+		for _, phase := range phasesOf(o) {
+			before, twice := first[phase+o.ID()]
+			if !twice {
+				first[phase+o.ID()] = o
+				continue
+			}
+			errs = append(errs, duplicateError(before, o))
 		}
-		before, twice := first[id]
-		if !twice {
-			first[id] = o
-			continue
-		}
-		where := "; the first is in " + before.Location()
-		switch {
-		case before.Component != o.Component:
-			where = fmt.Sprintf("; the first is in component %q, %s", before.Component, before.Location())
-		case before.Location() == o.Location():
-			where = " from the same place: its file is listed twice, or its template repeats it"
-		}
-		errs = append(errs, &problem.Error{
-			File: o.File, Line: o.Line, Component: o.Component,
-			Message: fmt.Sprintf("%s is rendered twice%s", o, where),
-		})
 	}
 	return errs
+}
+
+// phasesOf returns prefixes for the times at which an object exists.
+func phasesOf(o *Object) (out []string) {
+	if !isNotApplied(o) {
+		return []string{""}
+	}
+	if o.Hook.PreDelete {
+		out = append(out, "before ")
+	}
+	if o.Hook.PostDelete {
+		out = append(out, "after ")
+	}
+	return out
+}
+
+func duplicateError(before, o *Object) *problem.Error {
+	where := "; the first is in " + before.Location()
+	switch {
+	case before.Component != o.Component:
+		where = fmt.Sprintf("; the first is in component %q, %s", before.Component, before.Location())
+	case before.Location() == o.Location():
+		where = " from the same place: its file is listed twice, or its template repeats it"
+	}
+	return &problem.Error{File: o.File, Line: o.Line, Component: o.Component,
+		Message: fmt.Sprintf("%s is rendered twice%s", o, where)}
 }

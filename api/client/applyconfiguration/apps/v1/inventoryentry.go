@@ -27,8 +27,9 @@ type InventoryEntryApplyConfiguration struct {
 	State *appsv1.EntryState `json:"state,omitempty"`
 	// Leaving is true once the deletion of the object is approved.
 	Leaving *bool `json:"leaving,omitempty"`
-	// PreRemove is only set for a Job that runs before anything is removed. It is the position of
-	// the Job among those of its wave, counted from 1.
+	// PreRemove is only set for a Job that runs before anything is removed: its position among
+	// those of its wave, counted from 1. It is -1 for a Secret with the hooks of a component if
+	// those before the removal have run.
 	PreRemove *int32 `json:"preRemove,omitempty"`
 	// Hash of the desired object as last applied.
 	Hash *string `json:"hash,omitempty"`
