@@ -99,7 +99,7 @@ var _ = Describe("The hooks of a removal", suite.Safety, func() {
 			where := w.last
 			if crashed {
 				w.crashHook = crashHook{at: 1000}
-				p = startProcess(ns, engine.Options{WriteHook: w.boundary})
+				p = startProcess(ns, engine.Options{WriteHook: w.boundary, Concurrency: 1})
 				Expect(hookedTeardown(ctx, p, loadOwner(ctx, ns, "i"), w)).To(BeFalse())
 				p.stop()
 			}

@@ -24,20 +24,17 @@ var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Dispatcher)(nil)
 
 // Reconcile implements reconcile.Steps.
 func (f *Dispatcher) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
-	return f.Single.ReportWaitCycle(ctx, req.Object, f.reconcile(ctx, req))
-}
-
-func (f *Dispatcher) reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlInstall]) reconcile.Outcome {
+	next := f.Single.Reconcile
 	switch in := req.Object; {
 	case handover.IsFleet(in):
-		return f.Fleet.Reconcile(ctx, req)
+		next = f.Fleet.Reconcile
 	case in.Spec.ClusterSelector != nil:
 		return reconcile.Stalled{Reason: appsv1.ClusterChangedReason, Err: fmt.Errorf(
 			"spec.clusterSelector is set, but objects are installed on %s: nothing is changed; unset "+
 				"spec.clusterSelector, or remove the installed objects first to move them",
 			target.DisplayName(target.InstallCluster(in)))}
 	}
-	return f.Single.Reconcile(ctx, req)
+	return f.Single.ReportWaitCycle(ctx, req.Object, next(ctx, req))
 }
 
 // Finalize implements reconcile.Steps.
