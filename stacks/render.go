@@ -342,7 +342,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 		}
 		out.Components = append(out.Components, c)
 	}
-	out.Warnings = append(r.resolved.Warnings, r.warnings...)
+	out.Warnings = slices.Concat(r.resolved.Warnings, r.warnings)
 	return out, nil
 }
 
