@@ -48,9 +48,6 @@ func boundWarnings(all []string) []string {
 func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Client,
 	a artifact.Artifact) (*renderedStack, error) {
 	in := o.req.Object
-	if publishesOnly(in) {
-		targetClient = c // the generated values are kept here
-	}
 	values, secrets, keys, err := s.inputs(ctx, o, c)
 	if err != nil {
 		return nil, err

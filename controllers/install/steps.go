@@ -192,7 +192,11 @@ func (s *Steps) renderArtifact(ctx context.Context, o *owner, a artifact.Artifac
 	if err != nil {
 		return nil, target.Outcome(err, revision)
 	}
-	stack, err := s.render(ctx, o, c, targetClient, a)
+	keptBy := targetClient
+	if publishesOnly(in) {
+		keptBy = c // the generated values are kept beside the install
+	}
+	stack, err := s.render(ctx, o, c, keptBy, a)
 	if out := o.artifactUnavailable(err, s.Clock.Now().Add(reconcile.RetryInterval(&in.Spec.Schedule))); out != nil {
 		return nil, out
 	}
