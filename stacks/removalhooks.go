@@ -1,12 +1,8 @@
 package stacks
 
 import (
-	"bytes"
-	"compress/flate"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/ksctl/gitops/stacks/generated"
@@ -22,14 +18,8 @@ func DecodeHooks(encoded []byte) ([]Object, error) {
 	if len(encoded) == 0 {
 		return nil, nil
 	}
-	raw, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(encoded)), maxHookBytes+1))
-	if err == nil && len(raw) > maxHookBytes {
-		err = fmt.Errorf("they have more than %d bytes", maxHookBytes)
-	}
 	var hooks []Object
-	if err == nil {
-		err = json.Unmarshal(raw, &hooks)
-	}
+	err := decompress(encoded, maxHookBytes, &hooks) // JSON that is cut off is an error
 	for i := range hooks {
 		h := &hooks[i]
 		if h.Hook == nil || h.Hook.Phase != HookPreDelete && h.Hook.Phase != HookPostDelete || len(h.Manifest) == 0 {
@@ -99,9 +89,8 @@ func (r *renderRun) keepHooks(p *ResolvedComponent, hooks []Object) (err error) 
 	name, generate := p.Component.Name, &r.req.Generate
 	switch {
 	case generate.Policy == generated.Refuse:
-		r.warn(p.Component, []string{"the hooks of its removal do not run: they are kept with generated " +
-			"values, which " +
-			"spec.generate or spec.publish refuses"})
+		r.warn(p.Component, []string{"the hooks of its removal do not run: they are kept with generated values, " +
+			"which spec.generate or spec.publish refuses"})
 		return nil
 	case generate.Policy != generated.Keep:
 		return nil

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -154,7 +155,7 @@ func (r *Renderer) lookupPrevious(base string) *cacheEntry {
 // matches returns true if all files that the cached render read are unchanged in the source.
 func (e *cacheEntry) matches(root string) bool {
 	var trace map[string]string
-	if decompress(e.trace, &trace) != nil {
+	if decompress(e.trace, math.MaxInt64, &trace) != nil {
 		return false
 	}
 	tree, err := source.Open(root)
@@ -245,9 +246,9 @@ func compress(value any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decompress decodes what compress returned.
-func decompress(compressed []byte, into any) error {
-	raw, err := io.ReadAll(flate.NewReader(bytes.NewReader(compressed)))
+// decompress decodes what compress returned, if it has at most limit bytes.
+func decompress(compressed []byte, limit int64, into any) error {
+	raw, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(compressed)), limit))
 	if err != nil {
 		return err
 	}
@@ -257,7 +258,7 @@ func decompress(compressed []byte, into any) error {
 // decode returns the cached result with the given digest.
 func (e *cacheEntry) decode(digest string) (Result, error) {
 	out := Result{}
-	if err := decompress(e.result, &out); err != nil {
+	if err := decompress(e.result, math.MaxInt64, &out); err != nil {
 		return Result{}, fmt.Errorf("reading the cached render result: %w", err)
 	}
 	out.Digest = digest

@@ -34,8 +34,7 @@ func planRemovalHooks(in *Snapshot, entries []appsv1.InventoryEntry, p *Plan) []
 		// It does not wait for that: the rest may go to an install that waits for this one.
 		p.Left = append(p.Left, Action{Verb: VerbWait, Reason: ReasonPreRemove,
 			Entry: appsv1.InventoryEntry{ID: in.secretOf(name)}, Message: fmt.Sprintf("component %q stays until "+
-				"all of "+
-				"its objects may be removed: its hooks run before that", name)})
+				"all of its objects may be removed: its hooks run before that", name)})
 	}
 	if len(hooks) == 0 {
 		return entries
