@@ -226,6 +226,8 @@ metadata: {name: {{ $name }}, annotations: {helm.sh/hook: "{{ $hook }}", helm.sh
 ---
 {{- end }}
 `,
+		"chart/templates/job.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: job, annotations: " +
+			"{helm.sh/hook: \"pre-install,post-install\"}}\n",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -237,14 +239,15 @@ metadata: {name: {{ $name }}, annotations: {helm.sh/hook: "{{ $hook }}", helm.sh
 			got[o.Name] = string(o.Hook.Phase)
 		}
 	}
-	for name, want := range map[string]string{"both": "Pre", "crd": "no hook", "rollback": "Pre", "weight": "Post",
-		"odd": "", "tests": "", "account": ""} {
+	for name, want := range map[string]string{"both": "Pre", "crd": "no hook", "rollback": "Inactive",
+		"weight": "Inactive",
+		"odd":    "", "tests": "", "account": ""} {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
 		}
 	}
 	warnings := strings.Join(result.Warnings, "\n")
-	for _, want := range []string{`ConfigMap "both" is both a pre hook and a post hook`,
+	for _, want := range []string{`Job.batch "job" is both a pre hook and a post hook`,
 		`ConfigMap "odd" is skipped: the hook pre-instal is not supported`,
 		`hook weight "heavy", which is not a number`,
 		`component "shop": the hooks of its removal do not run: they are kept with generated values`} {

@@ -126,7 +126,13 @@ func TestGoldenRequestDigests(t *testing.T) {
 	hasHooks, withHooks := looksUp, withLookups.Clone()
 	withHooks.Hooks = []byte("encoded")
 	hasHooks.Generate.Values = map[string]*generated.Values{"web": withHooks}
-	goldenfile.Complete(t, hasHooks)
+	hasReleases := hasHooks
+	withRelease := withHooks.Clone()
+	withRelease.Hooks, withRelease.Release = withHooks.Hooks, &generated.Release{Revision: 2, Digest: "keyed hash"}
+	hasReleases.Generate.Values = map[string]*generated.Values{"web": withRelease}
+	hasReleases.Releases = map[string]stacks.ReleaseRecord{"web": {Revision: 2, Digest: "keyed hash", Complete: true,
+		Helm: &stacks.HelmRelease{Chart: "web", Version: "1.2.3", Values: map[string]any{"replicas": int64(2)}}}}
+	goldenfile.Complete(t, hasReleases)
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
@@ -134,7 +140,7 @@ func TestGoldenRequestDigests(t *testing.T) {
 		req  stacks.Request
 	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted},
 		{"with generated values", generates}, {"with answers of lookup", looksUp},
-		{"with hooks of a removal", hasHooks}} {
+		{"with hooks of a removal", hasHooks}, {"with records of releases", hasReleases}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

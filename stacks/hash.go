@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,6 +38,11 @@ func Digest(req Request) (string, error) {
 	req.Root, req.SecretKey, req.ChartLimits = "", nil, ChartLimits{}
 	// they only matter for values that become an input of the next render
 	req.Generate.Derive, req.Generate.Now = nil, time.Time{}
+	req.Releases = maps.Clone(req.Releases)
+	for name, record := range req.Releases {
+		record.Complete = false // only matters for another digest
+		req.Releases[name] = record
+	}
 	if req.DecryptionKeyID != "" {
 		req.Decrypted = nil
 	}

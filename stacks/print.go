@@ -14,6 +14,9 @@ func (r Result) WriteYAML(w io.Writer) error {
 	var b bytes.Buffer
 	for _, c := range r.Components {
 		for _, o := range c.Objects {
+			if o.Hook != nil && o.Hook.Phase == HookInactive {
+				continue
+			}
 			text, err := yaml.JSONToYAML(o.Manifest)
 			if err != nil {
 				return err

@@ -81,7 +81,8 @@ func renderFrom(ctx context.Context, tree *source.Tree, req Request, loader helm
 		return Result{}, redactorFor(tree, &req, nil).redactError(err)
 	}
 	r := &renderRun{ctx: ctx, req: req, tree: tree, def: def, resolved: resolved,
-		generated: map[string]*generated.Values{}, notes: map[string]string{}, readsCluster: map[string]bool{}}
+		generated: map[string]*generated.Values{}, notes: map[string]string{}, readsCluster: map[string]bool{},
+		releases: map[string]ReleaseRecord{}}
 	result, err := r.render()
 	if err != nil {
 		return Result{}, redactorFor(tree, &req, r.generated).redactError(err)
@@ -122,8 +123,9 @@ type renderRun struct {
 	warnings []string
 	// generated are the generated values of the rendered components, new and old ones.
 	generated map[string]*generated.Values
-	// notes are those of the charts, by component.
-	notes map[string]string
+	// notes are those of the charts, and releases the records of their releases, by component.
+	notes    map[string]string
+	releases map[string]ReleaseRecord
 	// readsCluster are the components with a kustomization whose charts may depend on the cluster.
 	readsCluster map[string]bool
 }
@@ -254,17 +256,37 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 		stored = generated.NewValues(append([]byte{}, r.req.SecretKey...)) // not random
 	}
 	stored = stored.ForRotation(c.Name, generate.Rotate)
-	rendered, err := p.chart.Render(r.ctx, helm.Options{
-		Release: releaseName(c), Namespace: p.Namespace, Values: p.Values,
+	readsRelease := p.chart.ReadsRelease(p.Values)
+	storesRelease := generate.Policy == generated.Keep && (readsRelease || p.chart.HasHooks(p.Values))
+	key := stored.Key
+	if !storesRelease {
+		key = r.randomSeed(c)
+	}
+	record, err := r.release(p, key)
+	if err != nil {
+		return nil, err
+	}
+	options := helm.Options{
+		Release: releaseName(c), Namespace: p.Namespace, Revision: record.Revision, Values: p.Values,
 		KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
 		Seed: r.randomSeed(c),
 		Generation: helm.Generation{Policy: generate.Policy, Stored: stored,
 			Derive: slices.Contains(generate.Derive, c.Name), Now: generate.Now},
-	})
+	}
+	rendered, err := p.chart.Render(r.ctx, options)
 	r.warn(c, rendered.Warnings)
-	r.notes[c.Name] = rendered.Notes
-	if generate.Policy != generated.Refuse && !rendered.Generated.IsEmpty() {
-		r.generated[c.Name] = rendered.Generated
+	r.notes[c.Name], r.releases[c.Name] = rendered.Notes, record
+	if values := rendered.Generated; values != nil {
+		values.Release = nil
+		if storesRelease && err == nil { // where the status is lost, no hook runs again
+			values.Release = &generated.Release{Revision: record.Revision, Digest: record.Digest}
+		}
+		if generate.Policy != generated.Refuse && !values.IsEmpty() {
+			r.generated[c.Name] = values
+		}
+	}
+	if readsRelease && record.Revision == 1 && err == nil {
+		r.addInitialFields(p, options, rendered)
 	}
 	return rendered.Objects, err
 }
@@ -321,6 +343,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			ChartDependencies: p.dependencies,
 			ReadsCluster:      r.readsCluster[p.Component.Name],
 			Notes:             r.notes[p.Component.Name],
+			Record:            r.releases[p.Component.Name],
 		}
 		if p.Component.Helm != nil {
 			c.Release = &Release{Namespace: p.Namespace, Name: releaseName(p.Component)}
@@ -419,17 +442,41 @@ func (r *renderRun) buildObject(o *manifest.Object, isGenerated func(manifest []
 		Ref:     Ref{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},
 		Version: o.Version, NamespaceDefaulted: o.NamespaceDefaulted,
 		Manifest: raw, File: o.File, Line: o.Line,
-		Hash: contentHash(o, raw, r.req.SecretKey, isGenerated(raw)),
+		Hash:          contentHash(o, raw, r.req.SecretKey, isGenerated(raw)),
+		InitialFields: o.InitialPointers(),
 	}
 	if o.Hook != nil {
-		out.Hook = &Hook{Phase: HookPre, Weight: o.Hook.Weight, DeletePolicies: o.Hook.DeletePolicies,
-			Stays: o.Hook.Stays}
-		switch {
-		case o.Hook.PreRemove:
-			out.Hook.Phase = HookPreRemove
-		case o.Hook.Post:
-			out.Hook.Phase = HookPost
-		}
+		out.Hook = hookOf(o)
 	}
 	return out, nil
+}
+
+// hookOf returns the hook of an object of a result.
+func hookOf(o *manifest.Object) *Hook {
+	out := &Hook{Phase: HookPre, AlsoPost: o.Hook.AlsoPost, Weight: o.Hook.Weight,
+		DeletePolicies: o.Hook.DeletePolicies, Stays: o.Hook.Stays}
+	switch {
+	case o.Hook.PreRemove:
+		out.Phase = HookPreRemove
+	case o.Hook.Inactive:
+		out.Phase = HookInactive
+	case o.Hook.Post:
+		out.Phase = HookPost
+	}
+	if !manifest.Runs(o) {
+		if o.Hook.PreDelete { // the removal needs it
+			out.DeletePolicies = []string{"before-hook-creation"}
+		}
+		return out
+	}
+	spec, _ := o.Value["spec"].(map[string]any)
+	switch ttl := spec["ttlSecondsAfterFinished"].(type) {
+	case int64:
+		out.TTLSeconds = &ttl
+	case float64:
+		out.TTLSeconds = new(int64(ttl))
+	case int:
+		out.TTLSeconds = new(int64(ttl))
+	}
+	return out
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -109,8 +110,9 @@ func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decryp
 	}
 	trace := result.Trace
 	result.Trace = nil
-	if len(result.Generated) > 0 { // the next request has these values
-		req.Generate = req.Generate.With(result.Generated)
+	if next := result.NextReleases(req.Releases); len(result.Generated) > 0 || !maps.Equal(next, req.Releases) {
+		// the next request has these values and records
+		req.Generate, req.Releases = req.Generate.With(result.Generated), next
 		if digest, err = Digest(req); err != nil {
 			return Result{}, err
 		}

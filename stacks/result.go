@@ -41,6 +41,9 @@ type Request struct {
 	ChartLimits ChartLimits `json:"chartLimits,omitzero"`
 	// Capabilities of the target.
 	Capabilities Capabilities `json:"capabilities"`
+	// Releases are the records of the releases that chart components have, by component. A
+	// component without one is rendered as an install. Nil: the caller keeps no records.
+	Releases map[string]ReleaseRecord `json:"releases,omitempty"`
 	// Generate is how charts generate values such as passwords and certificates.
 	Generate generated.Options `json:"generate,omitzero"`
 	// SecretKey keys the hashes of Secrets, so that a published hash does not disclose their
@@ -112,6 +115,9 @@ type RenderedComponent struct {
 	// Release is the Helm release that Helm would create for the component. Nil if the component
 	// is not a Helm chart.
 	Release *Release `json:"release,omitempty"`
+	// Record is the record of the release that was rendered. Its revision is 0 if the component is
+	// not a Helm chart.
+	Record ReleaseRecord `json:"record,omitzero"`
 	// Notes is what the chart tells its users: its NOTES.txt, without values that are not public.
 	Notes string `json:"notes,omitempty"`
 	// Objects in apply order: Namespaces, CRDs, pre hooks by weight, other objects by kind,
@@ -155,6 +161,9 @@ type Object struct {
 	Generated bool `json:"generated,omitempty"`
 	// Hook is set for Helm hooks and for the Jobs of components with preRemove.
 	Hook *Hook `json:"hook,omitempty"`
+	// InitialFields are JSON pointers to fields that only the first release sets. They are sent at
+	// creation, and then left to whoever changes them.
+	InitialFields []string `json:"initialFields,omitempty"`
 	// Manifest is canonical JSON: keys sorted, no whitespace.
 	Manifest json.RawMessage `json:"manifest"`
 	// Hash of the manifest: 16 characters of base64url. Keyed for Secrets.
@@ -179,16 +188,25 @@ const (
 	HookPostDelete HookPhase = "PostDelete"
 	// HookTest is the phase of a hook that is created on request, see RenderedComponent.Tests.
 	HookTest HookPhase = "Test"
+	// HookInactive is the phase of a hook of an install in a release that is an upgrade, and the
+	// other way round. It is not applied; an earlier one stays as it is.
+	HookInactive HookPhase = "Inactive"
 )
 
 // Hook marks an object as an ordered step of its component.
 type Hook struct {
-	Phase  HookPhase `json:"phase"`
-	Weight int       `json:"weight"`
+	Phase HookPhase `json:"phase"`
+	// AlsoPost is true for a hook before the other objects that is one after them, too. Jobs and
+	// Pods run only before.
+	AlsoPost bool `json:"alsoPost,omitempty"`
+	Weight   int  `json:"weight"`
 	// DeletePolicies are Helm's hook delete policies: before-hook-creation, hook-succeeded,
 	// hook-failed.
 	DeletePolicies []string `json:"deletePolicies,omitempty"`
 	// Stays is true for an ordinary object that is applied when a hook of its name would be. It is
 	// corrected and removed like others.
 	Stays bool `json:"stays,omitempty"`
+	// TTLSeconds is the ttlSecondsAfterFinished of a Job: the time after which it is deleted once
+	// its success is recorded. The cluster does not get it.
+	TTLSeconds *int64 `json:"ttlSeconds,omitempty"`
 }

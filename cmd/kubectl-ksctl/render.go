@@ -31,6 +31,7 @@ type renderOptions struct {
 	keys            ageKeys
 	offline         bool
 	components      []string
+	revisions       map[string]int
 	output          string
 }
 
@@ -69,6 +70,8 @@ in flags and, unless --offline is set, charts from chart repositories.`,
 	flags.BoolVar(&o.offline, "offline", false,
 		"do not fetch charts; fail if the stack needs a chart from a repository")
 	flags.StringSliceVar(&o.components, "component", nil, "print only these components")
+	flags.StringToIntVar(&o.revisions, "release-revision", nil,
+		"revision of the release of a chart component: COMPONENT=N; if unset, 1, an install")
 	flags.StringVarP(&o.output, "output", "o", "yaml", "yaml, or json for the whole result")
 	o.addFlags(flags, "if unset, "+stacks.DefaultKubeVersion)
 	cmd.MarkFlagsOneRequired("filename", "stack")
@@ -186,21 +189,37 @@ func (o *renderOptions) request(install *checkout.Install) (stacks.Request, erro
 	}
 	req.Choices.Strict = req.Choices.Strict || o.strict
 	errs = append(errs, setParameters(&req.Choices, o.set), setOverrides(&req.Choices, o.override))
+	for component, revision := range o.revisions {
+		if revision < 1 {
+			errs = append(errs, fmt.Errorf("--release-revision %s=%d: a revision is at least 1", component, revision))
+		}
+		if req.Releases == nil {
+			req.Releases = map[string]stacks.ReleaseRecord{}
+		}
+		req.Releases[component] = stacks.ReleaseRecord{Revision: revision, Complete: true}
+	}
 	return req, errors.Join(errs...)
 }
 
-// filter removes the components that are not in --component.
+// filter removes the components that are not in --component. It checks the names in flags.
 func (o *renderOptions) filter(result *stacks.Result) error {
-	if len(o.components) == 0 {
-		return nil
+	for component := range o.revisions {
+		if !slices.ContainsFunc(result.Components, func(c stacks.RenderedComponent) bool {
+			return c.Name == component && c.Record.Revision > 0
+		}) {
+			return fmt.Errorf("--release-revision %s: the install renders no such chart component", component)
+		}
 	}
 	for _, name := range o.components {
 		if !slices.ContainsFunc(result.Components, func(c stacks.RenderedComponent) bool { return c.Name == name }) {
 			return fmt.Errorf("--component %s: the install renders no such component", name)
 		}
 	}
+	for i := range result.Components {
+		result.Components[i].Record = stacks.ReleaseRecord{} // its digest has no key here
+	}
 	result.Components = slices.DeleteFunc(result.Components, func(c stacks.RenderedComponent) bool {
-		return !slices.Contains(o.components, c.Name)
+		return len(o.components) > 0 && !slices.Contains(o.components, c.Name)
 	})
 	return nil
 }

@@ -44,8 +44,12 @@ func operationOf(act *plan.Action) operation {
 func (a *executor) recordObserved(_ context.Context, act *plan.Action) actionResult {
 	e := act.Entry
 	e.Component, e.Wave, e.PreRemove, e.Leaving = act.Item.Component, act.Item.Wave, act.Item.PreRemove, false
-	if act.Reason == plan.ReasonFinished {
+	switch act.Reason {
+	case plan.ReasonFinished:
 		e.State = appsv1.EntryDone
+	case plan.ReasonReclaimed: // a run that was created before a crash
+		e.State, e.UID, e.Baseline = appsv1.EntryApplied, act.Live.UID, act.Live.OwnedHash
+		a.engine.creates.reset(a.ownerKey, e.ID)
 	}
 	return actionResult{entry: &e}
 }
@@ -135,7 +139,12 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 		return actionResult{err: beingDeleted(u)}
 	}
 	uid, by := u.GetUID(), ""
-	if a.takesOver(state) {
+	switch {
+	case it.Runs() && a.hasOwnMark(u, it.ID):
+		return a.observe(act, u, planAgain)
+	case it.Runs() && a.takesOver(state):
+		return a.recreate(ctx, act, uid, errRunsAgain)
+	case a.takesOver(state):
 		by = ManagerOf(u)
 		u, err = a.migrateFieldManager(ctx, it, u)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -219,6 +228,7 @@ func (a *executor) recordApplied(act *plan.Action, u *unstructured.Unstructured,
 	}
 	a.engine.deletions.reset(a.ownerKey, act.Entry.ID)
 	a.engine.creates.reset(a.ownerKey, act.Entry.ID)
+	a.engine.done.reset(a.ownerKey, act.Entry.ID)
 	it := act.Item
 	if isCorrection(act) {
 		a.engine.corrections.add(a.ownerKey, it.ID, a.engine.clock.Now())

@@ -37,6 +37,9 @@ func applyPatch(manifest json.RawMessage, it *plan.Item, owner plan.OwnerKey, pr
 		return nil, fmt.Errorf("merging kept fields of %s: %w", it.Ref, err)
 	}
 	foldStringData(it, obj)
+	if it.Runs() { // the engine deletes it, once its success is recorded
+		delete(nestedObject(obj, "spec"), "ttlSecondsAfterFinished")
+	}
 	md := nestedObject(obj, "metadata")
 	// Manifests that were exported from a cluster contain fields of the API server.
 	for _, field := range []string{"uid", "resourceVersion", "managedFields"} {

@@ -42,9 +42,13 @@ func (s *backoffs) active(owner string, now time.Time) map[string]plan.Backoff {
 
 // prune drops the back-offs of an owner that have expired, or failed with other content than is
 // desired now: a back-off that new content ended does not return with the old content. desired has
-// the content hash of each desired object by id; an object that is to be deleted has none.
-func (s *backoffs) prune(owner string, desired map[string]string, now time.Time) {
-	s.deleteFunc(owner, func(id string, b backoff) bool { return b.expired(now) || b.contentHash != desired[id] })
+// the content hashes of each desired object by id; an object that is to be deleted has none.
+func (s *backoffs) prune(owner string, desired map[string][2]string, now time.Time) {
+	s.deleteFunc(owner, func(id string, b backoff) bool {
+		hashes, isDesired := desired[id]
+		return b.expired(now) || isDesired != (b.contentHash != "") ||
+			isDesired && !slices.Contains(hashes[:], b.contentHash)
+	})
 }
 
 // nextRetry returns when the first back-off of an owner ends (zero when there is none), and the

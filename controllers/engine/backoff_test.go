@@ -126,7 +126,7 @@ func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
 		s.record("me", id, b)
 	}
 	s.record("you", "changed", backoff{retryAt: noon.Add(time.Hour), contentHash: "v1", err: errors.New("yours")})
-	s.prune("me", map[string]string{"same": "v1", "changed": "v2", "expired": "v1"}, noon)
+	s.prune("me", map[string][2]string{"same": {"v1"}, "changed": {"v2"}, "expired": {"v1"}}, noon)
 	if _, errs := s.nextRetry("me", noon.Add(-time.Second), nil); errors.Join(errs...).Error() != "leaving\nsame" {
 		t.Errorf("kept %v", errs)
 	}

@@ -43,7 +43,9 @@ type Engine struct {
 	// terminating has the namespaces that were observed to be terminating.
 	terminating ownerMap[bool]
 	// creates has the state of the create requests of uncreated entries.
-	creates        ownerMap[createState]
+	creates ownerMap[createState]
+	// done has the times at which hooks that are deleted some time later were first seen as done.
+	done           ownerMap[time.Time]
 	requestTimeout time.Duration
 }
 
@@ -93,6 +95,8 @@ type Report struct {
 	// Contested are objects that another writer keeps changing. An object is reported once, when
 	// its corrections stop.
 	Contested []Change
+	// DeleteAt is the time at which a hook has to be deleted; zero when there is none.
+	DeleteAt time.Time
 	// RetryAt is the time of the first retry; zero when nothing is to be retried.
 	RetryAt time.Time
 	// Errors are the errors of the objects that are backed off until their retry or a change.
@@ -115,6 +119,8 @@ type Pass struct {
 	Retry  RetryPolicy
 	// RemovalHooks are the hooks that charts run when their component is removed.
 	RemovalHooks []plan.RemovalHooks
+	// Unsaved is true if the owner has to be persisted before the first request.
+	Unsaved bool
 	// MayReceive returns false if another owner that desires an object is not allowed to change it:
 	// the object is not handed over to it. Until the end of the pass, Policies.HandoverTo must not
 	// return that owner again. A nil function allows all.
@@ -204,6 +210,7 @@ func (e *Engine) forgetOwner(owner string) {
 	e.deletions.resetAll(owner)
 	e.terminating.resetAll(owner)
 	e.creates.resetAll(owner)
+	e.done.resetAll(owner)
 }
 
 // run plans and executes until no action is possible now.
@@ -224,7 +231,7 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 			}
 			break
 		}
-		if err := a.persistIntents(ctx, rep.Plan.Intents); err != nil {
+		if err := a.persist(ctx, rep.Plan.Intents); err != nil {
 			return rep, err
 		}
 		for _, group := range groups(rep.Plan.Actions, rep.Plan.Removals) {
@@ -232,6 +239,9 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 				return rep, err
 			}
 		}
+	}
+	if rep.Plan.DeleteAfter > 0 {
+		rep.DeleteAt = now.Add(rep.Plan.DeleteAfter)
 	}
 	waitsForKind := a.resetUnservedBackoffs(&rep.Plan)
 	// At the time of the plan: a back-off that the plan respected may have expired since.

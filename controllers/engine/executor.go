@@ -36,6 +36,8 @@ type executor struct {
 	// mayReceive and isActive are those of the Pass.
 	mayReceive func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error)
 	isActive   func(ctx context.Context, to plan.OwnerKey, ref stacks.Ref) (bool, error)
+	// unsaved is true until the owner was persisted, see Pass.
+	unsaved bool
 	// components are the desired objects; nil where only the inventory counts.
 	components []plan.Component
 	// desired are the ids of their items.
@@ -64,8 +66,9 @@ type executor struct {
 }
 
 func (e *Engine) newExecutor(p Pass) *executor {
-	a := &executor{engine: e, removalHooks: p.RemovalHooks, mayReceive: p.MayReceive, isActive: p.IsActive,
-		target: p.Target, client: p.Client,
+	a := &executor{engine: e, unsaved: p.Unsaved, removalHooks: p.RemovalHooks, mayReceive: p.MayReceive,
+		isActive: p.IsActive,
+		target:   p.Target, client: p.Client,
 		owner: p.Owner, ownerKey: p.Owner.Key().String(), retry: p.Retry, report: &Report{},
 		replanned: map[string]bool{}}
 	for i := range p.RemovalHooks {
@@ -99,12 +102,12 @@ var (
 	dropEntry = actionResult{dropEntry: true}
 )
 
-// persistIntents writes the inventory entries of the objects that are about to be created or
-// deleted.
-func (a *executor) persistIntents(ctx context.Context, intents []appsv1.InventoryEntry) error {
-	if len(intents) == 0 {
+// persist writes the inventory entries of the objects that are about to be created or deleted.
+func (a *executor) persist(ctx context.Context, intents []appsv1.InventoryEntry) error {
+	if len(intents) == 0 && !a.unsaved {
 		return nil
 	}
+	a.unsaved = false
 	for i := range intents {
 		a.owner.Inventory().Put(intents[i])
 		a.recordIntent(&intents[i])

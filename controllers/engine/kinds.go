@@ -109,11 +109,11 @@ func (a *executor) testIDs() map[string]bool {
 	return itemIDs(slices.DeleteFunc(slices.Clone(a.components), func(c plan.Component) bool { return !c.Test }))
 }
 
-// contentHashes returns the content hash of each item by its id.
-func contentHashes(components []plan.Component) map[string]string {
-	out := map[string]string{}
+// contentHashes returns the content hashes of each item by its id.
+func contentHashes(components []plan.Component) map[string][2]string {
+	out := map[string][2]string{}
 	for it := range items(components) {
-		out[it.ID] = it.ContentHash
+		out[it.ID] = [2]string{it.ContentHash, it.PostHash}
 	}
 	return out
 }

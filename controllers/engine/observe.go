@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
@@ -20,7 +21,7 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 		Objects: make(map[string]*live.Object, size), Succeeded: map[string]bool{},
 		SyncErrors: map[schema.GroupKind]error{},
 		Backoffs:   a.engine.backoffs.active(a.ownerKey, now), PendingDeletions: a.engine.deletions.all(a.ownerKey),
-		Unsettled: a.unsettled, RemovalHooks: a.removalHooks}
+		Unsettled: a.unsettled, RemovalHooks: a.removalHooks, DoneFor: map[string]time.Duration{}}
 	in.Handovers = a.decideHandovers(&in.Policies)
 	objects := make([]live.Object, 0, size) // one allocation instead of one for each
 	// runs is true for an object that may complete: a Job or a Pod.
@@ -39,6 +40,9 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 	for it := range items(slices.Concat(a.components, a.hookComponents)) {
 		e, _ := inv.Get(it.ID)
 		observe(it.ID, it.Ref, e.UID, it.RunsOnce || it.PreRemove > 0)
+		if it.Hook != nil && it.Hook.TTLSeconds != nil && e.State == appsv1.EntryDone && in.Objects[it.ID] != nil {
+			in.DoneFor[it.ID] = a.doneFor(it.ID, now)
+		}
 	}
 	for id, e := range inv.All() {
 		if ref, err := stacks.ParseID(id); !a.desired[id] && !a.hookIDs[id] && err == nil {
@@ -46,6 +50,16 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 		}
 	}
 	return in, now
+}
+
+// doneFor returns the time since a hook was first seen as done.
+func (a *executor) doneFor(id string, now time.Time) time.Duration {
+	since := a.engine.done.get(a.ownerKey, id)
+	if since.IsZero() || now.Before(since) {
+		a.engine.done.record(a.ownerKey, id, now)
+		return 0
+	}
+	return now.Sub(since)
 }
 
 // decideHandovers returns the decisions about the entries that may leave the owner.

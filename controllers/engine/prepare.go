@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,11 +50,46 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p plan.Po
 			it := prepareItem(ctx, o, rc, p, r)
 			it.Step, it.PreRemove = step(&rc.Objects[j]), preRemovePosition(&rc.Objects[j])
 			it.RunsOnce = it.RunsOnce && it.PreRemove == 0 // it runs before the removal, not when it is applied
+			prepareHook(&it, rc, step)
 			c.Items = append(c.Items, it)
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// prepareHook prepares a hook of a release, which is applied once for each record and phase,
+// whatever its content.
+func prepareHook(it *plan.Item, rc *stacks.RenderedComponent, step func(*stacks.Object) int) {
+	if it.Hook == nil || !it.RunsOnce || rc.Record.Revision == 0 {
+		return
+	}
+	it.Settled = rc.Record.Complete || it.Hook.Phase == stacks.HookInactive
+	hash := func(phase stacks.HookPhase) string {
+		return hashContent(rc.Record.Digest, it.ID, []string{strconv.Itoa(rc.Record.Revision), string(phase)})
+	}
+	it.ContentHash = hash(it.Hook.Phase)
+	if !it.Hook.AlsoPost || it.Runs() {
+		return
+	}
+	post, hook := it.Object, *it.Hook
+	hook.Phase = stacks.HookPost
+	post.Hook = &hook
+	switch {
+	case !hasRuns(rc.Objects, stacks.HookPost):
+	case hasRuns(rc.Objects, stacks.HookPre):
+		it.PostStep, it.PostHash = step(&post), hash(stacks.HookPost)
+	default:
+		it.Object, it.Step, it.ContentHash = post, step(&post), hash(stacks.HookPost)
+	}
+}
+
+// hasRuns reports whether a Job or a Pod is a hook of a phase.
+func hasRuns(objects []stacks.Object, phase stacks.HookPhase) bool {
+	return slices.ContainsFunc(objects, func(o stacks.Object) bool {
+		it := plan.Item{Object: o, RunsOnce: true}
+		return o.Hook != nil && o.Hook.Phase == phase && it.Runs()
+	})
 }
 
 func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedComponent, p plan.Policies,
@@ -76,7 +113,7 @@ func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedCompon
 		it.ReadyExpr = rc.ReadyExpr
 	}
 	if !o.Generated { // whatever the rules say, the next render needs its values
-		it.Ignore = ignoredPaths(p.Ignore, it.Ref)
+		it.Ignore = append(ignoredPaths(p.Ignore, it.Ref), o.InitialFields...)
 	}
 	it.ContentHash = hashContent(it.Hash, it.ReadyExpr, it.Ignore)
 	return it

@@ -31,7 +31,7 @@ func preRemovePositions(objects []stacks.Object) func(*stacks.Object) int32 {
 func hookWeights(objects []stacks.Object, phase stacks.HookPhase) []int {
 	var weights []int
 	for i := range objects {
-		if h := objects[i].Hook; h != nil && h.Phase == phase {
+		if h := objects[i].Hook; h != nil && (h.Phase == phase || phase == stacks.HookPost && h.AlsoPost) {
 			weights = append(weights, h.Weight)
 		}
 	}

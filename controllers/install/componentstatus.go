@@ -1,6 +1,7 @@
 package install
 
 import (
+	"maps"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -19,7 +20,7 @@ func (o *owner) componentStatuses(in []plan.ComponentState) []appsv1.ComponentSt
 		for _, c := range in {
 			out = append(out, o.componentStatus(c))
 		}
-		return out
+		return o.withLeavingReleases(out)
 	}
 	for _, rc := range o.rendered.components {
 		if at := slices.IndexFunc(in, func(c plan.ComponentState) bool { return c.Name == rc.Name }); at >= 0 {
@@ -27,6 +28,18 @@ func (o *owner) componentStatuses(in []plan.ComponentState) []appsv1.ComponentSt
 		} else {
 			out = append(out,
 				o.removedComponentStatus(o.componentStatus(plan.ComponentState{Name: rc.Name, Version: rc.Version})))
+		}
+	}
+	return o.withLeavingReleases(out)
+}
+
+// withLeavingReleases adds the components that left the stack, and whose objects are not removed
+// yet: until then, their releases are recorded.
+func (o *owner) withLeavingReleases(out []appsv1.ComponentStatus) []appsv1.ComponentStatus {
+	for _, name := range slices.Sorted(maps.Keys(o.releases)) {
+		if release := o.releaseStatus(name); release != nil &&
+			!slices.ContainsFunc(out, func(c appsv1.ComponentStatus) bool { return c.Name == name }) {
+			out = append(out, appsv1.ComponentStatus{Name: name, Message: "it is removed", Release: release})
 		}
 	}
 	return out
@@ -46,7 +59,7 @@ func addRenderedComponents(statuses []appsv1.ComponentStatus,
 
 func (o *owner) componentStatus(c plan.ComponentState) appsv1.ComponentStatus {
 	st := appsv1.ComponentStatus{Name: c.Name, Version: c.Version, Ready: c.Ready, Objects: int32(c.Objects),
-		Message: reconcile.Truncate(c.Message, maxComponentMessage)}
+		Message: reconcile.Truncate(c.Message, maxComponentMessage), Release: o.releaseStatus(c.Name)}
 	for _, rc := range o.rendered.components {
 		if rc.Name == c.Name {
 			st.DependsOn, st.Notes = rc.DependsOn, reconcile.Truncate(rc.Notes, maxNotes)

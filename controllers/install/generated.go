@@ -114,15 +114,21 @@ func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stac
 		req.Generate.Values, req.Generate.Derive = o.generated, o.derivedComponents()
 	}
 	res, err := render(ctx, *req)
-	if err != nil || len(res.Generated) == 0 {
+	if err != nil {
 		return res, err
 	}
 	found, err := findGenerated(ctx, o, c, &res)
 	if err != nil {
 		return stacks.Result{}, err
 	}
-	if len(found) > 0 {
-		req.Generate = req.Generate.With(found)
+	records, warnings, err := o.formerReleases(ctx, c, &res, found)
+	if err != nil {
+		return stacks.Result{}, err
+	}
+	if len(found) > 0 || len(records) > 0 {
+		if *req, err = o.withFormer(ctx, c, *req, &res, found, records, render); err != nil {
+			return stacks.Result{}, err
+		}
 		if res, err = render(ctx, *req); err != nil {
 			return stacks.Result{}, err
 		}
@@ -130,7 +136,10 @@ func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stac
 	if res, err = renderWithLookups(ctx, o, c, req, res, render); err != nil {
 		return stacks.Result{}, err
 	}
-	req.Generate = req.Generate.With(res.Generated)
+	if len(res.Generated) > 0 {
+		req.Generate = req.Generate.With(res.Generated)
+	}
+	res.Warnings = append(res.Warnings, warnings...)
 	return res, nil
 }
 

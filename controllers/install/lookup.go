@@ -40,13 +40,9 @@ func renderWithLookups(ctx context.Context, o *owner, c *engine.Client, req *sta
 					"chart looks up more in each render with what it found: at most %d renders in a row are allowed",
 					component, asked[0], maxLookupRounds)
 			}
-			answered[component] = v.Clone()
-			for _, q := range asked {
-				answer, err := o.lookup(ctx, c, q, v.Lookups[q.String()], &res)
-				if err != nil {
-					return res, fmt.Errorf("component %q: lookup of %s: %w", component, q, err)
-				}
-				answered[component].Lookups[q.String()] = answer
+			var err error
+			if answered[component], err = o.answerLookups(ctx, c, component, &res); err != nil {
+				return res, err
 			}
 		}
 		if len(answered) == 0 {
@@ -60,6 +56,26 @@ func renderWithLookups(ctx context.Context, o *owner, c *engine.Client, req *sta
 	}
 }
 
+// answerLookups returns the generated values of a component with the answers to what its templates
+// asked in a render; nil if they asked nothing.
+func (o *owner) answerLookups(ctx context.Context, c *engine.Client, component string,
+	res *stacks.Result) (*generated.Values, error) {
+	v := res.Generated[component]
+	asked := v.AskedQueries()
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	out := v.Clone()
+	for _, q := range asked {
+		answer, err := o.lookup(ctx, c, q, v.Lookups[q.String()], res)
+		if err != nil {
+			return nil, fmt.Errorf("component %q: lookup of %s: %w", component, q, err)
+		}
+		out.Lookups[q.String()] = answer
+	}
+	return out, nil
+}
+
 // lookup answers a query. Only objects that the install has are found: others may change at any
 // time, and may be of another tenant. res is the render that asks.
 func (o *owner) lookup(ctx context.Context, c *engine.Client, q generated.Query, asked generated.Lookup,
@@ -71,8 +87,9 @@ func (o *owner) lookup(ctx context.Context, c *engine.Client, q generated.Query,
 	wanted := queried{Query: q, group: gv.Group}
 	var found map[string]any
 	isOurs := wanted.matchesInventory(o.inv)
-	if isOurs {
-		found, err = o.readQueried(ctx, c, wanted, gv.Version)
+	if isOurs || len(o.former) > 0 {
+		found, err = o.readQueried(ctx, c, wanted, gv.Version, res)
+		isOurs = isOurs || found != nil
 	} else if q.Name == "" {
 		found = listOf(q, nil)
 	}
@@ -116,7 +133,9 @@ func (q queried) matchesResult(res *stacks.Result) bool {
 
 // readQueried reads what a query is for, with the permissions of the install's account. It returns
 // nil for an object that does not exist.
-func (o *owner) readQueried(ctx context.Context, c *engine.Client, q queried, version string) (map[string]any, error) {
+func (o *owner) readQueried(ctx context.Context, c *engine.Client, q queried, version string,
+	res *stacks.Result) (map[string]any, error) {
+	isVisible := func(u *unstructured.Unstructured) bool { return o.hasRecordedMark(u) || o.isFormer(u, res) }
 	m, err := o.target.Discovery.Resolve(ctx, q.group, version, q.Kind)
 	if notServed := (*plan.NotServedError)(nil); errors.As(err, &notServed) {
 		return nil, nil
@@ -132,7 +151,7 @@ func (o *owner) readQueried(ctx context.Context, c *engine.Client, q queried, ve
 			return nil, nil
 		case err != nil:
 			return nil, err
-		case !o.hasMarkOn(u):
+		case !isVisible(u):
 			return nil, nil
 		}
 		return withoutStatus(u), nil
@@ -146,7 +165,7 @@ func (o *owner) readQueried(ctx context.Context, c *engine.Client, q queried, ve
 	})
 	items := []any{}
 	for i := range list.Items {
-		if o.hasMarkOn(&list.Items[i]) {
+		if isVisible(&list.Items[i]) {
 			items = append(items, withoutStatus(&list.Items[i]))
 		}
 	}
@@ -157,8 +176,8 @@ func listOf(q generated.Query, items []any) map[string]any {
 	return map[string]any{"apiVersion": q.APIVersion, "kind": q.Kind + "List", "items": append([]any{}, items...)}
 }
 
-// hasMarkOn reports whether an object is in the inventory and has the mark of the install.
-func (o *owner) hasMarkOn(u *unstructured.Unstructured) bool {
+// hasRecordedMark reports whether an object is in the inventory and has the mark of the install.
+func (o *owner) hasRecordedMark(u *unstructured.Unstructured) bool {
 	mark, err := live.ParseMark(u.GetAnnotations()[live.MarkAnnotation])
 	if err != nil || mark.Owner != o.key.String() {
 		return false

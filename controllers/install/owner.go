@@ -66,6 +66,12 @@ type owner struct {
 	// until they are read after a start.
 	generated map[string]*generated.Values
 
+	// releases are the records of the releases of chart components, by component.
+	releases map[string]stacks.ReleaseRecord
+	// former are the components that were installed before the status knows of it. It is nil
+	// between reconciles.
+	former map[string]bool
+
 	// readiness are the last results for the objects that the install depends on. unmetDependencies
 	// are the dependencies that are not ready.
 	readiness         map[readinessCheck]readinessResult

@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -68,7 +69,7 @@ func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Cl
 		Digest: a.Digest, Path: in.Spec.Path, Stack: in.Spec.Stack,
 		Install: stacks.Identity{Namespace: in.Namespace, Name: in.Name},
 		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey, DecryptionKeyID: keys.Fingerprint(),
-		Generate: generate,
+		Generate: generate, Releases: o.requestReleases(),
 	}
 	chartFingerprint, err := secrets.fingerprint(in, s.SecretKey)
 	if err != nil {
@@ -93,8 +94,9 @@ func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Cl
 		s.Clock.Now()); err != nil {
 		return nil, err
 	}
-	// The generated values are an input from now on.
-	o.generated = req.Generate.Values
+	// The generated values and the records are an input from now on.
+	o.generated, req.Releases = req.Generate.Values, res.NextReleases(req.Releases)
+	o.releases = maps.Clone(req.Releases)
 	if digest, err = renderDigest(req, chartFingerprint); err != nil {
 		return nil, err
 	}

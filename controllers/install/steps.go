@@ -219,7 +219,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 				"delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
 	}
 	req.Object.Status.Components = addRenderedComponents(req.Object.Status.Components, stack.components)
-	wanted := o.withoutRequested(stack.components)
+	wanted, unsaved := o.prepareReleases(o.withoutRequested(stack.components))
 	components := slices.Concat(engine.Prepare(ctx, wanted, o.Policies(), o.target.Discovery), o.tests(ctx, wanted))
 	o.refuseLineage(components)
 	for i := range components {
@@ -238,6 +238,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	if err != nil {
 		return reconcile.Retry{Err: err, Revision: revision}, false
 	}
+	pass.Unsaved = unsaved
 	rep, err := s.Engine.Reconcile(ctx, pass, components)
 	if out := s.recordPass(ctx, o, rep, err, removable, revision); out != nil {
 		return out, true
@@ -250,8 +251,14 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 		return out, true
 	}
 	o.recordTests(rep.Plan.Tests)
+	o.recordReleases(rep.Plan.Components)
 	input.components = slices.DeleteFunc(components, func(c plan.Component) bool { return c.Test }) // not published
 	out = reconcile.RequeueBy(o.outcome(rep, revision, s.Clock.Now()), o.handover.RetryAt)
+	if done, isDone := out.(reconcile.Done); isDone && !rep.DeleteAt.IsZero() {
+		done.RequeueAt = rep.DeleteAt
+		out = done
+	}
+	out = reconcile.RequeueBy(out, rep.DeleteAt)
 	return s.publishWhenReady(ctx, o, input, out), true
 }
 
@@ -297,7 +304,7 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 // needs.
 func (s *Steps) endReconcile(o *owner, out reconcile.Outcome) reconcile.Outcome {
 	out = s.recordDenied(o, out)
-	o.req, o.manifests, o.passErrors, o.provisional = nil, nil, nil, false
+	o.req, o.manifests, o.passErrors, o.provisional, o.former = nil, nil, nil, false, nil
 	return out
 }
 
@@ -320,7 +327,10 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 		key := plan.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in),
 			Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, in.Status.Inventory)
-		return &owner{chunks: s.Chunks, key: key, inv: inv}, err
+		if err != nil {
+			return nil, err
+		}
+		return &owner{chunks: s.Chunks, key: key, inv: inv, releases: loadReleases(in, inv)}, nil
 	}
 	o, err := s.owners.Get(name, in.UID, load)
 	if err == nil && o.inv.Len() == 0 && o.key.Cluster != target.InstallCluster(in) {

@@ -174,7 +174,7 @@ var _ = Describe("Jobs", func() {
 			"its completion was observed before a reconcile")
 	})
 
-	It("that are chart hooks run in order of weight, and run again only when they change", func(ctx SpecContext) {
+	It("that are chart hooks run in order of weight, and those of upgrades again in each", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		chart := map[string]string{
 			"chart/Chart.yaml":          "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
@@ -208,27 +208,31 @@ var _ = Describe("Jobs", func() {
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"early": 1, "late": 1, "post": 1}))
 
-		By("not running them again for an unrelated change")
+		By("running none again for a change of another component")
 		second := maps.Clone(chart)
-		second["chart/templates/cm.yaml"] = configMap("main", "2")
+		second["after/a.yaml"] = configMap("after", "2")
 		mark = auditMark(ctx)
 		publish(ctx, ns, "src", "main@sha1:2", tree(stack, second))
 		atRevision(ctx, in, "main@sha1:2")
 		Expect(requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write)).
 			To(HaveLen(1), "the ConfigMap")
 
-		By("running only a changed hook again, before the objects that follow it")
+		By("running those of an upgrade again, before and after the objects")
 		third := maps.Clone(second)
 		third["chart/templates/late.yaml"] = job("late", "", "  completions: 2\n", hook("pre-install,pre-upgrade", 5))
 		third["chart/templates/cm.yaml"] = configMap("main", "3")
+		third["chart/templates/post.yaml"] = job("post", "", "", hook("post-install,post-upgrade", 0))
 		mark = auditMark(ctx)
 		publish(ctx, ns, "src", "main@sha1:3", tree(stack, third))
 		atRevision(ctx, in, "main@sha1:3")
-		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"late": 1}))
-		writes := requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write).
-			Without(cluster.DryRun, cluster.Failed)
-		Expect(writes).To(HaveLen(3), "delete, create, and the ConfigMap: %s", writes)
-		Expect(writes[2].Resource).To(Equal("configmaps"))
+		Expect(jobRuns(ctx, mark, ns)).To(Equal(map[string]int{"late": 1, "post": 1}))
+		var order []string
+		for _, r := range requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)), cluster.Write).
+			Without(cluster.DryRun, cluster.Failed) {
+			order = append(order, r.Verb+" "+r.Resource)
+		}
+		Expect(order).To(Equal([]string{"patch secrets", "delete jobs", "patch jobs", "patch configmaps",
+			"delete jobs", "patch jobs"}), "the record of the release comes first")
 	})
 })
 

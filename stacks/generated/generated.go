@@ -131,6 +131,15 @@ type Values struct {
 	Lookups map[string]Lookup `json:"lookups,omitempty"`
 	// Hooks are the objects that are created before and after a removal, encoded.
 	Hooks []byte `json:"hooks,omitempty"`
+	// Release is the release that the component was last rendered for. It is nil if nothing that is
+	// rendered depends on it.
+	Release *Release `json:"release,omitempty"`
+}
+
+// Release is the release of a component.
+type Release struct {
+	Revision int    `json:"revision"`
+	Digest   string `json:"digest"`
 }
 
 // NewValues returns empty values with a key; with a random one if it is nil.
@@ -170,6 +179,7 @@ func (v *Values) Clone() *Values {
 		out.Clock = new(*v.Clock)
 	}
 	out.Lookups = maps.Clone(v.Lookups)
+	out.Release = v.Release
 	return out
 }
 
@@ -209,7 +219,7 @@ type Clock struct {
 // IsEmpty reports whether there is nothing to store. The values may be nil.
 func (v *Values) IsEmpty() bool {
 	return v == nil || len(v.Calls) == 0 && v.Clock == nil && len(v.storedLookups()) == 0 &&
-		len(v.Hooks) == 0
+		len(v.Hooks) == 0 && v.Release == nil
 }
 
 // Equal reports whether other, which may be nil, has the same values.
@@ -219,7 +229,9 @@ func (v *Values) Equal(other *Values) bool {
 	}
 	sameClock := v.Clock == nil && other.Clock == nil || v.Clock != nil && other.Clock != nil &&
 		v.Clock.For == other.Clock.For && v.Clock.Time.Equal(other.Clock.Time)
-	return sameClock && v.Rotated == other.Rotated && bytes.Equal(v.Key, other.Key) &&
+	sameRelease := v.Release == nil && other.Release == nil || v.Release != nil && other.Release != nil &&
+		*v.Release == *other.Release
+	return sameClock && sameRelease && v.Rotated == other.Rotated && bytes.Equal(v.Key, other.Key) &&
 		bytes.Equal(v.Hooks, other.Hooks) &&
 		maps.Equal(v.Calls, other.Calls) && maps.Equal(v.Places, other.Places) &&
 		maps.EqualFunc(v.storedLookups(), other.storedLookups(), sameLookup)

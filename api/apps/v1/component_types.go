@@ -19,6 +19,9 @@ type ComponentStatus struct {
 	// Message states what the component waits for, or what is wrong.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Release is the release of the component's chart.
+	// +optional
+	Release *ComponentRelease `json:"release,omitempty"`
 	// Notes is the beginning of what the component's chart tells its users (NOTES.txt).
 	// +optional
 	Notes string `json:"notes,omitempty"`
@@ -29,6 +32,21 @@ type ComponentStatus struct {
 	// on and does not contain in its folder charts/.
 	// +optional
 	ChartDependencies []ChartStatus `json:"chartDependencies,omitempty"`
+}
+
+// ComponentRelease is a release of a chart component. A component that is removed loses it with its
+// last object: coming back is an install.
+type ComponentRelease struct {
+	// Revision is 1 for an install; later ones are upgrades. It is what templates see as
+	// .Release.Revision.
+	Revision int32 `json:"revision"`
+	// Digest is a keyed hash of the chart, the merged values, the images, replicas and patches, and
+	// the name and namespace of the release. Another digest is another revision, unless the install
+	// is not complete.
+	Digest string `json:"digest"`
+	// Complete is true once everything of the release was applied and its hooks are done.
+	// +optional
+	Complete bool `json:"complete,omitempty"`
 }
 
 // InstallRemoval is a KsctlRemove that names the install, and the progress of the install with it.

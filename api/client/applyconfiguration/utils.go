@@ -40,6 +40,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.CommonStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ComponentChoice"):
 		return &appsv1.ComponentChoiceApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("ComponentRelease"):
+		return &appsv1.ComponentReleaseApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ComponentStatus"):
 		return &appsv1.ComponentStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Decryption"):

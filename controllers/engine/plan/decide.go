@@ -59,8 +59,15 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 		}
 		return decidePresent(in, a)
 	default:
-		if a.Live == nil {
+		switch {
+		case a.Live == nil:
 			a.Verb, a.Reason = VerbCreate, ReasonNew
+			return a, false
+		case it.Runs() && a.Entry.Hash == it.ContentHash: // see createIntent
+			a.Verb, a.Reason = VerbRecord, ReasonReclaimed
+			return a, false
+		case it.Runs() && !a.Live.Adopted:
+			a.Verb, a.Reason = VerbUpdate, ReasonRunsAgain
 			return a, false
 		}
 		// It has our mark, but the inventory does not record it as applied: the controller crashed
@@ -125,7 +132,7 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 		a.Verb, a.Reason = VerbUpdate, ReasonRemovalCanceled
 		return a, false
 	case a.Entry.Hash != a.Item.ContentHash && isRunnable(a.Item) && !l.Adopted &&
-		(a.Entry.State == appsv1.EntryDone || l.Finished):
+		(a.Item.RunsOnce || a.Entry.State == appsv1.EntryDone || l.Finished):
 		a.Verb, a.Reason = VerbUpdate, ReasonRunsAgain // an update in place would not run it
 		return a, false
 	case a.Entry.Hash != a.Item.ContentHash:

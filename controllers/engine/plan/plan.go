@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
@@ -142,7 +143,9 @@ type ComponentState struct {
 	Blocked bool
 	// Unhealthy is true when the status of an applied object reports a failure.
 	Unhealthy bool
-	Message   string
+	// Released is true when Applied is, and all hooks are done.
+	Released bool
+	Message  string
 	// NotReady are the first objects that are applied and not ready.
 	NotReady []stacks.Ref
 	// Drifted are objects that have drifted and that the drift mode does not correct.
@@ -165,6 +168,8 @@ type Plan struct {
 	Components []ComponentState
 	// Tests are the states of the components that are tests.
 	Tests []ComponentState
+	// DeleteAfter is the time after which a hook has to be deleted; 0: there is none.
+	DeleteAfter time.Duration
 	// Settled is true when everything is applied, and no removal waits for an approval or a
 	// handover decision: the current objects are then the base for the delete limits of the next
 	// change.
@@ -234,6 +239,9 @@ func planTest(in *Snapshot, c *Component, unready []string, p *Plan) {
 	var q Plan
 	p.Tests = append(p.Tests, planComponent(in, c, unready, &q))
 	p.Intents, p.Actions = append(p.Intents, q.Intents...), append(p.Actions, q.Actions...)
+	if q.DeleteAfter > 0 {
+		p.deleteAfter(q.DeleteAfter)
+	}
 }
 
 func removedLater(objects int) string {
@@ -246,18 +254,26 @@ func removedLater(objects int) string {
 // planComponent plans the actions for the objects of one component. A step starts when the steps
 // before it are ready.
 func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) ComponentState {
-	st := ComponentState{Name: c.Name, Version: c.Version, Wave: c.Wave, Objects: len(c.Items), Applied: true,
-		Ready: true}
+	st := ComponentState{Name: c.Name, Version: c.Version, Wave: c.Wave, Applied: true, Ready: true, Released: true}
+	phases, items := hookPhasesOf(in, c), c.visits()
 	var message componentMessage
 	if len(blockedOn) > 0 {
 		message.addWait("waits for component " + strings.Join(blockedOn, ", "))
 	}
 	blocked := len(c.BlockedOn) > 0
 	mayApply, step := len(blockedOn) == 0, 0
-	for j := range c.Items {
-		it := &c.Items[j]
+	for i := range c.Items {
+		if h := c.Items[i].Hook; h == nil || h.Phase != stacks.HookInactive {
+			st.Objects++
+		}
+	}
+	for _, it := range items {
 		if it.Step != step {
 			mayApply, step = mayApply && st.Ready, it.Step
+		}
+		if it.Settled || phases.releases(it) {
+			planSettled(in, it, p)
+			continue
 		}
 		if e, known := entryFor(in, it); !known {
 			p.Intents = append(p.Intents, e)
@@ -269,11 +285,16 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 			st.Blocked = st.Blocked || blocked
 			a = Action{Verb: VerbWait, Reason: ReasonBlocked, Item: it, Entry: a.Entry, Live: a.Live}
 		}
+		if e, needed := createIntent(&a); needed {
+			p.Intents, a.Entry = append(p.Intents, e), e
+		}
+		if it.Hook != nil && it.RunsOnce && a.Reason != ReasonFinished {
+			st.Released = false
+		}
 		collectAction(p, &st, &message, a, ready)
 	}
-	if st.Ready {
-		planHookDeletions(in, c, p)
-	}
+	st.Released = st.Released && st.Applied
+	planHookDeletions(in, items, phases, p)
 	if st.Blocked {
 		message.addWait(strings.Join(c.BlockedOn, ", "))
 	}

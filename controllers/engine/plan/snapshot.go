@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +35,13 @@ type Item struct {
 	Wave      int32
 	// RunsOnce is true for hooks and Jobs: after they completed, they do not run again.
 	RunsOnce bool
+	// Settled is true for a hook that does not run now: it is of other events, or the release of
+	// its component is complete.
+	Settled bool
+	// PostStep and PostHash are the step and the content hash of a hook before the other objects
+	// that is applied after them again.
+	PostStep int
+	PostHash string
 	// PreRemove is set for a Job that stays suspended until its component is removed: its position
 	// among these Jobs of the component, counted from 1.
 	PreRemove int32
@@ -68,6 +77,8 @@ type Snapshot struct {
 	// Succeeded has the Jobs and Pods that were observed to complete successfully, also if they
 	// were deleted after that. Those with another uid than in the inventory do not count.
 	Succeeded map[string]bool
+	// DoneFor is the time since the completion of Jobs that are deleted some time after it.
+	DoneFor map[string]time.Duration
 	// SyncErrors has the kinds of which the index may not know every object.
 	SyncErrors map[schema.GroupKind]error
 	// Backoffs are the objects that are not to be written now.

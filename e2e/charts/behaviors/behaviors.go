@@ -22,8 +22,6 @@ type Behavior struct {
 	Warnings string
 	// InstallError is a part of the error of helm install, if only helm template accepts the chart.
 	InstallError string
-	// Kept are the objects that helm install deletes and we keep, as kind/name.
-	Kept []string
 }
 
 // Chart returns the files of the chart with another API group for its custom resources, so that

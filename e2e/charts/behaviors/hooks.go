@@ -16,8 +16,7 @@ var hooks = []Behavior{
 		"templates/a.yaml": configMap("a"),
 		"templates/hooks.yaml": hookJob("deleted", "pre-install", "hook-succeeded") + "---\n" +
 			"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: account, annotations: " +
-			"{helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n"},
-		Kept: []string{"ServiceAccount/account"}},
+			"{helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n"}},
 	{Name: "a hook and an object of one name", Files: map[string]string{
 		"templates/a.yaml": configMap("a") + "data: {of: object}\n",
 		"templates/hook.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, " +

@@ -80,7 +80,7 @@ func Files(components []Component, secrets appsv1.PublishedSecrets) (fs.FS, erro
 		for i := range c.Objects {
 			o := &c.Objects[i]
 			switch {
-			case o.Hook != nil && o.Hook.Phase == stacks.HookPreRemove:
+			case o.Hook != nil && (o.Hook.Phase == stacks.HookPreRemove || o.Hook.Phase == stacks.HookInactive):
 				continue
 			case isSecret(o) && secrets == appsv1.SecretsOmit:
 				continue

@@ -225,6 +225,9 @@ func compareNewestFirst(a, b string) int {
 // Name returns the name of the chart.
 func (c *Chart) Name() string { return c.chart.Metadata.Name }
 
+// Digest returns a hash of the files of the chart, with those of its subcharts.
+func (c *Chart) Digest() string { return c.digest }
+
 // Version returns the version of the chart.
 func (c *Chart) Version() string { return c.chart.Metadata.Version }
 

@@ -48,7 +48,7 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string,
 			if o.WithoutHooks {
 				read = skipHook
 			}
-			keep, warning := read(object)
+			keep, warning := read(object, o.isUpgrade())
 			if warning != "" {
 				warnings = append(warnings, warning)
 			}
@@ -60,24 +60,27 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string,
 	return out, warnings, errs.Err()
 }
 
-// readHook sets o.Hook from the annotations of an object. keep is false for hooks that are not part
-// of an install or a removal.
-func readHook(o *manifest.Object) (keep bool, warning string) {
+// readHook sets o.Hook from the annotations of an object, for an upgrade or an install. keep is
+// false for hooks that are not part of them or of a removal.
+func readHook(o *manifest.Object, upgrade bool) (keep bool, warning string) {
 	marks, events := hookOf(o)
 	if events == "" {
 		return true, ""
 	}
 	e := parseHookEvents(events)
-	switch {
-	case e.pre && e.post:
-		warning = fmt.Sprintf("%s: %s is both a pre hook and a post hook (%s); it runs only as a pre hook", o.File, o,
-			events)
-	case e.pre, e.post, e.crd, e.preDelete, e.postDelete, e.test:
-	default:
+	installs := e.preInstall || e.postInstall || e.preUpgrade || e.postUpgrade
+	if !installs && !e.preDelete && !e.postDelete && !e.crd && !e.test {
 		return false, fmt.Sprintf("%s: %s is skipped: the hook %s is not supported", o.File, o,
 			strings.Join(e.others, ", "))
 	}
-	installs := e.pre || e.post
+	pre, post := e.preInstall, e.postInstall
+	if upgrade {
+		pre, post = e.preUpgrade, e.postUpgrade
+	}
+	if pre && post && manifest.Runs(o) {
+		warning = fmt.Sprintf("%s: %s is both a pre hook and a post hook (%s); it runs only as a pre hook", o.File, o,
+			events)
+	}
 	if !installs && e.crd {
 		return true, warning
 	}
@@ -86,18 +89,20 @@ func readHook(o *manifest.Object) (keep bool, warning string) {
 	if err != nil && weightText != "" {
 		warning = fmt.Sprintf("%s: %s has the hook weight %q, which is not a number; 0 is used", o.File, o, weightText)
 	}
-	o.Hook = &manifest.Hook{Post: e.post && !e.pre, PreDelete: e.preDelete, PostDelete: e.postDelete, Test: e.test,
+	o.Hook = &manifest.Hook{Post: post && !pre, AlsoPost: pre && post, Inactive: installs && !pre && !post,
+		PreDelete: e.preDelete, PostDelete: e.postDelete, Test: e.test,
 		NotApplied: !installs, Weight: weight, DeletePolicies: deletePolicies(marks)}
 	return true, warning
 }
 
 // skipHook returns false for a hook, with a warning unless it is only a test.
-func skipHook(o *manifest.Object) (keep bool, warning string) {
+func skipHook(o *manifest.Object, _ bool) (keep bool, warning string) {
 	_, events := hookOf(o)
 	switch e := parseHookEvents(events); {
 	case events == "":
 		return true, ""
-	case e.pre || e.post || e.preDelete || e.postDelete || e.crd || len(e.others) > 0:
+	case e.preInstall || e.postInstall || e.preUpgrade || e.postUpgrade || e.preDelete || e.postDelete || e.crd ||
+		len(e.others) > 0:
 		return false, fmt.Sprintf("%s: %s is skipped: it is a hook (%s)", o.File, o, events)
 	}
 	return false, ""
@@ -114,7 +119,7 @@ func hookOf(o *manifest.Object) (marks map[string]any, events string) {
 
 // hookEvents are the events of a hook.
 type hookEvents struct {
-	pre, post, preDelete, postDelete, crd, test bool
+	preInstall, postInstall, preUpgrade, postUpgrade, preDelete, postDelete, crd, test bool
 	// others are not supported.
 	others []string
 }
@@ -122,10 +127,14 @@ type hookEvents struct {
 func parseHookEvents(text string) (e hookEvents) {
 	for event := range strings.SplitSeq(text, ",") {
 		switch event = strings.ToLower(strings.TrimSpace(event)); event {
-		case "pre-install", "pre-upgrade":
-			e.pre = true
-		case "post-install", "post-upgrade":
-			e.post = true
+		case "pre-install":
+			e.preInstall = true
+		case "post-install":
+			e.postInstall = true
+		case "pre-upgrade":
+			e.preUpgrade = true
+		case "post-upgrade":
+			e.postUpgrade = true
 		case "pre-delete":
 			e.preDelete = true
 		case "post-delete":

@@ -24,8 +24,9 @@ type content struct {
 	// digest of the files.
 	digest string
 	chart  *chart.Chart
-	// readsCluster reports whether a template or a default value mentions the cluster.
-	readsCluster func() bool
+	// readsCluster, readsRelease and hasHooks report whether a template or a default value mentions
+	// the cluster, the revision of the release, and the events of hooks.
+	readsCluster, readsRelease, hasHooks func() bool
 	// topLevelKeys returns the top-level keys of the values that the chart knows.
 	topLevelKeys func() []string
 	// crds are the parsed objects of files in crds/: []*manifest.Object by *common.File.
@@ -45,7 +46,9 @@ func loadContent(files []*archive.BufferedFile, digest string) (*content, error)
 	}
 	sortSubcharts(loaded)
 	return &content{files: files, digest: digest, chart: loaded,
-		readsCluster: sync.OnceValue(func() bool { return chartMentionsCluster(loaded) }),
+		readsCluster: sync.OnceValue(func() bool { return chartMentions(loaded, mentionsCluster) }),
+		readsRelease: sync.OnceValue(func() bool { return chartMentions(loaded, releaseState.Match) }),
+		hasHooks:     sync.OnceValue(func() bool { return chartMentions(loaded, releaseHook.Match) }),
 		topLevelKeys: sync.OnceValue(func() []string { return topLevelKeys(loaded) })}, nil
 }
 

@@ -12,6 +12,8 @@ var (
 	lookupCall = regexp.MustCompile(`\blookup\b`)
 	// capabilities matches .Capabilities with the field that is read of it.
 	capabilities = regexp.MustCompile(`\bCapabilities\b(\.[A-Za-z]+)?`)
+	releaseState = regexp.MustCompile(`\b(?:IsInstall|IsUpgrade|Revision)\b`)
+	releaseHook  = regexp.MustCompile(`(?i)\b(?:pre|post)-(?:install|upgrade)\b`)
 )
 
 // ReadsCluster reports whether a render with these values may depend on the kinds or objects of the
@@ -22,17 +24,31 @@ func (c *Chart) ReadsCluster(values map[string]any) bool {
 	return err != nil || mentionsCluster(given) || c.readsCluster()
 }
 
-func chartMentionsCluster(ch *chart.Chart) bool {
+// ReadsRelease reports in the same way whether a render with these values may depend on the
+// revision of the release.
+func (c *Chart) ReadsRelease(values map[string]any) bool {
+	given, err := json.Marshal(values)
+	return err != nil || releaseState.Match(given) || c.readsRelease()
+}
+
+// HasHooks reports in the same way whether the chart may have hooks of installs or upgrades.
+func (c *Chart) HasHooks(values map[string]any) bool {
+	given, err := json.Marshal(values)
+	return err != nil || releaseHook.Match(given) || c.hasHooks()
+}
+
+// chartMentions reports whether a template or a default value of a chart mentions something.
+func chartMentions(ch *chart.Chart, mentions func([]byte) bool) bool {
 	for _, t := range ch.Templates {
-		if mentionsCluster(t.Data) {
+		if mentions(t.Data) {
 			return true
 		}
 	}
-	if values, err := json.Marshal(ch.Values); err != nil || mentionsCluster(values) {
+	if values, err := json.Marshal(ch.Values); err != nil || mentions(values) {
 		return true
 	}
 	for _, sub := range ch.Dependencies() {
-		if chartMentionsCluster(sub) {
+		if chartMentions(sub, mentions) {
 			return true
 		}
 	}

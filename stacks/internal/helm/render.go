@@ -28,6 +28,8 @@ const helmVersion = "v4.3.1"
 type Options struct {
 	Release   string
 	Namespace string
+	// Revision of the release: above 1, the render is that of an upgrade. 0 means 1.
+	Revision int
 	// Values override the chart's own values.
 	Values      map[string]any
 	KubeVersion string
@@ -39,6 +41,8 @@ type Options struct {
 	// WithoutHooks leaves out all hooks; WithoutCRDs leaves out the folder crds/.
 	WithoutHooks, WithoutCRDs bool
 }
+
+func (o *Options) isUpgrade() bool { return o.Revision > 1 }
 
 // Rendered is a rendered chart.
 type Rendered struct {
@@ -140,8 +144,8 @@ func (c *Chart) execute(ctx context.Context, p *prepared, kube *common.KubeVersi
 	caps.HelmVersion.GitCommit, caps.HelmVersion.GitTreeState, caps.HelmVersion.GoVersion = "", "clean", ""
 	top := common.Values{
 		"Capabilities": caps,
-		"Release": map[string]any{"Name": o.Release, "Namespace": o.Namespace, "IsUpgrade": false, "IsInstall": true,
-			"Revision": 1, "Service": "Helm"},
+		"Release": map[string]any{"Name": o.Release, "Namespace": o.Namespace, "IsUpgrade": o.isUpgrade(),
+			"IsInstall": !o.isUpgrade(), "Revision": max(o.Revision, 1), "Service": "Helm"},
 		"Values": p.coalesced,
 	}
 	rendered, err := engine.Engine{CustomTemplateFuncs: g.funcMap()}.RenderWithContext(ctx, p.chart, top)

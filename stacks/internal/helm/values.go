@@ -94,6 +94,22 @@ func (c *Chart) prepare(vals map[string]any) (*prepared, error) {
 	return p, nil
 }
 
+// HasSameValues reports whether two values are the same once they are merged with those of the
+// chart.
+func (c *Chart) HasSameValues(a, b map[string]any) bool {
+	first, err := c.prepare(a)
+	if err != nil {
+		return false
+	}
+	second, err := c.prepare(b)
+	if err != nil {
+		return false
+	}
+	x, errX := json.Marshal(first.coalesced)
+	y, errY := json.Marshal(second.coalesced)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
 // checkTables returns an error if global or the values of a subchart are not a mapping. Helm would
 // only log that, together with the value.
 func checkTables(ch *chart.Chart, vals map[string]any, prefix string) error {

@@ -116,6 +116,11 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 		case isNotApplied(kept[first]) || isNotApplied(o): // see FindDuplicates
 			kept = append(kept, o)
 			continue
+		case isInactive(o): // it is of another event
+			continue
+		case isInactive(kept[first]):
+			kept[first] = o
+			continue
 		case reflect.DeepEqual(kept[first].Value, o.Value):
 		case isDefinition(o):
 			kept[first], o = o, kept[first]
@@ -132,9 +137,13 @@ func DropRepeated(objects []*Object) (kept []*Object, warnings []string) {
 // becomesOrdinary reports whether a hook before the other objects has the name of one of them. If
 // it does not run, the hook needs no step of its own: the object can be there from then on.
 func becomesOrdinary(hook, o *Object) bool {
-	runs := o.Group == "batch" || o.Group == "" && o.Kind == "Pod"
 	return o.Hook == nil && hook.Hook != nil && !hook.Hook.Post && !hook.Hook.PreRemove && !hook.Hook.NotApplied &&
-		!runs
+		!hook.Hook.Inactive && !Runs(o)
+}
+
+// Runs reports whether an object is a Job or a Pod.
+func Runs(o *Object) bool {
+	return o.Group == "batch" && o.Kind == "Job" || o.Group == "" && o.Kind == "Pod"
 }
 
 // stayingObject returns an object that is applied in the step of a hook.
@@ -150,9 +159,11 @@ func isDefinition(o *Object) bool {
 
 func isNotApplied(o *Object) bool { return o.Hook != nil && o.Hook.NotApplied }
 
+func isInactive(o *Object) bool { return o.Hook != nil && o.Hook.Inactive }
+
 // FindDuplicates reports objects that are in all more than once. A hook that is not applied with
-// the others may have the name of one of them, and of a hook of another phase; tests are not
-// compared.
+// the others may have the name of one of them, and of a hook of another phase; tests and inactive
+// hooks are not compared.
 func FindDuplicates(all []*Object) problem.Errors {
 	first := make(map[string]*Object, len(all))
 	var errs problem.Errors
@@ -171,7 +182,10 @@ func FindDuplicates(all []*Object) problem.Errors {
 
 // phasesOf returns prefixes for the times at which an object exists.
 func phasesOf(o *Object) (out []string) {
-	if !isNotApplied(o) {
+	switch {
+	case isInactive(o):
+		return nil
+	case !isNotApplied(o):
 		return []string{""}
 	}
 	if o.Hook.PreDelete {

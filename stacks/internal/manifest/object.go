@@ -23,8 +23,10 @@ type Object struct {
 	NamespaceDefaulted   bool
 	Value                map[string]any
 	Hook                 *Hook
-	File                 string
-	Line                 int
+	// Initial are the fields that only the first release of a chart sets.
+	Initial []InitialField
+	File    string
+	Line    int
 	// Component that renders the object.
 	Component string
 }
@@ -38,6 +40,10 @@ type Hook struct {
 	// the other objects, and Test for one that is created on request. NotApplied is true if it is
 	// not applied with the other objects.
 	PreDelete, PostDelete, Test, NotApplied bool
+	// Inactive is true for a hook of other events than the one that applies.
+	Inactive bool
+	// AlsoPost is true for a hook before the other objects that is one after them, too.
+	AlsoPost bool
 	// Stays is true for an ordinary object that is applied when a hook of its name would be.
 	Stays          bool
 	Weight         int

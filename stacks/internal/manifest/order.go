@@ -49,7 +49,7 @@ func Sort(objects []*Object) {
 
 func phase(o *Object) int {
 	switch {
-	case o.Hook != nil && o.Hook.PreRemove:
+	case o.Hook != nil && (o.Hook.PreRemove || o.Hook.Inactive):
 		return phaseRest
 	case o.Hook != nil && o.Hook.Post:
 		return phasePostHook

@@ -19,6 +19,8 @@ type ComponentStatusApplyConfiguration struct {
 	Objects *int32 `json:"objects,omitempty"`
 	// Message states what the component waits for, or what is wrong.
 	Message *string `json:"message,omitempty"`
+	// Release is the release of the component's chart.
+	Release *ComponentReleaseApplyConfiguration `json:"release,omitempty"`
 	// Notes is the beginning of what the component's chart tells its users (NOTES.txt).
 	Notes *string `json:"notes,omitempty"`
 	// Chart is the repository chart that the component was last rendered from.
@@ -81,6 +83,14 @@ func (b *ComponentStatusApplyConfiguration) WithObjects(value int32) *ComponentS
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *ComponentStatusApplyConfiguration) WithMessage(value string) *ComponentStatusApplyConfiguration {
 	b.Message = &value
+	return b
+}
+
+// WithRelease sets the Release field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Release field is set to the value of the last call.
+func (b *ComponentStatusApplyConfiguration) WithRelease(value *ComponentReleaseApplyConfiguration) *ComponentStatusApplyConfiguration {
+	b.Release = value
 	return b
 }
 

@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// hookSucceededPolicy is Helm's hook delete policy for hooks that are deleted after they succeeded.
+const hookSucceededPolicy = "hook-succeeded"
+
+// hookPhases has what was recorded of the Jobs and Pods that are hooks of a component, by phase.
+type hookPhases map[stacks.HookPhase]struct {
+	// runs is the number of these hooks, and done that of those that have succeeded.
+	runs, done int
+}
+
+func hookPhasesOf(in *Snapshot, c *Component) hookPhases {
+	var out hookPhases
+	for i := range c.Items {
+		it := &c.Items[i]
+		if !it.Runs() {
+			continue
+		}
+		if out == nil {
+			out = hookPhases{}
+		}
+		phase := out[it.Hook.Phase]
+		phase.runs++
+		if e, _ := in.Inventory.Get(it.ID); it.Settled || e.State == appsv1.EntryDone && e.Hash == it.ContentHash {
+			phase.done++
+		}
+		out[it.Hook.Phase] = phase
+	}
+	return out
+}
+
+// isOver is true if every Job and Pod of a phase has succeeded, and that is recorded.
+func (p hookPhases) isOver(phase stacks.HookPhase) bool { return p[phase].done == p[phase].runs }
+
+// releases is true for a hook that the Jobs and Pods of its phase no longer need.
+func (p hookPhases) releases(it *Item) bool {
+	return it.RunsOnce && it.Hook != nil && !it.Runs() && p[it.Hook.Phase].runs > 0 && p.isOver(it.Hook.Phase)
+}
+
+// visits returns the items in the order in which they are planned: a hook of two phases twice.
+func (c *Component) visits() []*Item {
+	out := make([]*Item, 0, len(c.Items))
+	twice := false
+	for i := range c.Items {
+		it := &c.Items[i]
+		out = append(out, it)
+		if it.PostStep > 0 {
+			post, hook := *it, *it.Hook
+			hook.Phase = stacks.HookPost
+			post.Hook, post.Step, post.ContentHash = &hook, it.PostStep, it.PostHash
+			out, twice = slices.Insert(out, 0, &post), true // before the hooks of its step
+		}
+	}
+	if twice {
+		slices.SortStableFunc(out, func(a, b *Item) int { return a.Step - b.Step })
+	}
+	return out
+}
+
+// planSettled plans for a hook that is not applied now: it belongs to its component nevertheless.
+func planSettled(in *Snapshot, it *Item, p *Plan) {
+	e, known := in.Inventory.Get(it.ID)
+	if !known || e.Component == it.Component || in.isDesired(e.Component) || p.acts(it.ID) {
+		return
+	}
+	keepHooksFromRunning(in, e.Component, p)
+	p.Actions = append(p.Actions, Action{Verb: VerbRecord, Reason: ReasonMoved, Item: it, Entry: e})
+}
+
+// createIntent returns the entry to persist before a Job or a Pod is created for a run: an object
+// that exists then is that of the run. There is none if it is persisted already.
+func createIntent(a *Action) (appsv1.InventoryEntry, bool) {
+	e := a.Entry
+	if a.Verb != VerbCreate || !a.Item.Runs() || Uncreated(&e) && e.Hash == a.Item.ContentHash {
+		return e, false
+	}
+	e.State, e.UID, e.Hash, e.Baseline = appsv1.EntryIntended, "", a.Item.ContentHash, ""
+	return e, true
+}
+
+// planHookDeletions plans to delete the hooks of a phase that is over: those with the policy
+// hookSucceededPolicy, and Jobs whose time to live has passed. Their completion is persisted before
+// the delete, so that a crash in between runs no hook twice.
+func planHookDeletions(in *Snapshot, items []*Item, phases hookPhases, p *Plan) {
+	for _, it := range items {
+		e, _ := in.Inventory.Get(it.ID)
+		if it.Hook == nil || !it.RunsOnce || e.State != appsv1.EntryDone || e.Hash != it.ContentHash && !it.Settled ||
+			!phases.isOver(it.Hook.Phase) || in.Policies.ProtectReason(it.Ref) != "" ||
+			in.backoffMessage(it.ID, it.ContentHash) != "" {
+			continue
+		}
+		l := in.Objects[it.ID]
+		if l == nil || l.UID != e.UID || l.Mark.Owner != in.Owner.String() || l.Adopted || l.Protected ||
+			in.isDeleting(it.ID, l) || p.acts(it.ID) {
+			continue
+		}
+		if !slices.Contains(it.Hook.DeletePolicies, hookSucceededPolicy) {
+			if it.Hook.TTLSeconds == nil {
+				continue
+			}
+			left := time.Duration(*it.Hook.TTLSeconds)*time.Second - in.DoneFor[it.ID]
+			if left > 0 {
+				p.deleteAfter(left)
+				continue
+			}
+		}
+		p.Intents = append(p.Intents, e)
+		p.Actions = append(p.Actions, Action{Verb: VerbDelete, Reason: ReasonFinished, Item: it, Entry: e, Live: l})
+	}
+}
+
+// acts reports whether the plan has an action on an object.
+func (p *Plan) acts(id string) bool {
+	return slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Entry.ID == id })
+}
+
+// deleteAfter makes sure that another plan is made when a hook has to be deleted.
+func (p *Plan) deleteAfter(left time.Duration) {
+	if p.DeleteAfter == 0 || left < p.DeleteAfter {
+		p.DeleteAfter = left
+	}
+}
+
+// Runs is true for a Job or a Pod that is a hook of an install, an upgrade, a removal or a test.
+func (it *Item) Runs() bool { return it.RunsOnce && isRunnable(it) }
+
+// isRunnable is true for a Job or a Pod that is a hook.
+func isRunnable(it *Item) bool {
+	return it.Hook != nil && (it.GroupKind() == jobKind || it.GroupKind() == podKind)
+}
