@@ -31,28 +31,35 @@ func (ix *Index) cleanup() {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	now := ix.opts.Clock.Now()
-	for gk, g := range ix.groups {
+	for _, g := range ix.groups {
 		for n, t := range g.tombstones {
 			if now.Sub(t.deletedAt) >= tombstoneTTL {
 				delete(g.tombstones, n)
 			}
 		}
-		ended := false
-		for key, w := range g.watches {
+		for _, w := range g.watches {
 			w.notifyUsers()
-			if len(w.users) > 0 || now.Sub(w.idleSince) < ix.opts.IdleGracePeriod {
-				continue
-			}
+		}
+		ix.endUnusedWatches(g, func(w *watcher) bool { return now.Sub(w.idleSince) >= ix.opts.IdleGracePeriod })
+	}
+}
+
+// endUnusedWatches ends the watches of a kind that have no users, and that the function selects.
+// The caller holds the lock.
+func (ix *Index) endUnusedWatches(g *group, selects func(*watcher) bool) {
+	ended := false
+	for key, w := range g.watches {
+		if len(w.users) == 0 && selects(w) {
 			w.stop()
 			delete(g.watches, key)
 			ended = true
 		}
-		switch {
-		case len(g.watches) == 0:
-			delete(ix.groups, gk)
-		case ended:
-			ix.restartWatches(g)
-		}
+	}
+	switch {
+	case len(g.watches) == 0:
+		delete(ix.groups, g.gk)
+	case ended:
+		ix.restartWatches(g)
 	}
 }
 

@@ -2,6 +2,9 @@ package live_test
 
 import (
 	"context"
+	"net/http"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -79,6 +82,50 @@ var _ = Describe("An index of a custom resource", func() {
 		}).Should(Succeed(), "the API server serves the kind")
 		return out
 	}
+
+	It("ends the watch with the kind when no owner uses it, and starts it again", Serial, func(ctx SpecContext) {
+		cfg, requests := withFaultProxy(plane.Config())
+		ix, notified := startIndex(cfg, live.Options{OwnerID: installation(namespace), IdleGracePeriod: time.Hour})
+		listsAndWatches := func() int {
+			return requests.count(func(r *http.Request) bool {
+				return strings.HasSuffix(r.URL.Path, "/shops") && !isGet(r)
+			})
+		}
+		endsWithKind := func(what string) {
+			GinkgoHelper()
+			remove(ctx)
+			Eventually(func() int { return ix.Stats().Watches }).Should(BeZero(), "the watch ended: "+what)
+			n := listsAndWatches()
+			Consistently(listsAndWatches, "1s").Should(Equal(n), "no more requests: "+what)
+			Expect(ix.Stats().Objects).To(BeZero())
+		}
+		begin := func(watches int) {
+			GinkgoHelper()
+			Expect(plane.ApplyYAML(ctx, []byte(shopCRD))).To(Succeed())
+			applySoon(ctx, marked(namespace, parse(shopYAML)))
+			ix.SetOwnerKinds(owner, []*meta.RESTMapping{shops})
+			expectSynced(ix, shops)
+			Eventually(requests.openWatches).Should(Equal(watches), "the watch is open")
+		}
+
+		begin(1)
+		ix.SetOwnerKinds(owner, nil)
+		n := listsAndWatches()
+		endsWithKind("the owner released the kind before")
+		Expect(listsAndWatches()).To(Equal(n), "not even one request to a kind that is gone")
+
+		By("creating the CRD again")
+		begin(2)
+		n = notified.count(owner)
+		stop := ix.Subscribe(func(string) { // as the engine does after the discovery
+			if reason(ix, shops)() == live.NotServed {
+				ix.SetOwnerKinds(owner, nil)
+			}
+		})
+		defer stop()
+		endsWithKind("the owner releases the kind when it is notified")
+		Expect(notified.count(owner)).To(BeNumerically(">", n))
+	})
 
 	It("syncs when the CRD is created, and again after it was deleted and "+
 		"created again", Serial, func(ctx SpecContext) {

@@ -111,7 +111,7 @@ func (w *watcher) run(ctx context.Context) {
 		if err == nil {
 			rv, err = w.watch(ctx, rv)
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || w.endIfUnused() {
 			return
 		}
 		if w.ix.opts.Clock.Since(started) >= minHealthyWatch {
@@ -132,6 +132,19 @@ func (w *watcher) run(ctx context.Context) {
 			b.reset() // earlier failures are no longer relevant after a wake
 		}
 	}
+}
+
+// endIfUnused removes a watch that broke from the index if it has no users, so that a kind that is
+// gone causes no more requests. It returns true if it did.
+func (w *watcher) endIfUnused() bool {
+	w.ix.mu.Lock()
+	defer w.ix.mu.Unlock()
+	g := w.ix.groups[w.key.gvk.GroupKind()]
+	if len(w.users) > 0 || g == nil || g.watches[w.key] != w {
+		return false
+	}
+	w.ix.endUnusedWatches(g, func(other *watcher) bool { return other == w })
+	return true
 }
 
 // recordFailure records the end of the watch and its error.

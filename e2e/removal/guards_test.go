@@ -3,6 +3,7 @@ package removal_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/cluster"
 	"github.com/ksctl/gitops/e2e/harness"
 )
 
@@ -169,6 +171,37 @@ var _ = Describe("Removal", func() {
 		Expect(get(ctx, crd)).To(Succeed())
 		Expect(crd.DeletionTimestamp).To(BeNil())
 		remove(ctx, theirs)
+		awaitGone(ctx, a, crd)
+	})
+
+	It("ends the watch of a kind with its CRD, and starts it again", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		group := ns + ".example.com"
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group}}
+		publish(ctx, ns, "a", "r1", definition(group),
+			fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata: {name: ours}\nspec: {size: 1}\n", group))
+		a := install(ctx, ns, "a")
+		becomesReady(ctx, a)
+		remove(ctx, a)
+		awaitGone(ctx, a, crd)
+		mark, err := h.ControlPlane.AuditMark(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(ctx, func() (cluster.Requests, error) {
+			requests, err := h.ControlPlane.AuditSince(ctx, mark)
+			return requests.Where(cluster.Verb("list", "watch"), func(r cluster.Request) bool {
+				return r.Group == group && r.Code == http.StatusNotFound
+			}), err
+		}, 2*quiet, "500ms").Should(Or(BeEmpty(), HaveLen(1)), "no requests but one that was on its way")
+
+		a = install(ctx, ns, "a")
+		becomesReady(ctx, a)
+		ours := widget(group, ns, "ours")
+		mergePatch(ctx, ours, `{"spec":{"size":2}}`)
+		Eventually(ctx, func() (any, error) {
+			err := get(ctx, ours)
+			return ours.Object["spec"], err
+		}, soon).Should(HaveKeyWithValue("size", BeEquivalentTo(1)), "drift is corrected: the kind is watched again")
+		remove(ctx, a)
 		awaitGone(ctx, a, crd)
 	})
 
