@@ -100,6 +100,7 @@ func TestApplyPatchKeepsFieldsOfOthers(t *testing.T) {
 		return live.KeptField{Path: path, Value: json.RawMessage(value), Ours: true}
 	}
 	theirs := func(path string) live.KeptField { return live.KeptField{Path: path, Others: true} }
+	at := func(at string, k live.KeptField) live.KeptField { k.At = at; return k }
 	for name, tc := range map[string]struct {
 		kept []live.KeptField
 		want string
@@ -139,6 +140,25 @@ func TestApplyPatchKeepsFieldsOfOthers(t *testing.T) {
 			strings.Replace(manifest, `"replicas":3`, `"replicas":3,"deep":{"er":{"x":1}}`, 1), true},
 		"no list item at the index": {[]live.KeptField{ours("/spec/args/7", `"x"`), ours("/spec/none/0", `"x"`)},
 			manifest, true},
+		"in an item with a key": {[]live.KeptField{
+			at(`/spec/items/k:{"name":"b"}/image`, ours("/spec/items/*/image", `"z"`)),
+			at(`/spec/items/k:{"name":"a"}/image`, theirs("/spec/items/*/image"))},
+			strings.NewReplacer(`"image":"y"`, `"image":"z"`, `,"image":"x"`, ``).Replace(manifest), true},
+		"in an item with a key that has a default": {[]live.KeptField{
+			at(`/spec/items/k:{"name":"b","protocol":"TCP"}/image`, ours("/spec/items/*/image", `"z"`))},
+			strings.Replace(manifest, `"image":"y"`, `"image":"z"`, 1), true},
+		"in an item that a field selects": {[]live.KeptField{ours("/spec/items/[name=b]/image", `"z"`)},
+			strings.Replace(manifest, `"image":"y"`, `"image":"z"`, 1), true},
+		"in an item that left the manifest": {[]live.KeptField{
+			at(`/spec/items/k:{"name":"c"}/image`, ours("/spec/items/*/image", `"z"`)),
+			at(`/spec/none/k:{"name":"c"}/image`, ours("/spec/none/*/image", `"z"`))}, manifest, true},
+		"in an item that is new in the manifest": {[]live.KeptField{
+			at("/spec/items/-/image", live.KeptField{Path: "/spec/items/[name=b]/image"})}, manifest, true},
+		"an item that others removed": {[]live.KeptField{{Path: "/spec/items/[name=a]"}},
+			strings.Replace(manifest, `{"name":"a","image":"x"},`, ``, 1), true},
+		"items by key and by index are removed": {[]live.KeptField{theirs("/spec/items/1"),
+			at(`/spec/items/k:{"name":"a"}`, theirs("/spec/items/[name=a]"))},
+			strings.Replace(manifest, `{"name":"a","image":"x"},{"name":"b","image":"y"}`, ``, 1), true},
 		"null value": {[]live.KeptField{ours("/data/e", `null`)},
 			strings.Replace(manifest, `"e":"3"`, `"e":null`, 1), true},
 		"the whole manifest": {[]live.KeptField{theirs("/spec"), theirs("/data")}, `{}`, false},

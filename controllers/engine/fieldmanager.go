@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -52,7 +53,11 @@ func (a *executor) takesOver(state appsv1.EntryState) bool {
 // that is removed from the stack would stay.
 func (a *executor) migrateFieldManager(ctx context.Context, it *plan.Item,
 	u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	entries, changed, err := migrateManagedFields(u.GetManagedFields(), u.GetAPIVersion(), it.Ignore)
+	ignored, err := ignoredFields(u, it.Ignore)
+	if err != nil {
+		return nil, err
+	}
+	entries, changed, err := migrateManagedFields(u.GetManagedFields(), u.GetAPIVersion(), ignored)
 	if err != nil || !changed {
 		return u, err
 	}
@@ -140,17 +145,41 @@ func inMetadata(p fieldpath.Path) bool {
 	return p[0].FieldName != nil && *p[0].FieldName == "metadata"
 }
 
-// isIgnored is true for a path that is equal to, below or above an ignored path. Field paths have
+// ignoredFields returns the JSON pointers of the fields of an object to which ignored paths lead.
+func ignoredFields(u *unstructured.Unstructured, ignore []string) ([]string, error) {
+	kept, err := keptFields(u, ignore)
+	var out []string
+	for _, k := range kept {
+		if slices.Contains(ignore, k.Path) { // else the object was scaled
+			out = append(out, cmp.Or(k.At, k.Path))
+		}
+	}
+	return out, err
+}
+
+// isIgnored is true for a path that is equal to, below or above an ignored field. Field paths have
 // no list indexes: a list item matches every index.
 func isIgnored(p fieldpath.Path, ignored [][]string) bool {
 	return slices.ContainsFunc(ignored, func(tokens []string) bool {
 		for i := range min(len(p), len(tokens)) {
-			if p[i].FieldName != nil && *p[i].FieldName != tokens[i] {
+			if !matchesToken(p[i], tokens[i]) {
 				return false
 			}
 		}
 		return true
 	})
+}
+
+func matchesToken(e fieldpath.PathElement, token string) bool {
+	switch {
+	case e.FieldName != nil:
+		return *e.FieldName == token
+	case e.Key != nil && live.IsItemToken(token):
+		key, err := fieldpath.SerializePathElement(e)
+		return err == nil && key == token
+	default:
+		return true
+	}
 }
 
 // appliedByArgo is true for a label that Argo CD set; false if a user set it, or a chart that

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,13 @@ func TestMigrateManagedFields(t *testing.T) {
 				`kustomize-controller Apply v1 {"f:spec":{"f:replicas":{},"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:image":{}}}}}}}`,
 				`ksctl-gitops Apply v1 {` + kustomized +
 					`,"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{"f:name":{}}}}}}}`}},
+		"ignored fields of list items are not migrated": {
+			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1", kustomized,
+				`"f:list":{"k:{\"name\":\"a\"}":{"f:x":{}},"k:{\"name\":\"b\"}":{"f:x":{}}}`)},
+			ignore: []string{`/list/k:{"name":"b"}/x`},
+			want: []string{
+				`kustomize-controller Apply v1 {"f:list":{"k:{\"name\":\"b\"}":{"f:x":{}}}}`,
+				`ksctl-gitops Apply v1 {"f:list":{"k:{\"name\":\"a\"}":{"f:x":{}}},` + kustomized + `}`}},
 		"only metadata of another version": {
 			entries: []metav1.ManagedFieldsEntry{fields("kustomize-controller", "Apply", "v1beta1", kustomized,
 				`"f:spec":{"f:old":{}}`)},
@@ -103,6 +111,18 @@ func TestMigrateManagedFields(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
 			}
 		})
+	}
+}
+
+// An ignored path leads to fields of the object; replicas that were scaled are not ignored.
+func TestIgnoredFields(t *testing.T) {
+	u := existing(objectMeta{})
+	u.Object["spec"] = map[string]any{"replicas": int64(0), "list": []any{map[string]any{"name": "a", "x": "1"}}}
+	u.SetManagedFields([]metav1.ManagedFieldsEntry{fields("helm", "Apply", "v1",
+		`"f:spec":{"f:list":{"k:{\"name\":\"a\"}":{"f:x":{}}}}`)})
+	got, err := ignoredFields(u, []string{"/spec/list/*/x", "/data/y"})
+	if want := []string{`/spec/list/k:{"name":"a"}/x`, "/data/y"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
 }
 

@@ -34,7 +34,7 @@ func keptFields(u *unstructured.Unstructured, ignore []string) ([]live.KeptField
 	for i := range o.KeptFields {
 		// The projection leaves out some values, such as those of Secrets.
 		if k := &o.KeptFields[i]; k.Withheld {
-			if k.Value, err = live.ValueAt(u, k.Path); err != nil {
+			if k.Value, err = live.ValueAt(u, cmp.Or(k.At, k.Path)); err != nil {
 				return nil, err
 			}
 		}
@@ -73,9 +73,12 @@ func mustSend(k live.KeptField) bool { return k.Ours && !k.Others }
 func mergeKeptFields(obj map[string]any, kept []live.KeptField) (needsVersion bool, err error) {
 	var omit [][]string
 	for _, k := range kept {
-		path, err := live.ParsePointer(k.Path)
+		path, err := live.ParsePointer(cmp.Or(k.At, k.Path))
 		if err != nil {
 			return false, fmt.Errorf("parsing ignored path %s: %w", k.Path, err)
+		}
+		if !findItems(obj, path) {
+			continue
 		}
 		if !mustSend(k) {
 			omit = append(omit, path)
@@ -95,6 +98,26 @@ func mergeKeptFields(obj map[string]any, kept []live.KeptField) (needsVersion bo
 	}
 	_, scalable, err := unstructured.NestedFieldNoCopy(obj, "spec", "replicas")
 	return needsVersion || (err == nil && scalable), nil
+}
+
+// findItems replaces the tokens of list items in a path by their indexes in a manifest. It returns
+// false if the manifest does not have an item.
+func findItems(v any, path []string) bool {
+	for i, t := range path {
+		switch c := v.(type) {
+		case map[string]any:
+			v = c[t]
+		case []any:
+			n := live.FindItem(c, t)
+			if n < 0 {
+				return false
+			}
+			path[i], v = strconv.Itoa(n), c[n]
+		default:
+			return !slices.ContainsFunc(path[i:], live.IsItemToken)
+		}
+	}
+	return true
 }
 
 // compareTokens compares two tokens of JSON pointers; list indexes by their number.

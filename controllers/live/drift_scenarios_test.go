@@ -161,6 +161,21 @@ var scenarios = []scenario{
 		`/args/0"]`,
 		change: edit(deployments, "[{op: replace, path: "+template0+"/args/0, value: --quiet}]"),
 		kept:   []live.KeptField{{Path: template0 + "/args/0", Value: []byte(`"--quiet"`), Ours: true}}},
+	{name: "the ignored image of a named container is changed in another place", mapping: deployments,
+		yaml: deploymentYAML, ignore: `["/spec/template/spec/containers/[name=web]/image"]`,
+		change: edit(deployments, "[{op: replace, path: "+template0+"/image, value: other}, "+
+			"{op: add, path: "+template0+", value: {name: mesh, image: mesh}}]"),
+		kept: []live.KeptField{{Path: "/spec/template/spec/containers/[name=web]/image",
+			At: `/spec/template/spec/containers/k:{"name":"web"}/image`, Value: []byte(`"other"`), Others: true}}},
+	{name: "ignored ports and another field are changed", mapping: services, yaml: serviceYAML,
+		ignore: `["/spec/ports/*/targetPort"]`, drifted: true,
+		change: edit(services, "[{op: replace, path: /spec/ports/1/targetPort, value: 8444}, "+
+			"{op: replace, path: /spec/ports/0/name, value: other}]"),
+		kept: []live.KeptField{
+			{Path: "/spec/ports/*/targetPort", At: `/spec/ports/k:{"port":80,"protocol":"TCP"}/targetPort`,
+				Value: []byte("80")},
+			{Path: "/spec/ports/*/targetPort", At: `/spec/ports/k:{"port":443,"protocol":"TCP"}/targetPort`,
+				Value: []byte("8444"), Others: true}}},
 	{name: "an ignored part of a map that we left empty is filled", mapping: deployments, yaml: deploymentYAML,
 		ignore: `["` + template0 + `/securityContext/runAsUser"]`,
 		change: edit(deployments, "[{op: add, path: "+template0+

@@ -128,7 +128,7 @@ func pack(o *Object, in *interner) *entry {
 		r.finalizers = append(r.finalizers, in.intern(f))
 	}
 	for _, k := range o.KeptFields {
-		k.Path = in.intern(k.Path)
+		k.Path, k.At = in.intern(k.Path), in.intern(k.At)
 		k.Value = slices.Clone(k.Value)
 		r.keptFields = append(r.keptFields, k)
 	}
@@ -195,7 +195,7 @@ func (e *entry) differsForOwner(b *entry) bool {
 }
 
 func (k KeptField) equal(b KeptField) bool {
-	return k.Path == b.Path && k.Ours == b.Ours && k.Others == b.Others && k.Withheld == b.Withheld &&
+	return k.Path == b.Path && k.At == b.At && k.Ours == b.Ours && k.Others == b.Others && k.Withheld == b.Withheld &&
 		string(k.Value) == string(b.Value)
 }
 

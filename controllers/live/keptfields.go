@@ -12,7 +12,8 @@ func keptFields(object map[string]any, m *managedFields, ignored []ignoredPath, 
 	var out []KeptField
 	replicas := false
 	for _, path := range ignored {
-		out = append(out, keptField(object, m, path, secret))
+		// Few objects have so many fields that their values would need much memory.
+		out = append(out, keptField(object, m, path, secret || len(out) >= maxIgnoredPaths))
 		replicas = replicas || path.pointer == replicasPath.pointer
 	}
 	if scaled && !replicas {
@@ -21,22 +22,25 @@ func keptFields(object map[string]any, m *managedFields, ignored []ignoredPath, 
 	return out
 }
 
-func keptField(object map[string]any, m *managedFields, path ignoredPath, secret bool) KeptField {
+func keptField(object map[string]any, m *managedFields, path ignoredPath, withhold bool) KeptField {
 	k := KeptField{Path: path.pointer}
+	if path.keys != nil {
+		k.At = FormatPointer(path.keys)
+	}
 	v, present := lookup(object, path.tokens)
-	if m.atomicAncestor(object, path.tokens) > 0 {
+	if m.atomicAncestor(object, path) > 0 {
 		k.Ours = present
 	} else {
-		k.Ours = present && owns(m.ours, object, path.tokens)
+		k.Ours = present && owns(m.ours, object, path)
 		// If both own a part of the field, the API server would delete our part of an
 		// omitted field.
-		k.Others = m.othersOwn(object, path.tokens) && (!k.Ours || !isComposite(v))
+		k.Others = m.othersOwn(object, path) && (!k.Ours || !isComposite(v))
 	}
 	if !present {
 		return k
 	}
 	value, err := json.Marshal(v)
-	if secret || err != nil || len(value) > maxKeptValueBytes {
+	if withhold || err != nil || len(value) > maxKeptValueBytes {
 		k.Withheld = true
 	} else {
 		k.Value = value

@@ -68,12 +68,12 @@ func parseManagedFields(meta map[string]any) managedFields {
 func (m *managedFields) scaledToZero(object map[string]any) bool {
 	v, present := lookup(object, replicasPath.tokens)
 	return present && equalValues(v, int64(0)) &&
-		!owns(m.ours, object, replicasPath.tokens) && !m.othersOwn(object, replicasPath.tokens)
+		!owns(m.ours, object, replicasPath) && !m.othersOwn(object, replicasPath)
 }
 
-// othersOwn reports whether another field set contains the field at a pointer, or a part of it.
-func (m *managedFields) othersOwn(object map[string]any, tokens []string) bool {
-	return slices.ContainsFunc(m.others, func(o map[string]any) bool { return owns(o, object, tokens) })
+// othersOwn reports whether another field set contains the field at a path, or a part of it.
+func (m *managedFields) othersOwn(object map[string]any, path ignoredPath) bool {
+	return slices.ContainsFunc(m.others, func(o map[string]any) bool { return owns(o, object, path) })
 }
 
 // field returns the node of a field in a managedFields tree.
@@ -88,18 +88,23 @@ func isLeaf(node map[string]any) bool {
 	return len(node) == 0 || (dot && len(node) == 1)
 }
 
-// walk follows a pointer through a managedFields tree as far as possible. It returns the number of
+// walk follows a path through a managedFields tree as far as possible. It returns the number of
 // tokens that it followed and the last node.
-func walk(node map[string]any, root any, tokens []string) (int, map[string]any) {
+func walk(node map[string]any, root any, path ignoredPath) (int, map[string]any) {
 	v := root
-	for depth, t := range tokens {
+	for depth, t := range path.tokens {
 		var next map[string]any
 		if list, ok := v.([]any); ok {
 			item, ok := lookup(list, []string{t})
 			if !ok {
 				return depth, node
 			}
-			next, v = itemNode(node, item, t), item
+			if len(path.keys) > depth && isItemKey(path.keys[depth]) {
+				next, _ = node[path.keys[depth]].(map[string]any)
+			} else {
+				next = itemNode(node, item, t)
+			}
+			v = item
 		} else {
 			m, _ := v.(map[string]any)
 			next, _ = field(node, t)
@@ -110,29 +115,29 @@ func walk(node map[string]any, root any, tokens []string) (int, map[string]any) 
 		}
 		node = next
 	}
-	return len(tokens), node
+	return len(path.tokens), node
 }
 
-// owns reports whether a managedFields tree contains the field at a pointer, or a part of it. It is
+// owns reports whether a managedFields tree contains the field at a path, or a part of it. It is
 // false inside a value that is owned as a whole; see atomicAncestor.
-func owns(node map[string]any, root any, tokens []string) bool {
-	depth, _ := walk(node, root, tokens)
-	return depth == len(tokens)
+func owns(node map[string]any, root any, path ignoredPath) bool {
+	depth, _ := walk(node, root, path)
+	return depth == len(path.tokens)
 }
 
-// atomicAncestor returns the number of tokens of a pointer that lead to an atomic list or map which
+// atomicAncestor returns the number of tokens of a path that lead to an atomic list or map which
 // contains the field; 0 if there is none.
-func (m *managedFields) atomicAncestor(object map[string]any, tokens []string) int {
-	deepest, leaf := walk(m.ours, object, tokens)
+func (m *managedFields) atomicAncestor(object map[string]any, path ignoredPath) int {
+	deepest, leaf := walk(m.ours, object, path)
 	for _, o := range m.others {
-		if depth, at := walk(o, object, tokens); depth > deepest {
+		if depth, at := walk(o, object, path); depth > deepest {
 			deepest, leaf = depth, at
 		}
 	}
-	if deepest == 0 || deepest == len(tokens) || !isLeaf(leaf) {
+	if deepest == 0 || deepest == len(path.tokens) || !isLeaf(leaf) {
 		return 0
 	}
-	if v, _ := lookup(object, tokens[:deepest]); isComposite(v) {
+	if v, _ := lookup(object, path.tokens[:deepest]); isComposite(v) {
 		return deepest
 	}
 	return 0

@@ -92,8 +92,12 @@ type Object struct {
 
 // KeptField is a field of the live object that an apply must not change.
 type KeptField struct {
-	// Path is a JSON pointer.
+	// Path is the ignored path of the rule.
 	Path string
+	// At is the JSON pointer of the field if Path does not name exactly one. It finds the field
+	// in another version of the object, too: see FindItem. The token - is an item that the object
+	// does not have.
+	At string
 	// Value is the live value; nil when the field is absent or Withheld.
 	Value json.RawMessage
 	// Withheld is true when the value is not in the index, because the object is a Secret or

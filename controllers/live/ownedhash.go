@@ -44,6 +44,7 @@ type hasher struct {
 	// path holds the managedFields keys of the current node, tokens its JSON pointer.
 	path, tokens []string
 	others       []map[string]any
+	ignored      []ignoredPath
 	// shared holds, by pointer, the encodings of atomic values with an ignored part. A
 	// manager that changes the ignored part becomes the owner of the whole value. That
 	// change of ownership alone must not count as drift.
@@ -56,9 +57,9 @@ type hasher struct {
 // hashOwned hashes the fields of an object that m.ours names.
 func hashOwned(object map[string]any, m *managedFields, ignored []ignoredPath, skip *pointers,
 	secret *secretData) string {
-	h := hasher{buf: make([]byte, 0, 2048), others: m.others, secret: secret}
+	h := hasher{buf: make([]byte, 0, 2048), others: m.others, ignored: ignored, secret: secret}
 	h.writeFields(m.ours, object, true, skip)
-	h.writeShared(object, m, ignored, skip)
+	h.writeShared(object, m, skip)
 	sum := sha256.Sum256(h.buf)
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
@@ -111,6 +112,12 @@ func (h *hasher) writeField(key string, node map[string]any, v any, items *itemF
 }
 
 func (h *hasher) setShared(tokens []string, value []byte) {
+	for _, p := range h.ignored {
+		if p.keys != nil && len(p.tokens) >= len(tokens) && slices.Equal(p.tokens[:len(tokens)], tokens) {
+			tokens = p.keys[:len(tokens)] // unlike indexes, keys do not change when another item is added
+			break
+		}
+	}
 	if h.shared == nil {
 		h.shared = map[string][]byte{}
 	}
@@ -119,9 +126,9 @@ func (h *hasher) setShared(tokens []string, value []byte) {
 
 // writeShared writes the atomic values with an ignored part, including values that another manager
 // owns now.
-func (h *hasher) writeShared(object map[string]any, m *managedFields, ignored []ignoredPath, skip *pointers) {
-	for _, p := range ignored {
-		depth := m.atomicAncestor(object, p.tokens)
+func (h *hasher) writeShared(object map[string]any, m *managedFields, skip *pointers) {
+	for _, p := range h.ignored {
+		depth := m.atomicAncestor(object, p)
 		if depth == 0 {
 			continue
 		}

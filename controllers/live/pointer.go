@@ -13,13 +13,18 @@ import (
 // maxIgnoredPaths bounds the work and the memory that an IgnoreAnnotation causes.
 const maxIgnoredPaths = 128
 
-// ignoredPath is the JSON pointer of an ignored field, and its tokens.
+// ignoredPath is an ignored field of an object.
 type ignoredPath struct {
+	// pointer is the path in the rule.
 	pointer string
-	tokens  []string
+	// tokens are the tokens of the field in the object. Items of lists have their indexes.
+	tokens []string
+	// keys are the tokens by which an apply finds the field in a manifest, see KeptField.At;
+	// nil if they are those of pointer.
+	keys []string
 }
 
-var replicasPath = ignoredPath{"/spec/replicas", []string{"spec", "replicas"}}
+var replicasPath = ignoredPath{pointer: "/spec/replicas", tokens: []string{"spec", "replicas"}}
 
 // pointers is a set of JSON pointers as a tree of their tokens.
 type pointers struct {
@@ -90,7 +95,7 @@ func parseIgnored(annotation string) []ignoredPath {
 	var out []ignoredPath
 	for _, p := range paths {
 		tokens, _ := ParsePointer(p) // each is valid
-		out = append(out, ignoredPath{p, tokens})
+		out = append(out, ignoredPath{pointer: p, tokens: tokens})
 	}
 	return out
 }
@@ -107,6 +112,16 @@ func ParsePointer(pointer string) ([]string, error) {
 	return tokens, nil
 }
 
+// FormatPointer returns the JSON pointer with these tokens.
+func FormatPointer(tokens []string) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteByte('/')
+		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(t, "~", "~0"), "/", "~1"))
+	}
+	return b.String()
+}
+
 // lookup returns the value at a pointer.
 func lookup(v any, tokens []string) (any, bool) {
 	for _, t := range tokens {
@@ -118,8 +133,8 @@ func lookup(v any, tokens []string) (any, bool) {
 			}
 			v = next
 		case []any:
-			i, err := strconv.Atoi(t)
-			if err != nil || i < 0 || i >= len(c) {
+			i := FindItem(c, t)
+			if i < 0 {
 				return nil, false
 			}
 			v = c[i]
@@ -145,8 +160,8 @@ func IsKeptByHelm(policy string) bool { return strings.EqualFold(strings.TrimSpa
 // instead of deleting them.
 const AdoptedAnnotation = "ksctl.com/adopted"
 
-// ValueAt returns the JSON of the field at a JSON pointer; nil when the field is absent. It fails
-// if the pointer is invalid.
+// ValueAt returns the JSON of the field at a JSON pointer, such as KeptField.At; nil when the field
+// is absent. It fails if the pointer is invalid.
 func ValueAt(u *unstructured.Unstructured, pointer string) (json.RawMessage, error) {
 	tokens, err := ParsePointer(pointer)
 	if err != nil {

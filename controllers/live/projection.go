@@ -88,7 +88,7 @@ func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []
 	skip := &pointers{}
 	skip.add(replicasPath.tokens)
 	ignoresReplicas := false
-	ignored := parseIgnored(ignore)
+	ignored := m.expandIgnored(object, parseIgnored(ignore))
 	for _, p := range ignored {
 		skip.add(p.tokens)
 		ignoresReplicas = ignoresReplicas || p.pointer == replicasPath.pointer || p.pointer == "/spec"
@@ -96,10 +96,10 @@ func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []
 	o.TrackedByTool = m.trackedByTool(object, ignored)
 	scaled := m.scaledToZero(object)
 	for _, s := range m.scale {
-		scaled = scaled || owns(s, object, replicasPath.tokens)
+		scaled = scaled || owns(s, object, replicasPath)
 	}
 	o.OwnedHash = hashOwned(object, &m, ignored, skip, newSecretData(o.Ref, object, key))
-	if !ignoresReplicas && (scaled || owns(m.ours, object, replicasPath.tokens)) {
+	if !ignoresReplicas && (scaled || owns(m.ours, object, replicasPath)) {
 		o.OwnedHash += replicasSuffix
 	}
 	o.KeptFields = keptFields(object, &m, ignored, scaled, o.Ref.GroupKind() == secretKind)

@@ -33,7 +33,7 @@ var trackingFields = TrackingFields()
 func (m *managedFields) trackedByTool(object map[string]any, ignored []ignoredPath) bool {
 	return slices.ContainsFunc(trackingFields, func(path []string) bool {
 		_, present := lookup(object, path)
-		return present && m.othersOwn(object, path) &&
+		return present && m.othersOwn(object, ignoredPath{tokens: path}) &&
 			!slices.ContainsFunc(ignored, func(p ignoredPath) bool { return overlaps(p.tokens, path) })
 	})
 }

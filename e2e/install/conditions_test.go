@@ -274,10 +274,14 @@ var _ = DescribeTable("Paths that drift.ignore must not contain are rejected at 
 	err := plane.Client().Create(ctx, in, client.DryRunAll)
 	Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 	Expect(err).To(MatchError(ContainSubstring(says)))
-	in.Spec.Drift.Ignore[0].Paths[0] = "/metadata/annotations/x"
+	in.Spec.Drift.Ignore[0].Paths = []string{"/metadata/annotations/x", "/spec/containers/0/image",
+		"/spec/containers/*/image", "/spec/containers/[name=a~1b]/env/[name=]", "/spec/*"}
 	Expect(plane.Client().Create(ctx, in, client.DryRunAll)).To(Succeed())
 },
 	Entry("the kind", "/kind", "cannot be ignored"), Entry("the name", "/metadata/name", "cannot be ignored"),
 	Entry("all metadata", "/metadata", "cannot be ignored"),
 	Entry("the whole object", "/", "paths"), Entry("not a JSON pointer", "spec.replicas", "paths"),
+	Entry("a list item without a slash", "/spec/containers[name=main]/image", "a list item is"),
+	Entry("a list item without a value", "/spec/containers/[main]/image", "a list item is"),
+	Entry("a list item without an end", "/spec/containers/[name=main/image", "a list item is"),
 )

@@ -11,6 +11,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -205,6 +206,69 @@ var _ = Describe("Fields in drift.ignore", func() {
 		kubectl(ctx, ns, "", "set", "image", "deployment/web", "main=example.com/main:theirs")
 		Eventually(ctx, func() string { return images(ctx, ns) }, soon, "10ms").Should(
 			Equal("main=main:2serve,theirs,--quiet side=side:theirs"), "the other fields are corrected")
+	})
+
+	It("may be fields of list items that a value selects, or of all items, wherever the items are", func(
+		ctx SpecContext) {
+		const sidecar = "\n      - {name: proxy, image: \"example.com/proxy:%s\", args: [run, %s]}"
+		render := func(tag, arg string, withProxy bool) string {
+			doc := web(tag, arg, 1)
+			if withProxy { // before the others
+				doc = strings.Replace(doc, "containers:", "containers:"+fmt.Sprintf(sidecar, tag, arg), 1)
+			}
+			return doc
+		}
+		ns := namespaceFor(ctx)
+		stack(ctx, ns, "main@sha1:1", render("1", "a", false))
+		in := newInstall(ctx, ns, "i", hourly, ignorePaths("/spec/template/spec/containers/[name=side]/image",
+			"/spec/template/spec/containers/*/args/1"))
+		atRevision(ctx, in, "main@sha1:1")
+		mark := auditMark(ctx)
+		kubectl(ctx, ns, "", "set", "image", "deployment/web", "side=example.com/side:theirs")
+		kubectl(ctx, ns, "", "patch", "deployment/web", "-p",
+			`{"spec":{"template":{"spec":{"containers":[{"name":"main","args":["serve","theirs","--quiet"]}]}}}}`)
+		expectNoWrites(ctx, ns, mark, "both fields are ignored")
+
+		By("an item that appears before them")
+		stack(ctx, ns, "main@sha1:2", render("2", "b", true))
+		atRevision(ctx, in, "main@sha1:2")
+		Expect(images(ctx, ns)).To(Equal("proxy=proxy:2run,b main=main:2serve,theirs,--quiet side=side:theirs"),
+			"the ignored fields stay, and the fields of the new item are applied")
+		mark = auditMark(ctx)
+		requestReconcile(ctx, in, "again")
+		kubectl(ctx, ns, "", "patch", "deployment/web", "-p",
+			`{"spec":{"template":{"spec":{"containers":[{"name":"proxy","args":["run","theirs"]}]}}}}`)
+		expectNoWrites(ctx, ns, mark, "the field of the new item is ignored, too")
+		kubectl(ctx, ns, "", "set", "image", "deployment/web", "main=example.com/main:theirs")
+		Eventually(ctx, func() string { return images(ctx, ns) }, soon, "10ms").Should(Equal(
+			"proxy=proxy:2run,theirs main=main:2serve,theirs,--quiet side=side:theirs"), "another image is corrected")
+
+		By("an item that disappears")
+		stack(ctx, ns, "main@sha1:3", render("3", "c", false))
+		atRevision(ctx, in, "main@sha1:3")
+		Expect(images(ctx, ns)).To(HaveSuffix("main=main:3serve,theirs,--quiet side=side:theirs"))
+	})
+
+	It("may be fields of list items that a former manager keeps in a take-over", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		former := strings.Replace(web("former", "a", 1), "{name: web}", "{name: web, labels: {"+
+			live.FluxKustomizationLabel+": former}}", 1)
+		Expect(plane.Client().Patch(ctx, aDeployment(ns, "web"), client.RawPatch(types.ApplyPatchType, []byte(former)),
+			client.FieldOwner("kustomize-controller"))).To(Succeed())
+		stack(ctx, ns, "main@sha1:1", web("1", "a", 1))
+		in := newInstall(ctx, ns, "i", hourly, ignorePaths("/spec/template/spec/containers/[name=main]/image"),
+			func(in *appsv1.KsctlInstall) { in.Spec.Adopt = appsv1.AdoptAlways })
+		atRevision(ctx, in, "main@sha1:1")
+		Expect(images(ctx, ns)).To(Equal("main=main:formerserve,a,--quiet side=side:1"))
+		d := aDeployment(ns, "web")
+		Expect(get(ctx, d)).To(Succeed())
+		var owners []string
+		for _, e := range d.ManagedFields {
+			for range strings.Count(string(e.FieldsV1.GetRawBytes()), `"f:image":`) {
+				owners = append(owners, e.Manager)
+			}
+		}
+		Expect(owners).To(ConsistOf("kustomize-controller", live.FieldManager), "each owns one image")
 	})
 
 	It("are not overwritten by an apply that is in flight when they change", func(ctx SpecContext) {

@@ -30,12 +30,15 @@ type IgnoreRule struct {
 	Target *IgnoreTarget `json:"target,omitempty"`
 
 	// Paths are JSON pointers (RFC 6901) to the fields. They are set when the object is created,
-	// and are not changed after that.
+	// and are not changed after that. In place of the index of a list item, a path may have
+	// [field=value], such as [name=main], for the items whose field has this value, or * for every
+	// item.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern="^(/[^/]+)+$"
 	// +kubebuilder:validation:items:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.all(p, !(p in ['/apiVersion', '/kind', '/metadata', '/metadata/name', '/metadata/namespace']))",message="apiVersion, kind, metadata, metadata.name and metadata.namespace cannot be ignored: use a field below spec, data or another field"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, p.matches('^(/([^/[]+|[[][^/=]+=[^/]*[]]))+$'))",message="a list item is an index, [field=value] or * between slashes, as in /spec/template/spec/containers/[name=main]/image"
 	Paths []string `json:"paths"`
 }
 

@@ -10,7 +10,9 @@ type IgnoreRuleApplyConfiguration struct {
 	// Target selects the objects. Defaults to all objects of the install.
 	Target *IgnoreTargetApplyConfiguration `json:"target,omitempty"`
 	// Paths are JSON pointers (RFC 6901) to the fields. They are set when the object is created,
-	// and are not changed after that.
+	// and are not changed after that. In place of the index of a list item, a path may have
+	// [field=value], such as [name=main], for the items whose field has this value, or * for every
+	// item.
 	Paths []string `json:"paths,omitempty"`
 }
 
