@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/stacks"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -235,7 +237,7 @@ func (f *contestTest) contested(reason plan.Reason, names ...string) bool {
 	a := f.newExecutor(Pass{Owner: f.owner,
 		Retry: RetryPolicy{Interval: time.Minute, ContestedInterval: 10 * time.Minute}})
 	a.report = &f.rep
-	if a.backOffContested(&p) {
+	if a.backOffContested(f.t.Context(), &p) {
 		return true
 	}
 	for i := range p.Actions {
@@ -283,6 +285,36 @@ func TestCorrectionsStopAfterMaxCorrections(t *testing.T) {
 	f.advance(10 * time.Minute)
 	if f.backedOff("a") != "" || f.contested(plan.ReasonDrifted, "a") {
 		t.Error("still contested at the time of the next correction")
+	}
+}
+
+func TestContestedErrorNamesFields(t *testing.T) {
+	deployment := stacks.Ref{Group: "apps", Kind: "Deployment", Namespace: "web", Name: "frontend"}
+	var many []live.LostField
+	for i := range maxContestedFields + 2 {
+		many = append(many, live.LostField{Path: fmt.Sprintf("/data/%d", i), Managers: []string{"a"}})
+	}
+	for _, tc := range []struct {
+		err  ContestedError
+		want string
+	}{
+		{ContestedError{Ref: deployment, RetryAt: noon, Fields: []live.LostField{
+			{Path: "/spec/template/spec/containers/[name=main]/image", Managers: []string{"keel", "kubectl"}},
+			{Path: "/metadata/labels/team"}}},
+			"Deployment web/frontend keeps being changed: /spec/template/spec/containers/[name=main]/image by keel " +
+				"and kubectl, /metadata/labels/team is removed; corrected 3 times in a minute, left alone until " +
+				`12:00:00; to accept these changes, add to spec.drift.ignore: {"target":{"group":"apps","kind":"Deployment",` +
+				`"namespace":"web","name":"frontend"},"paths":["/spec/template/spec/containers/[name=main]/image",` +
+				`"/metadata/labels/team"]}`},
+		{ContestedError{Ref: ref("a"), RetryAt: noon, Fields: many},
+			"ConfigMap ns/a keeps being changed: /data/0 by a, /data/1 by a, /data/2 by a, /data/3 by a, /data/4 by " +
+				"a, and 2 more; corrected 3 times in a minute, left alone until 12:00:00; to accept these changes, " +
+				`add to spec.drift.ignore: {"target":{"kind":"ConfigMap","namespace":"ns","name":"a"},"paths":[` +
+				`"/data/0","/data/1","/data/2","/data/3","/data/4"]}`},
+	} {
+		if got := tc.err.Error(); got != tc.want {
+			t.Errorf("got  %s\nwant %s", got, tc.want)
+		}
 	}
 }
 

@@ -2,11 +2,19 @@ package engine
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -113,6 +121,8 @@ type ContestedError struct {
 	Recreated bool
 	// By is the field manager of the other writer; empty when it is unknown.
 	By string
+	// Fields are the fields that other writers changed; none when they are unknown.
+	Fields []live.LostField
 	// RetryAt is the time of the next correction.
 	RetryAt time.Time
 }
@@ -123,9 +133,70 @@ func (e *ContestedError) Error() string {
 			"again at %s: find the install or the KsctlRemove that contradicts its stack",
 			e.Ref, maxRecreations, e.RetryAt.UTC().Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%s keeps being changed by %s: corrected %d times in a minute, left alone until %s; to accept "+
-		"these changes, list the fields in spec.drift.ignore",
-		e.Ref, cmp.Or(e.By, "another writer"), maxCorrections, e.RetryAt.UTC().Format(time.TimeOnly))
+	corrected := fmt.Sprintf("corrected %d times in a minute, left alone until %s; to accept these changes, ",
+		maxCorrections, e.RetryAt.UTC().Format(time.TimeOnly))
+	if len(e.Fields) == 0 {
+		return fmt.Sprintf("%s keeps being changed by %s: %slist the fields in spec.drift.ignore", e.Ref,
+			cmp.Or(e.By, "another writer"), corrected)
+	}
+	fields, rule := e.describeFields()
+	return fmt.Sprintf("%s keeps being changed: %s; %sadd to spec.drift.ignore: %s", e.Ref, fields, corrected, rule)
+}
+
+// maxContestedFields is the number of fields that a message names.
+const maxContestedFields = 5
+
+// describeFields returns the first fields with their managers, and the rule that ignores these.
+func (e *ContestedError) describeFields() (fields string, rule []byte) {
+	r := appsv1.IgnoreRule{Target: &appsv1.IgnoreTarget{Group: e.Ref.Group, Kind: e.Ref.Kind,
+		Namespace: e.Ref.Namespace, Name: e.Ref.Name}}
+	var named []string
+	for _, f := range e.Fields[:min(len(e.Fields), maxContestedFields)] {
+		r.Paths = append(r.Paths, f.Path)
+		if len(f.Managers) == 0 {
+			named = append(named, f.Path+" is removed")
+		} else {
+			named = append(named, f.Path+" by "+strings.Join(f.Managers, " and "))
+		}
+	}
+	if more := len(e.Fields) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("and %d more", more))
+	}
+	rule, err := json.Marshal(r) // JSON is YAML, too
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return strings.Join(named, ", "), rule
+}
+
+// contestedFields returns the fields of an object that others changed; none if that is unknown. It
+// costs a GET.
+func (a *executor) contestedFields(ctx context.Context, act *plan.Action) []live.LostField {
+	it := act.Item
+	if a.client == nil || act.Live == nil || it.Mapping == nil {
+		return nil
+	}
+	u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
+	if err != nil || u.GetUID() != act.Live.UID {
+		return nil
+	}
+	manifest, err := a.owner.Manifest(ctx, it)
+	if err != nil {
+		return nil
+	}
+	var obj map[string]any
+	if err := utiljson.Unmarshal(manifest, &obj); err != nil {
+		return nil
+	}
+	kept, err := keptFields(u, it.Ignore)
+	if err == nil {
+		_, err = mergeKeptFields(obj, kept)
+	}
+	if err != nil {
+		return nil
+	}
+	foldStringData(it, obj)
+	return live.LostFields(u, obj)
 }
 
 // isCorrection is true for an action that reverts a change of another writer.
@@ -150,7 +221,7 @@ func (a *executor) contested(act *plan.Action, now time.Time) *ContestedError {
 
 // backOffContested backs off the objects of a plan that were corrected, or created again, too often
 // recently. It returns true if there are any: the plan has to be made again.
-func (a *executor) backOffContested(p *plan.Plan) bool {
+func (a *executor) backOffContested(ctx context.Context, p *plan.Plan) bool {
 	e, now, found := a.engine, a.engine.clock.Now(), false
 	for i := range p.Actions {
 		act := &p.Actions[i]
@@ -161,6 +232,9 @@ func (a *executor) backOffContested(p *plan.Plan) bool {
 		found = true
 		if act.Live != nil {
 			err.By = act.Live.OtherManager
+		}
+		if act.Reason == plan.ReasonDrifted && !err.Recreated {
+			err.Fields = a.contestedFields(ctx, act)
 		}
 		e.backoffs.record(a.ownerKey, act.Entry.ID,
 			backoff{start: now, retryAt: err.RetryAt, contentHash: act.Item.ContentHash, err: err})

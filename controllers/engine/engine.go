@@ -221,7 +221,7 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 		var in *plan.Snapshot
 		in, now = a.snapshot()
 		rep.Plan = makePlan(in)
-		if a.backOffContested(&rep.Plan) {
+		if a.backOffContested(ctx, &rep.Plan) {
 			in, now = a.snapshot()
 			rep.Plan = makePlan(in)
 		}

@@ -2,6 +2,7 @@ package install_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster"
 )
 
 // overwrite starts another writer that sets a value of a ConfigMap whenever it has a different
@@ -88,6 +90,46 @@ var _ = Describe("A contested field", func() {
 			g.Consistently(ctx, func() int { return len(writes(ctx, ns, mark)) }, quiet, "500ms").Should(Equal(n))
 		}, soon).Should(Succeed(), "corrections stop again")
 		reports(ctx, in, "False", "Contested", "ConfigMap "+ns+"/a")
+	})
+
+	It("is named with its manager and the rule that ends it, after one GET", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		stack(ctx, ns, "main@sha1:1", web("1", "a", 1))
+		in := newInstall(ctx, ns, "i", hourly)
+		atRevision(ctx, in, "main@sha1:1")
+		mark := auditMark(ctx)
+		for range 4 {
+			kubectl(ctx, ns, "", "set", "image", "deployment/web", "side=example.com/side:theirs")
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(get(ctx, in)).To(Succeed())
+				if ready(in).Reason != "Contested" {
+					g.Expect(images(ctx, ns)).To(HaveSuffix("side=side:1"))
+				}
+			}, soon, "20ms").Should(Succeed(), "the change is reverted, or contested")
+		}
+		const path = "/spec/template/spec/containers/[name=side]/image"
+		reports(ctx, in, "False", "Contested", path+" by kubectl-set;")
+		Expect(ready(in).Message).NotTo(ContainSubstring("theirs"), "no values")
+		var afterCorrections []string
+		for _, r := range requestsSince(ctx, mark, cluster.ByEffectiveUser(tenant(ns)),
+			cluster.Resource("deployments")) {
+			if afterCorrections = append(afterCorrections, r.Verb); r.Verb == "patch" {
+				afterCorrections = nil
+			}
+		}
+		Expect(afterCorrections).To(Equal([]string{"get"}), "one GET when the object becomes contested")
+
+		By("adding the rule in the message to the install")
+		_, text, found := strings.Cut(ready(in).Message, "add to spec.drift.ignore: ")
+		Expect(found).To(BeTrue(), ready(in).Message)
+		var rule appsv1.IgnoreRule
+		Expect(json.NewDecoder(strings.NewReader(text)).Decode(&rule)).To(Succeed(), text)
+		edit(ctx, in, withDrift(appsv1.Drift{Ignore: []appsv1.IgnoreRule{rule}}))
+		becomes(ctx, in, "True", "")
+		Expect(images(ctx, ns)).To(HaveSuffix("side=side:theirs"))
+		stack(ctx, ns, "main@sha1:2", web("2", "a", 1))
+		atRevision(ctx, in, "main@sha1:2")
+		Expect(images(ctx, ns)).To(Equal("main=main:2serve,a,--quiet side=side:theirs"))
 	})
 
 	It("is corrected when the other writer stops, at the latest after the interval", func(ctx SpecContext) {
