@@ -445,6 +445,7 @@ func (r *renderRun) buildObject(o *manifest.Object, isGenerated func(manifest []
 		Hash:          contentHash(o, raw, r.req.SecretKey, isGenerated(raw)),
 		InitialFields: o.InitialPointers(),
 	}
+	out.Serves = ServedKindOf(out.GroupKind(), o.Value)
 	if o.Hook != nil {
 		out.Hook = hookOf(o)
 	}

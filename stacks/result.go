@@ -164,6 +164,8 @@ type Object struct {
 	// InitialFields are JSON pointers to fields that only the first release sets. They are sent at
 	// creation, and then left to whoever changes them.
 	InitialFields []string `json:"initialFields,omitempty"`
+	// Serves is what a CustomResourceDefinition serves; nil for other kinds.
+	Serves *ServedKind `json:"serves,omitempty"`
 	// Manifest is canonical JSON: keys sorted, no whitespace.
 	Manifest json.RawMessage `json:"manifest"`
 	// Hash of the manifest: 16 characters of base64url. Keyed for Secrets.

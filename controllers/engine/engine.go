@@ -45,7 +45,9 @@ type Engine struct {
 	// creates has the state of the create requests of uncreated entries.
 	creates ownerMap[createState]
 	// done has the times at which hooks that are deleted some time later were first seen as done.
-	done           ownerMap[time.Time]
+	done ownerMap[time.Time]
+	// definitions has the CustomResourceDefinitions of other owners that an owner uses.
+	definitions    ownerMap[definitionUse]
 	requestTimeout time.Duration
 }
 
@@ -101,6 +103,8 @@ type Report struct {
 	RetryAt time.Time
 	// Errors are the errors of the objects that are backed off until their retry or a change.
 	Errors []error
+	// Warnings are for users. They do not prevent anything.
+	Warnings []string
 	// SyncError is not nil while the index may not know all objects of the owner.
 	SyncError error
 }
@@ -211,6 +215,7 @@ func (e *Engine) forgetOwner(owner string) {
 	e.terminating.resetAll(owner)
 	e.creates.resetAll(owner)
 	e.done.resetAll(owner)
+	e.definitions.resetAll(owner)
 }
 
 // run plans and executes until no action is possible now.
@@ -243,6 +248,7 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 	if rep.Plan.DeleteAfter > 0 {
 		rep.DeleteAt = now.Add(rep.Plan.DeleteAfter)
 	}
+	a.compareSchemas(ctx, rep.Plan.Shared)
 	waitsForKind := a.resetUnservedBackoffs(&rep.Plan)
 	// At the time of the plan: a back-off that the plan respected may have expired since.
 	rep.RetryAt, rep.Errors = a.engine.backoffs.nextRetry(a.ownerKey, now, a.testIDs())

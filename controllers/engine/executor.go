@@ -281,19 +281,25 @@ func errorDetails(err error) *metav1.StatusDetails {
 }
 
 // awaitReleases makes the index notify the owner when another owner releases an object that it
-// waits for. It returns true if that happened since the plan was made: no notification follows
-// then.
+// waits for, or changes one that it uses. It returns true if that happened since the plan was made:
+// no notification follows then.
 func (a *executor) awaitReleases(p *plan.Plan) bool {
 	var refs []stacks.Ref
-	var owners []string
-	for i := range p.Waits {
-		if w := &p.Waits[i]; w.Reason == plan.ReasonOwnedByOther && w.Live != nil {
-			refs, owners = append(refs, w.Item.Ref), append(owners, w.Live.Mark.Owner)
+	var planned []*live.Object
+	for _, actions := range [][]plan.Action{p.Waits, p.Shared} {
+		for i := range actions {
+			act := &actions[i]
+			owned := act.Reason == plan.ReasonOwnedByOther || act.Reason == plan.ReasonShared
+			if owned && act.Item != nil && (act.Live != nil || act.Item.Serves != nil) {
+				refs, planned = append(refs, act.Item.Ref), append(planned, act.Live)
+			}
 		}
 	}
 	a.target.Index.SetAwaited(a.ownerKey, refs)
 	for i, ref := range refs {
-		if l, ok := a.target.Index.Get(ref); !ok || l.Mark.Owner != owners[i] {
+		l, ok := a.target.Index.Get(ref)
+		if before := planned[i]; ok != (before != nil) || ok && (l.Mark.Owner != before.Mark.Owner ||
+			l.Serves != nil && !sameDefinition(before, &l)) {
 			return true
 		}
 	}

@@ -135,8 +135,8 @@ func (a *executor) forget(id string) {
 // an event of the index follows.
 func (a *executor) unsettle(id string, retryAt time.Time, why string) {
 	a.unsettled[id] = why
-	if !retryAt.IsZero() && (a.settleAt.IsZero() || retryAt.Before(a.settleAt)) {
-		a.settleAt = retryAt
+	if !retryAt.IsZero() {
+		a.settleBy(retryAt)
 	}
 }
 

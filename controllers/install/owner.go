@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,6 +89,10 @@ type owner struct {
 	// its objects, with the reason.
 	lineage  map[types.NamespacedName]bool
 	released map[string]string
+
+	// definitions are the names of the desired CustomResourceDefinitions, sorted. It is nil in a
+	// reconcile that does not know them.
+	definitions []string
 
 	// provisional is true while the plan may change with what the unmet dependencies provide.
 	provisional bool
@@ -236,7 +241,40 @@ func (o *owner) flush(ctx context.Context) error {
 	}
 	st.Inventory, st.Cluster = status, target.StatusCluster(o.key.Cluster, status)
 	st.ClusterUID = target.StatusUID(st.ClusterUID, o.uid, status)
+	if o.definitions != nil {
+		st.SharedDefinitions = o.sharedDefinitions()
+	}
 	return nil
+}
+
+// sharedDefinitions returns the names of the desired CustomResourceDefinitions that are not in the
+// inventory.
+func (o *owner) sharedDefinitions() (out []string) {
+	for _, name := range o.definitions {
+		if _, own := o.inv.Get(definitionID(name)); !own {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func definitionID(name string) string {
+	return stacks.Ref{Group: stacks.DefinitionKind.Group, Kind: stacks.DefinitionKind.Kind, Name: name}.ID()
+}
+
+// definitionNames returns the names of the CustomResourceDefinitions of components, sorted. It
+// never returns nil.
+func definitionNames(components []plan.Component) []string {
+	out := []string{}
+	for i := range components {
+		for j := range components[i].Items {
+			if it := &components[i].Items[j]; it.GroupKind() == stacks.DefinitionKind {
+				out = append(out, it.Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // reportChanges emits events about the changes of a reconcile that are more than applying the

@@ -20,6 +20,7 @@ import (
 func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	in := o.req.Object
 	s.Dependencies.SetDependencies(client.ObjectKeyFromObject(in), nil)
+	in.Status.SharedDefinitions = nil
 	s.Plans.DropPlan(client.ObjectKeyFromObject(in)) // the install claims no objects
 	o.handover = s.Plans.NewHandover(o.req.Object, o.key, "")
 	dependents, err := s.blockingDependents(ctx, o)

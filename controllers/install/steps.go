@@ -222,6 +222,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	wanted, unsaved := o.prepareReleases(o.withoutRequested(stack.components))
 	components := slices.Concat(engine.Prepare(ctx, wanted, o.Policies(), o.target.Discovery), o.tests(ctx, wanted))
 	o.refuseLineage(components)
+	o.definitions = definitionNames(components)
 	for i := range components {
 		components[i].BlockedOn = messagesOf(o.unmetDependencies)
 	}
@@ -271,6 +272,7 @@ func (s *Steps) recordPass(ctx context.Context, o *owner, rep *engine.Report, er
 		o.passErrors, o.passed = rep.Errors, true
 		s.reportChanges(o, rep)
 		o.recordKept(removable, rep)
+		o.req.Object.Status.Warnings = boundWarnings(slices.Concat(o.req.Object.Status.Warnings, rep.Warnings))
 	}
 	if err == nil {
 		s.endPlanWaits(o, rep)
@@ -304,7 +306,8 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 // needs.
 func (s *Steps) endReconcile(o *owner, out reconcile.Outcome) reconcile.Outcome {
 	out = s.recordDenied(o, out)
-	o.req, o.manifests, o.passErrors, o.provisional, o.former = nil, nil, nil, false, nil
+	o.req, o.manifests, o.passErrors, o.provisional = nil, nil, nil, false
+	o.former, o.definitions = nil, nil
 	return out
 }
 

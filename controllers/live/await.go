@@ -13,8 +13,9 @@ type awaitedObjects struct {
 }
 
 // SetAwaited replaces the set of objects that an owner waits for until no other owner has them. The
-// owner is notified when such an object is gone or has another owner. The index has no events of
-// objects without a mark.
+// owner is notified when such an object is gone or has another owner; a CustomResourceDefinition,
+// which the owner may use, also when it is created or changes. The index has no events of objects
+// without a mark.
 func (ix *Index) SetAwaited(ownerKey string, refs []stacks.Ref) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

@@ -64,6 +64,7 @@ type rareFields struct {
 	deletionTimestamp time.Time
 	finalizerManager  string
 	deletionMessage   string
+	serves            *stacks.ServedKind
 	// uid is set if it is not a UUID, resourceVersion if it is not a number.
 	uid, resourceVersion string
 }
@@ -132,8 +133,9 @@ func pack(o *Object, in *interner) *entry {
 		k.Value = slices.Clone(k.Value)
 		r.keptFields = append(r.keptFields, k)
 	}
+	r.serves = o.Serves
 	if r.uid != "" || r.resourceVersion != "" || !r.deletionTimestamp.IsZero() || r.deletionMessage != "" ||
-		r.finalizers != nil || r.keptFields != nil {
+		r.finalizers != nil || r.keptFields != nil || r.serves != nil {
 		e.rare = &r
 	}
 	return e
@@ -174,6 +176,7 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 		o.DeletionTimestamp, o.FinalizerManager, o.DeletionMessage = r.deletionTimestamp, r.finalizerManager,
 			r.deletionMessage
 		o.Finalizers = slices.Clone(r.finalizers)
+		o.Serves = r.serves
 		o.KeptFields = slices.Clone(r.keptFields)
 	}
 	return o
@@ -191,7 +194,7 @@ func (e *entry) differsForOwner(b *entry) bool {
 	}
 	er, br := cmp.Or(e.rare, &noRareFields), cmp.Or(b.rare, &noRareFields)
 	return er.deletionMessage != br.deletionMessage || !slices.Equal(er.finalizers, br.finalizers) ||
-		!slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
+		!er.serves.Equal(br.serves) || !slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
 }
 
 func (k KeptField) equal(b KeptField) bool {

@@ -182,7 +182,8 @@ func (ix *Index) putPacked(o *Object, e *entry, ownVersion string, w *watcher) {
 	default:
 		ix.notify.mark(e.owner, old.owner) // in one call, so that one owner is notified once
 	}
-	if old != nil && old.owner != e.owner {
+	// Several owners may use a CustomResourceDefinition that one of them has.
+	if old != nil && old.owner != e.owner || o.Serves != nil && (old == nil || old.differsForOwner(e)) {
 		ix.notifyAwaiting(o.Ref)
 	}
 }

@@ -84,6 +84,8 @@ type Object struct {
 	// TrackedByTool is true when another manager set a tracking label or annotation of a tool
 	// that deletes objects which carry it; see TrackingFields.
 	TrackedByTool bool
+	// Serves is what a CustomResourceDefinition serves; nil for other kinds.
+	Serves *stacks.ServedKind
 	// LabelLost is true when the object no longer has OwnerLabel with the id of the
 	// installation. The watch does not select such an object: the index learns of it from
 	// Index.Observe or from a GET. Only objects from an Index have the field set.

@@ -202,7 +202,8 @@ func goldenInstall() *KsctlInstall {
 			Removals: []InstallRemoval{{Name: "remove-app", UID: "5c8e1d7b-64f0-4c8e-8a9f-1f0ad0c0b003", Generation: 2,
 				Components: []string{"app"},
 				Digest:     "0123456789abcdef", Kept: []RemovalObject{goldenObject()}}},
-			Warnings: []string{"apiVersion policy/v1beta1 is deprecated"},
+			SharedDefinitions: []string{"widgets.example.com"},
+			Warnings:          []string{"apiVersion policy/v1beta1 is deprecated"},
 		},
 	}
 }

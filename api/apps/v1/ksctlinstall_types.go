@@ -276,6 +276,12 @@ type KsctlInstallStatus struct {
 	// +listMapKey=name
 	Removals []InstallRemoval `json:"removals,omitempty"`
 
+	// SharedDefinitions are the names of the CustomResourceDefinitions of the stack that other
+	// installs have, and that this install uses.
+	// +optional
+	// +listType=set
+	SharedDefinitions []string `json:"sharedDefinitions,omitempty"`
+
 	// Warnings of the last render. At most 10 are listed.
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`

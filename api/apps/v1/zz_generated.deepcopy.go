@@ -785,6 +785,11 @@ func (in *KsctlInstallStatus) DeepCopyInto(out *KsctlInstallStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.SharedDefinitions != nil {
+		in, out := &in.SharedDefinitions, &out.SharedDefinitions
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Warnings != nil {
 		in, out := &in.Warnings, &out.Warnings
 		*out = make([]string, len(*in))

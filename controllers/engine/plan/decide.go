@@ -30,6 +30,12 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	if l := in.Objects[it.ID]; l != nil && (l.Mark.Owner != "" || l.UID == a.Entry.UID) {
 		a.Live = l
 	}
+	if owner, ok := definitionOwner(in, it); ok {
+		return decideDefinition(in, a, owner)
+	}
+	if owner := in.FormerOwners[it.ID]; owner != "" && a.Live == nil && a.Entry.UID == "" {
+		return awaitFormerOwner(a, owner), false
+	}
 	// The index knows the other owner of this installation: no request is needed.
 	if a.Live != nil && a.Live.Mark.Owner != "" && a.Live.Mark.Owner != in.Owner.String() {
 		return refuseOwned(a), false
@@ -165,14 +171,20 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 	if l.Readiness == live.Current || a.Item.PreRemove > 0 {
 		return a, true
 	}
-	a.Message = fmt.Sprintf("%s is %s", a.Item.Ref, l.Readiness)
-	switch {
-	case strings.HasPrefix(l.Message, a.Message): // the status of an install of an install may begin so
-		a.Message = l.Message
-	case l.Message != "":
-		a.Message += ": " + l.Message
-	}
+	a.Message = notReadyMessage(&a)
 	return a, false
+}
+
+// notReadyMessage returns why an object is not ready.
+func notReadyMessage(a *Action) string {
+	m := fmt.Sprintf("%s is %s", a.Item.Ref, a.Live.Readiness)
+	switch {
+	case strings.HasPrefix(a.Live.Message, m): // the status of an install of an install may begin so
+		return a.Live.Message
+	case a.Live.Message != "":
+		return m + ": " + a.Live.Message
+	}
+	return m
 }
 
 // runsOn is true for a Pod that is a hook, and that is ready but has not ended: Helm waits until it

@@ -14,7 +14,10 @@ type HandoverDecision struct {
 	// Wait is the reason why it is not known yet if another owner desires the object. The object
 	// stays until that is known.
 	Wait string
-	// On is the owner that Wait or Leave is about.
+	// Keep is the reason why an object that another owner uses stays with its owner: the other one
+	// cannot receive it. No other object waits for that.
+	Keep string
+	// On is the owner that Wait, Leave or Keep is about.
 	On *OwnerKey
 	// TakesOver is true if that owner takes over from the present one.
 	TakesOver bool
@@ -36,10 +39,13 @@ func planHandovers(in *Snapshot, undesired []appsv1.InventoryEntry, p *Plan) []a
 			continue
 		}
 		d := in.Handovers[e.ID]
-		switch why := cmp.Or(d.Wait, d.Leave); {
+		switch why := cmp.Or(d.Wait, d.Leave, d.Keep); {
 		case why != "":
 			a := Action{Verb: VerbWait, Reason: ReasonHandoverPending, Entry: e, HandoverTo: d.On}
-			if d.TakesOver {
+			switch {
+			case d.Keep != "":
+				a.Reason = ReasonInUse
+			case d.TakesOver:
 				a.Reason = ReasonSuccessorPending
 			}
 			if !reported[why] {
@@ -74,5 +80,7 @@ func planHandover(in *Snapshot, e appsv1.InventoryEntry, newOwner *OwnerKey, p *
 		}
 	}
 	p.addRemoval(a)
-	keepHooksFromRunning(in, e.Component, p)
+	if !isDefinition(&e) { // a user of the definition does not continue the component
+		keepHooksFromRunning(in, e.Component, p)
+	}
 }

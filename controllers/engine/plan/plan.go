@@ -58,6 +58,10 @@ const (
 	ReasonInvalid Reason = "Invalid"
 	// ReasonOwnedByOther: another owner or tool manages the object.
 	ReasonOwnedByOther Reason = "Owned"
+	// ReasonShared: another owner has the CustomResourceDefinition, and it serves what is desired.
+	ReasonShared Reason = "Shared"
+	// ReasonInUse: another owner uses the CustomResourceDefinition, and cannot receive it.
+	ReasonInUse Reason = "InUse"
 	// ReasonBackingOff: an earlier write failed, and its retry is not due.
 	ReasonBackingOff Reason = "Held"
 	// ReasonBlocked: an earlier step, a component or a dependency is not ready.
@@ -113,7 +117,7 @@ type Action struct {
 
 // AwaitsOwner reports whether it is not known yet if another owner desires the object.
 func (a *Action) AwaitsOwner() bool {
-	return a.Reason == ReasonHandoverPending || a.Reason == ReasonSuccessorPending
+	return a.Reason == ReasonHandoverPending || a.Reason == ReasonSuccessorPending || a.Reason == ReasonInUse
 }
 
 // Ref returns the object of the action.
@@ -164,6 +168,8 @@ type Plan struct {
 	Waits []Action
 	// Left are the objects that stay although they are not desired, see HandoverDecision.Leave.
 	Left []Action
+	// Shared are the CustomResourceDefinitions of other owners that the components use.
+	Shared []Action
 	// Components are the states of the components, in their order.
 	Components []ComponentState
 	// Tests are the states of the components that are tests.
@@ -275,11 +281,7 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 			planSettled(in, it, p)
 			continue
 		}
-		if e, known := entryFor(in, it); !known {
-			p.Intents = append(p.Intents, e)
-		} else if e.Component != it.Component {
-			keepHooksFromRunning(in, e.Component, p)
-		}
+		planEntry(in, it, p)
 		a, ready := decideItem(in, it)
 		if (!mayApply || blocked) && (a.Verb == VerbCreate || a.Verb == VerbUpdate) && !restoresApplied(&a) {
 			st.Blocked = st.Blocked || blocked
@@ -330,6 +332,9 @@ func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Act
 	case VerbSkip:
 		if a.Reason == ReasonDrifted || a.Reason == ReasonMissing {
 			st.Drifted = append(st.Drifted, a.Item.Ref.String())
+		}
+		if a.Reason == ReasonShared {
+			p.Shared = append(p.Shared, a)
 		}
 		if !ready {
 			message.addWait(a.Message)

@@ -47,15 +47,20 @@ func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *
 func Teardown(in *Snapshot) Plan {
 	var p Plan
 	entries := planHandovers(in, in.Inventory.Entries(), &p)
-	p.Waits, p.Left = append(p.Waits, p.Left...), nil // nothing is left behind
+	inUse := p.splitLeft()
 	switch {
 	case len(p.Removals) > 0 || len(p.Waits) > 0:
 		// Handovers come first: they must not wait for removals, nor removals for them.
 	case in.Policies.Orphan:
+		for i := range inUse { // it stays in the cluster in any case
+			entries = append(entries, inUse[i].Entry)
+		}
 		planReleases(in, entries, "spec.deletionPolicy is Orphan", &p)
+		return p
 	default:
 		planRemovals(in, entries, &p)
 	}
+	p.Waits = append(p.Waits, inUse...)
 	return p
 }
 

@@ -113,7 +113,8 @@ func removedHooks(in *Snapshot, entries []appsv1.InventoryEntry) (hooks []*Remov
 	}
 	for id, e := range in.Inventory.All() {
 		leaves[e.Component] = leaves[e.Component] || removed[id]
-		stays[e.Component] = stays[e.Component] || !removed[id] && in.Policies.Released[id] == ""
+		stays[e.Component] = stays[e.Component] || !removed[id] && in.Policies.Released[id] == "" &&
+			in.Handovers[id].Keep == ""
 	}
 	incomplete = map[string]bool{}
 	for i := range in.RemovalHooks {

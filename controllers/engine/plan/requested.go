@@ -64,7 +64,7 @@ func withoutHandoverWait(in *Snapshot) *Snapshot {
 	out := *in
 	out.Handovers = map[string]HandoverDecision{}
 	for id, d := range in.Handovers {
-		out.Handovers[id] = HandoverDecision{To: d.To}
+		out.Handovers[id] = HandoverDecision{To: d.To, Keep: d.Keep, On: d.On}
 	}
 	return &out
 }
@@ -108,9 +108,10 @@ func RetainedIDs(p *Policies, inv *Inventory) map[string]bool {
 func planRequested(in *Snapshot, entries []appsv1.InventoryEntry) Plan {
 	var p Plan
 	entries = planHandovers(in, entries, &p)
-	p.Waits, p.Left = append(p.Waits, p.Left...), nil // a request names its objects
+	inUse := p.splitLeft() // a request names its objects
 	if len(p.Removals) == 0 && len(p.Waits) == 0 {
 		planRemovals(in, entries, &p)
 	}
+	p.Waits = append(p.Waits, inUse...)
 	return p
 }

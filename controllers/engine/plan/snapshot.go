@@ -89,6 +89,9 @@ type Snapshot struct {
 	// Handovers are the decisions about the entries that the owner may no longer desire; nil if
 	// objects are never handed over.
 	Handovers map[string]HandoverDecision
+	// FormerOwners are the display names of the owners that create a CustomResourceDefinition again
+	// that this owner used: it was deleted a moment ago.
+	FormerOwners map[string]string
 	// RemovalHooks are the hooks that charts run when their component is removed.
 	RemovalHooks []RemovalHooks
 	// Unsettled are the uncreated entries of which it is not certain that they have no object, with

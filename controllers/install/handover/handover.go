@@ -66,6 +66,11 @@ func (h *Handover) isDenied(id string, claimant types.NamespacedName) bool {
 // Decide implements engine.Policies.HandoverTo.
 func (h *Handover) Decide(id string) plan.HandoverDecision {
 	d := h.plans.decideAndWatch(h.releasing, id, h.isIgnored)
+	if isDefinition(id) && (d == (decision{}) || d.pending != nil && d.pending.suspended) {
+		if user := h.plans.awaitUser(h.releasing, id); user != nil {
+			return h.keepDefinition(id, user)
+		}
+	}
 	switch {
 	case d.newOwner != nil && h.isDenied(id, d.newOwner.name):
 		h.retryBy(h.plans.clock.Now().Add(deniedRetry))
@@ -101,10 +106,25 @@ func (h *Handover) retryBy(at time.Time) {
 	}
 }
 
+// keepDefinition returns the decision about a CustomResourceDefinition that an install uses and
+// cannot receive.
+func (h *Handover) keepDefinition(id string, user *installPlan) plan.HandoverDecision {
+	why := "is suspended: resume it"
+	if h.isDenied(id, user.name) {
+		h.retryBy(h.plans.clock.Now().Add(deniedRetry))
+		why = "has a service account that may not patch it; grant the permission"
+	}
+	ref, _ := stacks.ParseID(id)
+	return plan.HandoverDecision{On: h.keyOf(user),
+		Keep: fmt.Sprintf("%s stays, because KsctlInstall %s uses it, and %s", ref, user.name, why)}
+}
+
 // isIgnored reports whether a claim does not count: the install has another source, does not take
-// over from the releasing one, and may not change the object.
+// over from the releasing one, and may not change the object. A CustomResourceDefinition goes to
+// any install that may change it.
 func (h *Handover) isIgnored(id string, m *installPlan) bool {
-	return m.source != h.releasing.source && m.takesOverFrom != h.releasing.name && h.isDenied(id, m.name)
+	return h.isDenied(id, m.name) &&
+		(isDefinition(id) || m.source != h.releasing.source && m.takesOverFrom != h.releasing.name)
 }
 
 // keyOf returns the key of an install of the same installation and cluster.
@@ -134,6 +154,12 @@ func objectLocations(in *appsv1.KsctlInstall) []string {
 		}
 	}
 	return out
+}
+
+// isDefinition reports whether an object is a CustomResourceDefinition.
+func isDefinition(id string) bool {
+	ref, err := stacks.ParseID(id)
+	return err == nil && ref.GroupKind() == stacks.DefinitionKind
 }
 
 // objectLocation returns the namespace of an object, or the kind of a cluster-scoped object.

@@ -18,6 +18,7 @@ import (
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/internal/clusters/dependency"
 	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/stacks"
 )
 
 // Plans is an in-memory index of all installs, with the objects that each has planned, and from
@@ -67,9 +68,12 @@ type installPlan struct {
 	timeout   time.Duration
 	// artifact is the digest of the artifact that it planned. ids are the hashes of the objects
 	// that it planned, sorted.
-	artifact   string
-	ids        []uint64
-	groupIndex int // index in its group
+	artifact string
+	ids      []uint64
+	// definitions are the hashes of the CustomResourceDefinitions that it used according to its
+	// status, sorted. Without a plan in this process, it claims these.
+	definitions []uint64
+	groupIndex  int // index in its group
 	// provisional is true if its dependencies are not ready, and its objects may change with what
 	// these provide.
 	provisional bool
@@ -150,6 +154,9 @@ func (p *Plans) Update(in *appsv1.KsctlInstall) {
 		before.claimsNothing != m.claimsNothing || before.suspended != m.suspended {
 		woken = p.reviewWaits(p.waits.blockedOn(m.name))
 	}
+	if m.artifact == unplanned && m.failedArtifact == "" {
+		woken = append(woken, p.reviewWaits(p.setObjects(m, m.definitions))...)
+	}
 	p.unlockAndWake(woken)
 }
 
@@ -194,6 +201,12 @@ func (m *installPlan) setFrom(in *appsv1.KsctlInstall) {
 	m.parent = parentOf(in)
 	m.dependsOn, m.timeout = dependency.Installs(in), reconcile.Timeout(&in.Spec.Schedule)
 	m.locations = sync.OnceValue(func() []string { return objectLocations(in) })
+	m.definitions = nil
+	for _, name := range in.Status.SharedDefinitions {
+		ref := stacks.Ref{Group: stacks.DefinitionKind.Group, Kind: stacks.DefinitionKind.Kind, Name: name}
+		m.definitions = append(m.definitions, hashID(m.cluster, ref.ID()))
+	}
+	slices.Sort(m.definitions)
 }
 
 // Remove removes a deleted install.
@@ -271,6 +284,7 @@ func (p *Plans) installFor(in *appsv1.KsctlInstall) *installPlan {
 		m.setFrom(in.DeepCopy())
 		p.installs[m.name] = m
 		p.index(m)
+		p.setObjects(m, m.definitions)
 	}
 	return m
 }
@@ -306,7 +320,7 @@ func (p *Plans) DropPlan(install types.NamespacedName) {
 		p.unindex(m)
 		m.artifact, m.provisional, m.failedArtifact = unplanned, false, ""
 		p.index(m)
-		p.setObjects(m, nil)
+		p.setObjects(m, m.definitions)
 	}
 }
 

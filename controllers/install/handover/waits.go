@@ -120,6 +120,20 @@ func (p *Plans) decideAndWatch(r releasingInstall, id string, ignored ignoredFun
 	return d
 }
 
+// awaitUser returns an install that uses a CustomResourceDefinition; nil if there is none. The
+// releasing install is enqueued when that install no longer does, or may receive it.
+func (p *Plans) awaitUser(r releasingInstall, id string) *installPlan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	user := p.findClaimant(r, id, noneIgnored)
+	if user == nil {
+		return nil
+	}
+	p.waits.put(&planWait{releasing: r, objectID: id, blocker: user.name})
+	copied := *user // the original changes with events
+	return &copied
+}
+
 // addWait adds a wait, which also ends when another install claims the object.
 func (p *Plans) addWait(w *planWait) {
 	p.mu.Lock()
@@ -140,20 +154,26 @@ type ignoredFunc func(id string, claimant *installPlan) bool
 // findClaimant returns the install that has planned an object which another install releases: one
 // that takes over from it, or else one of its source, or else one of its namespace. It returns nil
 // if there is none. The plan of an install of the same source counts if it is of the same artifact,
-// or if the install cannot render that artifact.
+// or if the install cannot render that artifact. A CustomResourceDefinition may go to any install
+// of the cluster, and goes to one that is suspended only if all are.
 func (p *Plans) findClaimant(r releasingInstall, id string, ignored ignoredFunc) (best *installPlan) {
-	bestRank := 0
+	bestRank, definition := 0, isDefinition(id)
 	for _, m := range p.byID[hashID(r.cluster, id)] {
 		rank := 0
 		switch {
 		case m.name == r.name || m.claimsNothing || m.cluster != r.cluster || ignored(id, m):
 		case m.takesOverFrom == r.name:
-			rank = 3
+			rank = 4
+		case m.name.Namespace != r.namespace && definition:
+			rank = 1
 		case m.name.Namespace != r.namespace:
 		case m.source != r.source:
-			rank = 1
-		case r.artifact == "" || m.artifact == r.artifact || m.failedArtifact == r.artifact:
 			rank = 2
+		case r.artifact == "" || m.artifact == r.artifact || m.failedArtifact == r.artifact:
+			rank = 3
+		}
+		if definition && rank > 0 && !m.suspended {
+			rank += 4
 		}
 		if rank > bestRank {
 			best, bestRank = m, rank
@@ -174,10 +194,10 @@ func (p *Plans) decide(r releasingInstall, id string, ignored ignoredFunc) (d de
 		}
 		return decision{newOwner: m}
 	}
-	at := objectLocation(id)
+	at, hash := objectLocation(id), hashID(r.cluster, id)
 	for m := range p.successors[r.name] {
 		if (m.artifact == unplanned || m.provisional) && m.name != r.name && m.cluster == r.cluster &&
-			m.couldClaim(at) {
+			m.couldClaim(at, hash) {
 			d = p.decidePending(r, m, m.artifact == unplanned && m.failedArtifact != "")
 			if d.pending == nil {
 				d = decision{pending: m, left: true} // a successor may claim anything
@@ -191,7 +211,7 @@ func (p *Plans) decide(r releasingInstall, id string, ignored ignoredFunc) (d de
 		return d
 	}
 	for m := range p.provisional[r.planScope] {
-		if m.artifact == r.artifact && m.name != r.name && m.couldClaim(at) {
+		if m.artifact == r.artifact && m.name != r.name && m.couldClaim(at, hash) {
 			if d = p.decidePending(r, m, false); !d.left {
 				return d
 			}
@@ -206,7 +226,7 @@ func (p *Plans) decide(r releasingInstall, id string, ignored ignoredFunc) (d de
 			m := g.installs[(from+i)%len(g.installs)]
 			// For a successor any plan is sufficient.
 			known := m.takesOverFrom == r.name && m.artifact != unplanned
-			if m.name == r.name || known || !m.couldClaim(at) {
+			if m.name == r.name || known || !m.couldClaim(at, hash) {
 				continue
 			}
 			pending := p.decidePending(r, m, m.failedArtifact == r.artifact)
@@ -271,11 +291,12 @@ func (p *Plans) waitsFor(m *installPlan, on types.NamespacedName) bool {
 
 func noneIgnored(string, *installPlan) bool { return false }
 
-// couldClaim reports whether the install has objects in the location of an object, or whether its
-// locations are unknown.
-func (m *installPlan) couldClaim(location string) bool {
+// couldClaim reports whether the install has objects in the location of an object, whether its
+// locations are unknown, or whether it claims the object in its last plan.
+func (m *installPlan) couldClaim(location string, id uint64) bool {
 	all := m.locations()
-	return all == nil || slices.Contains(all, location)
+	_, claimed := slices.BinarySearch(m.ids, id)
+	return all == nil || slices.Contains(all, location) || claimed
 }
 
 // reviewWaits returns the installs that must be reconciled because of a change that affects some

@@ -40,6 +40,9 @@ type KsctlInstallStatusApplyConfiguration struct {
 	Clusters []InstalledClusterApplyConfiguration `json:"clusters,omitempty"`
 	// Removals are the KsctlRemoves that the install takes into account.
 	Removals []InstallRemovalApplyConfiguration `json:"removals,omitempty"`
+	// SharedDefinitions are the names of the CustomResourceDefinitions of the stack that other
+	// installs have, and that this install uses.
+	SharedDefinitions []string `json:"sharedDefinitions,omitempty"`
 	// Warnings of the last render. At most 10 are listed.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -199,6 +202,16 @@ func (b *KsctlInstallStatusApplyConfiguration) WithRemovals(values ...*InstallRe
 			panic("nil value passed to WithRemovals")
 		}
 		b.Removals = append(b.Removals, *values[i])
+	}
+	return b
+}
+
+// WithSharedDefinitions adds the given value to the SharedDefinitions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the SharedDefinitions field.
+func (b *KsctlInstallStatusApplyConfiguration) WithSharedDefinitions(values ...string) *KsctlInstallStatusApplyConfiguration {
+	for i := range values {
+		b.SharedDefinitions = append(b.SharedDefinitions, values[i])
 	}
 	return b
 }
