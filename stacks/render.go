@@ -357,6 +357,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			}
 			c.Objects = append(c.Objects, object)
 		}
+		linkWebhooks(c.Objects)
 		if c.Tests, err = r.tests(p, objects, contains, taken); err != nil {
 			return Result{}, r.withComponent(p, err)
 		}

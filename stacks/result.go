@@ -166,6 +166,9 @@ type Object struct {
 	InitialFields []string `json:"initialFields,omitempty"`
 	// Serves is what a CustomResourceDefinition serves; nil for other kinds.
 	Serves *ServedKind `json:"serves,omitempty"`
+	// AnsweredBy has the ids of the workloads behind the Services of a webhook configuration, as
+	// far as they are part of the component. It is not created before they are ready.
+	AnsweredBy []string `json:"answeredBy,omitempty"`
 	// Manifest is canonical JSON: keys sorted, no whitespace.
 	Manifest json.RawMessage `json:"manifest"`
 	// Hash of the manifest: 16 characters of base64url. Keyed for Secrets.

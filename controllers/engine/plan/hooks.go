@@ -75,6 +75,16 @@ func planSettled(in *Snapshot, it *Item, p *Plan) {
 	p.Actions = append(p.Actions, Action{Verb: VerbRecord, Reason: ReasonMoved, Item: it, Entry: e})
 }
 
+// planRun plans what has to be persisted before a run of a hook, and records if one is not done.
+func planRun(a *Action, st *ComponentState, p *Plan) {
+	if e, needed := createIntent(a); needed {
+		p.Intents, a.Entry = append(p.Intents, e), e
+	}
+	if a.Item.Hook != nil && a.Item.RunsOnce && a.Reason != ReasonFinished {
+		st.Released = false
+	}
+}
+
 // createIntent returns the entry to persist before a Job or a Pod is created for a run: an object
 // that exists then is that of the run. There is none if it is persisted already.
 func createIntent(a *Action) (appsv1.InventoryEntry, bool) {

@@ -287,11 +287,10 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 			st.Blocked = st.Blocked || blocked
 			a = Action{Verb: VerbWait, Reason: ReasonBlocked, Item: it, Entry: a.Entry, Live: a.Live}
 		}
-		if e, needed := createIntent(&a); needed {
-			p.Intents, a.Entry = append(p.Intents, e), e
-		}
-		if it.Hook != nil && it.RunsOnce && a.Reason != ReasonFinished {
-			st.Released = false
+		planRun(&a, &st, p)
+		if why := awaitsWorkloads(in, c, &a); why != "" {
+			message.webhooks = append(message.webhooks, why)
+			a = Action{Verb: VerbWait, Reason: ReasonBlocked, Item: it, Entry: a.Entry}
 		}
 		collectAction(p, &st, &message, a, ready)
 	}
@@ -367,9 +366,10 @@ func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Act
 // maxNotReady is the maximum number of objects in ComponentState.NotReady.
 const maxNotReady = 10
 
-// componentMessage collects the message of a component: failures first, then waits.
+// componentMessage collects the message of a component: failures first, then webhooks that wait for
+// workloads, then other waits.
 type componentMessage struct {
-	failed, waiting []string
+	failed, webhooks, waiting []string
 }
 
 func (n *componentMessage) addWait(m string) { n.waiting = appendDistinct(n.waiting, m) }
@@ -386,7 +386,7 @@ func appendDistinct(notes []string, m string) []string {
 const maxNotes = 3
 
 func (n *componentMessage) String() string {
-	all := slices.Concat(n.failed, n.waiting)
+	all := slices.Concat(n.failed, n.webhooks, n.waiting)
 	if len(all) > maxNotes {
 		return strings.Join(all[:maxNotes], "; ") + fmt.Sprintf("; and %d more", len(all)-maxNotes)
 	}
