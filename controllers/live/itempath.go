@@ -1,6 +1,7 @@
 package live
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -241,16 +242,17 @@ func children(nodes []map[string]any, key string) []map[string]any {
 	return out
 }
 
-// findItemKeys returns the managedFields keys of list items by their index.
+// findItemKeys returns the managedFields keys of list items by their index. Those of FieldManager,
+// whose node is the first, win over those of other API versions.
 func findItemKeys(list []any, nodes []map[string]any) map[int]string {
 	out := map[int]string{}
 	finder := itemFinder{list: list}
 	for _, n := range nodes {
-		for key := range n {
+		for _, key := range slices.Sorted(maps.Keys(n)) {
 			if !isItemKey(key) {
 				continue
 			}
-			if i := finder.find(key); i >= 0 && (out[i] == "" || key < out[i]) {
+			if i := finder.find(key); i >= 0 && out[i] == "" {
 				out[i] = key
 			}
 		}
