@@ -11,9 +11,16 @@ import (
 // InitialField is a field that only the first release of a chart sets: later releases leave it to
 // whoever changes it.
 type InitialField struct {
-	// path has the keys of mappings and the indexes of lists.
-	path  []any
-	value any
+	// path has the keys of mappings and the indexes of lists. pointer is the ignored path: it has
+	// [name=x] in place of the index of an item with a name.
+	path    []any
+	pointer string
+	value   any
+}
+
+// child returns a field of a field, or an item of a list with its token in the pointer.
+func (f InitialField) child(key any, token string) InitialField {
+	return InitialField{path: append(slices.Clip(f.path), key), pointer: f.pointer + "/" + pointerEscapes.Replace(token)}
 }
 
 // SetInitialFields sets Initial of the objects of a first release. upgrade are the objects of the
@@ -25,56 +32,56 @@ func SetInitialFields(objects, upgrade []*Object) {
 	}
 	for _, o := range objects {
 		if later := next[o.ID()]; later != nil {
-			o.Initial = appendInitial(nil, nil, o.Value, later.Value)
+			o.Initial = appendInitial(nil, InitialField{}, o.Value, later.Value)
 		}
 	}
 }
 
 // appendInitial appends the fields of value that later lacks. An item of a list is compared with
 // that of its name, or of its index; lists that differ in more are one value.
-func appendInitial(out []InitialField, path []any, value, later any) []InitialField {
+func appendInitial(out []InitialField, at InitialField, value, later any) []InitialField {
 	switch value := value.(type) {
 	case map[string]any:
 		next, _ := later.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			field := append(slices.Clip(path), key)
+			field := at.child(key, key)
+			field.value = value[key]
 			_, isMap := value[key].(map[string]any)
-			switch at, there := next[key]; {
-			case there && at != nil, isMap && !there:
-				out = appendInitial(out, field, value[key], at)
+			switch other, there := next[key]; {
+			case there && other != nil, isMap && !there:
+				out = appendInitial(out, field, value[key], other)
 			case value[key] != nil:
-				out = append(out, InitialField{path: field, value: value[key]})
+				out = append(out, field)
 			}
 		}
 	case []any:
 		next, _ := later.([]any)
 		for i, item := range value {
-			if at, found := counterpart(value, next, i); found {
-				out = appendInitial(out, append(slices.Clip(path), i), item, at)
+			if other, token := counterpart(value, next, i); token != "" {
+				out = appendInitial(out, at.child(i, token), item, other)
 			}
 		}
 	}
 	return out
 }
 
-// counterpart returns the item of the second list that is item i of the first one.
-func counterpart(items, others []any, i int) (any, bool) {
+// counterpart returns the item of the second list that is item i of the first one, and the token of
+// the item in a pointer; an empty token if there is none.
+func counterpart(items, others []any, i int) (other any, token string) {
 	item, isMap := items[i].(map[string]any)
-	if !isMap {
-		return nil, false
+	name, named := item["name"].(string)
+	switch {
+	case !isMap, !named && len(items) != len(others):
+		return nil, ""
+	case !named:
+		return others[i], strconv.Itoa(i)
 	}
-	if name, named := item["name"].(string); named {
-		for _, o := range others {
-			if other, ok := o.(map[string]any); ok && other["name"] == name {
-				return other, true
-			}
+	for _, o := range others {
+		if other, ok := o.(map[string]any); ok && other["name"] == name {
+			return other, "[name=" + name + "]"
 		}
-		return nil, false
 	}
-	if len(items) != len(others) {
-		return nil, false
-	}
-	return others[i], true
+	return nil, ""
 }
 
 // InitialPointers returns JSON pointers to the initial fields of an object. Those that an override
@@ -82,7 +89,7 @@ func counterpart(items, others []any, i int) (any, bool) {
 func (o *Object) InitialPointers() (out []string) {
 	for _, f := range o.Initial {
 		if value, there := fieldAt(o.Value, f.path); there && reflect.DeepEqual(value, f.value) {
-			out = append(out, pointerTo(f.path))
+			out = append(out, f.pointer)
 		}
 	}
 	return out
@@ -110,17 +117,3 @@ func fieldAt(value any, path []any) (any, bool) {
 }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-func pointerTo(path []any) string {
-	var b strings.Builder
-	for _, key := range path {
-		b.WriteByte('/')
-		switch key := key.(type) {
-		case string:
-			b.WriteString(pointerEscapes.Replace(key))
-		case int:
-			b.WriteString(strconv.Itoa(key))
-		}
-	}
-	return b.String()
-}
