@@ -34,7 +34,8 @@ func TestServedKindOfManifestAndOfStoredObject(t *testing.T) {
 	if got, want := manifest.Lacks(stored), `short name "wd" (it has ""), version v2 (it serves v1)`; got != want {
 		t.Errorf("the manifest lacks %s, want %s", got, want)
 	}
-	if manifest.Equal(stored) || !stored.Equal(stored) || manifest.Equal(nil) || !(*ServedKind)(nil).Equal(nil) {
+	same := *stored
+	if manifest.Equal(stored) || !stored.Equal(&same) || manifest.Equal(nil) || !(*ServedKind)(nil).Equal(nil) {
 		t.Error("equality is wrong")
 	}
 	if !slices.Equal(manifest.Versions, []string{"v1"}) {
