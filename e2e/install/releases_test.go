@@ -22,6 +22,10 @@ import (
 	"github.com/ksctl/gitops/stacks/generated"
 )
 
+// releasedByHelm is a stack with the chart of installWithHelm as the same release.
+const releasedByHelm = "spec:\n  version: 1.0.0\n  components:\n" +
+	"  - {name: shop, helm: {chart: ./chart, releaseName: my}}\n"
+
 const shopStack = "spec:\n  version: 1.0.0\n  components:\n  - {name: shop, helm: {chart: ./chart}}\n"
 
 // shopChart returns the files of a chart with templates, and the content of a ConfigMap.
@@ -190,10 +194,9 @@ var _ = Describe("The release of a chart", func() {
 
 	It("leaves the fields that only an install sets to others", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
-		name := ns + "-guard"
 		templates := map[string]string{"hook.yaml": `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
-metadata: {name: ` + name + `}
+metadata: {name: "{{ .Release.Namespace }}-guard"}
 webhooks:
 - name: guard.example.com
   admissionReviewVersions: [v1]
@@ -205,8 +208,18 @@ webhooks:
   objectSelector: {matchLabels: {never: matches}}
   rules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE]}]
 `}
-		guard := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		DeferCleanup(func(ctx SpecContext) { _ = plane.Client().Delete(ctx, guard) })
+		var guard *admissionregistrationv1.ValidatingWebhookConfiguration
+		guardOf := func(ns string) {
+			guard = &admissionregistrationv1.ValidatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: ns + "-guard"}}
+			DeferCleanup(func(ctx SpecContext, o client.Object) { _ = plane.Client().Delete(ctx, o) }, guard)
+		}
+		setPolicy := func() {
+			GinkgoHelper()
+			guard.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail)
+			Expect(plane.Client().Update(ctx, guard, client.FieldOwner("istiod"))).To(Succeed())
+		}
+		guardOf(ns)
 		failurePolicy := func() string {
 			GinkgoHelper()
 			Expect(get(ctx, guard)).To(Succeed())
@@ -216,8 +229,7 @@ webhooks:
 		in := newInstall(ctx, ns, "i", hourly)
 		atRevision(ctx, in, "main@sha1:1")
 		Expect(failurePolicy()).To(Equal("Ignore"))
-		guard.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail)
-		Expect(plane.Client().Update(ctx, guard, client.FieldOwner("istiod"))).To(Succeed())
+		setPolicy()
 		mark := auditMark(ctx)
 		requestReconcile(ctx, in, "quiet")
 		expectNoWrites(ctx, ns, mark, "others own the field")
@@ -229,6 +241,24 @@ webhooks:
 		Expect(failurePolicy()).To(Equal("Fail"))
 		mark = auditMark(ctx)
 		requestReconcile(ctx, in, "still quiet")
+		expectNoWrites(ctx, ns, mark, "others own the field")
+
+		By("nor does a take-over from Helm")
+		ns = namespaceFor(ctx)
+		guardOf(ns)
+		files := map[string]string{}
+		for name, text := range shopChart("1", templates) {
+			files[strings.TrimPrefix(name, "chart/")] = text
+		}
+		Expect(installWithHelm(ctx, ns, files, "")).To(Succeed())
+		Expect(failurePolicy()).To(Equal("Ignore"))
+		setPolicy()
+		publish(ctx, ns, "src", "main@sha1:1", tree(releasedByHelm, releaseFiles(files, "")))
+		in = newInstall(ctx, ns, "i", hourly, withAdopt(appsv1.AdoptAlways))
+		atRevision(ctx, in, "main@sha1:1")
+		Expect(failurePolicy()).To(Equal("Fail"))
+		mark = auditMark(ctx)
+		requestReconcile(ctx, in, "quiet after the take-over")
 		expectNoWrites(ctx, ns, mark, "others own the field")
 	})
 
@@ -292,14 +322,12 @@ webhooks:
 			"seen.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: seen}\ndata: {release: " +
 				"\"{{ .Release.IsUpgrade }} {{ .Release.Revision }}\"}\n",
 		}
-		const stack = "spec:\n  version: 1.0.0\n  components:\n" +
-			"  - {name: shop, helm: {chart: ./chart, releaseName: my}}\n"
 		files := map[string]string{"values.yaml": "value: one\n"}
 		for name, text := range shopChart("{{ .Values.value }}", templates) {
 			files[strings.TrimPrefix(name, "chart/")] = text
 		}
 		Expect(installWithHelm(ctx, ns, files, "value: one\n")).To(Succeed())
-		publish(ctx, ns, "src", "main@sha1:1", tree(stack, releaseFiles(files, "")))
+		publish(ctx, ns, "src", "main@sha1:1", tree(releasedByHelm, releaseFiles(files, "")))
 		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", hourly, withAdopt(appsv1.AdoptAlways))
 		atRevision(ctx, in, "main@sha1:1")
@@ -310,7 +338,7 @@ webhooks:
 		By("other values are its next revision")
 		ns = namespaceFor(ctx)
 		Expect(installWithHelm(ctx, ns, files, "value: two\n")).To(Succeed())
-		publish(ctx, ns, "src", "main@sha1:1", tree(stack, releaseFiles(files, "")))
+		publish(ctx, ns, "src", "main@sha1:1", tree(releasedByHelm, releaseFiles(files, "")))
 		mark = auditMark(ctx)
 		in = newInstall(ctx, ns, "i", hourly, withAdopt(appsv1.AdoptAlways))
 		atRevision(ctx, in, "main@sha1:1")
