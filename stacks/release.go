@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"maps"
 
+	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 )
@@ -47,15 +48,10 @@ func nextRelease(last ReleaseRecord, digest string, isSame func(*HelmRelease) bo
 	return ReleaseRecord{Revision: last.Revision + 1, Digest: digest}
 }
 
-// release returns the record of the release of a chart component that is rendered now. key is that
-// of its digest.
-func (r *renderRun) release(p *ResolvedComponent, key []byte) (ReleaseRecord, error) {
-	name := p.Component.Name
-	last, known := r.req.Releases[name]
-	if stored := r.req.Generate.Values[name]; !known && stored != nil && stored.Release != nil {
-		// The status was lost: what the Secret records was applied.
-		last = ReleaseRecord{Revision: stored.Release.Revision, Digest: stored.Release.Digest, Complete: true}
-	}
+// release returns the record of the release of a chart component that is rendered now, and the
+// record for the Secret with the values: its digest has the key of the values, so that it can be
+// compared when everything else is lost.
+func (r *renderRun) release(p *ResolvedComponent, values *generated.Values) (ReleaseRecord, *generated.Release, error) {
 	raw, err := manifest.Canonical(struct {
 		Chart    string
 		Values   map[string]any
@@ -66,14 +62,29 @@ func (r *renderRun) release(p *ResolvedComponent, key []byte) (ReleaseRecord, er
 	}{p.chart.Digest(), p.Values, p.Images, p.Replicas, p.Patches,
 		Release{Namespace: p.Namespace, Name: releaseName(p.Component)}})
 	if err != nil {
-		return ReleaseRecord{}, err
+		return ReleaseRecord{}, nil, err
 	}
-	mac := hmac.New(sha256.New, key)
-	mac.Write(raw)
-	digest := base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:hashBytes])
-	return nextRelease(last, digest, func(h *HelmRelease) bool {
+	name := p.Component.Name
+	digest, storedDigest := releaseDigest(r.randomSeed(p.Component), raw), releaseDigest(values.Key, raw)
+	last, known := r.req.Releases[name]
+	stored := r.req.Generate.Values[name]
+	if !known && r.req.Releases != nil && stored != nil && stored.Release != nil {
+		// The status was lost: what the Secret records was applied.
+		last = ReleaseRecord{Revision: stored.Release.Revision, Complete: true}
+		if stored.Release.Digest != storedDigest {
+			last.Digest = UnknownReleaseDigest
+		}
+	}
+	next := nextRelease(last, digest, func(h *HelmRelease) bool {
 		return h.Chart == p.chart.Name() && h.Version == p.chart.Version() && p.chart.HasSameValues(p.Values, h.Values)
-	}), nil
+	})
+	return next, &generated.Release{Revision: next.Revision, Digest: storedDigest}, nil
+}
+
+func releaseDigest(key, inputs []byte) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write(inputs)
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:hashBytes])
 }
 
 // addInitialFields marks the fields of a first release that the next one would not have. A chart

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	goldenfile "github.com/ksctl/gitops/internal/golden"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/generated"
 )
@@ -124,4 +125,18 @@ func TestReleases(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestGoldenReleaseDigest fails if the digest of what has not changed does: each install would be
+// upgraded, with its hooks.
+func TestGoldenReleaseDigest(t *testing.T) {
+	req := releaseRequest(t, "a")
+	req.Choices.Components = []stacks.ComponentChoice{{Name: "web", Override: map[string]any{
+		"values":  map[string]any{"more": int64(1)},
+		"patches": []any{map[string]any{"target": map[string]any{"kind": "ConfigMap"}, "patch": `[{"op":"add","path":"/data/patched","value":"x"}]`}}}}}
+	result, err := stacks.Render(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goldenfile.Equal(t, "release-digest.txt", []byte(result.Components[0].Record.Digest+"\n"))
 }

@@ -257,12 +257,9 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 	}
 	stored = stored.ForRotation(c.Name, generate.Rotate)
 	readsRelease := p.chart.ReadsRelease(p.Values)
-	storesRelease := generate.Policy == generated.Keep && (readsRelease || p.chart.HasHooks(p.Values))
-	key := stored.Key
-	if !storesRelease {
-		key = r.randomSeed(c)
-	}
-	record, err := r.release(p, key)
+	storesRelease := generate.Policy == generated.Keep && r.req.Releases != nil &&
+		(readsRelease || p.chart.HasHooks(p.Values))
+	record, storedRecord, err := r.release(p, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +276,7 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 	if values := rendered.Generated; values != nil {
 		values.Release = nil
 		if storesRelease && err == nil { // where the status is lost, no hook runs again
-			values.Release = &generated.Release{Revision: record.Revision, Digest: record.Digest}
+			values.Release = storedRecord
 		}
 		if generate.Policy != generated.Refuse && !values.IsEmpty() {
 			r.generated[c.Name] = values

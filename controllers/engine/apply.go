@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -144,6 +145,9 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 		return a.observe(act, u, planAgain)
 	case it.Runs() && a.takesOver(state):
 		return a.recreate(ctx, act, uid, errRunsAgain)
+	case it.Runs():
+		return actionResult{err: &plan.OwnedByOtherError{Ref: it.Ref, By: cmp.Or(ManagerOf(u), "an unknown owner"),
+			Hint: "delete it, or set spec.adopt to Always, so that the hook can run"}}
 	case a.takesOver(state):
 		by = ManagerOf(u)
 		u, err = a.migrateFieldManager(ctx, it, u)

@@ -45,9 +45,8 @@ func (s *backoffs) active(owner string, now time.Time) map[string]plan.Backoff {
 // the content hashes of each desired object by id; an object that is to be deleted has none.
 func (s *backoffs) prune(owner string, desired map[string][2]string, now time.Time) {
 	s.deleteFunc(owner, func(id string, b backoff) bool {
-		hashes, isDesired := desired[id]
-		return b.expired(now) || isDesired != (b.contentHash != "") ||
-			isDesired && !slices.Contains(hashes[:], b.contentHash)
+		hashes := desired[id]
+		return b.expired(now) || b.contentHash != hashes[0] && (hashes[1] == "" || b.contentHash != hashes[1])
 	})
 }
 

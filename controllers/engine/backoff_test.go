@@ -128,8 +128,13 @@ func TestPruneDropsBackoffsThatNoLongerApply(t *testing.T) {
 		s.record("me", id, b)
 	}
 	s.record("you", "changed", backoff{retryAt: noon.Add(time.Hour), contentHash: "v1", err: errors.New("yours")})
-	s.prune("me", map[string][2]string{"same": {"v1"}, "changed": {"v2"}, "expired": {"v1"}}, noon)
-	if _, errs := s.nextRetry("me", noon.Add(-time.Second), nil); errors.Join(errs...).Error() != "leaving\nsame" {
+	for id, hash := range map[string]string{"namespace": "", "again": "v2"} {
+		s.record("me", id, backoff{retryAt: noon.Add(time.Hour), contentHash: hash, err: errors.New(id)})
+	}
+	s.prune("me", map[string][2]string{"same": {"v1"}, "changed": {"v2"}, "expired": {"v1"}, "namespace": {},
+		"again": {"v1", "v2"}}, noon)
+	if _, errs := s.nextRetry("me", noon.Add(-time.Second), nil); errors.Join(errs...).Error() !=
+		"again\nleaving\nnamespace\nsame" {
 		t.Errorf("kept %v", errs)
 	}
 	if backoffMessage(s, "me", "changed", "v1", noon) != "" {

@@ -34,7 +34,7 @@ const maxProbes = 5
 // o.former.
 func (o *owner) formerReleases(ctx context.Context, c *engine.Client, res *stacks.Result,
 	found map[string]*generated.Values) (records map[string]stacks.ReleaseRecord, warnings []string, err error) {
-	o.former = map[string]bool{}
+	o.former, o.takenOver = map[string]bool{}, map[string]bool{}
 	for i := range res.Components {
 		rc := &res.Components[i]
 		_, known := o.releases[rc.Name]
@@ -44,7 +44,7 @@ func (o *owner) formerReleases(ctx context.Context, c *engine.Client, res *stack
 		case known || rc.Record.Revision == 0 || publishesOnly(o.req.Object) || !takesOver && !matters:
 			continue
 		case found[rc.Name] != nil && found[rc.Name].Release != nil:
-			o.former[rc.Name] = true
+			o.former[rc.Name], o.takenOver[rc.Name] = true, true
 			continue
 		}
 		record, warning, err := o.formerRelease(ctx, c, rc, takesOver)
@@ -57,7 +57,7 @@ func (o *owner) formerReleases(ctx context.Context, c *engine.Client, res *stack
 		if records == nil {
 			records = map[string]stacks.ReleaseRecord{}
 		}
-		records[rc.Name], o.former[rc.Name] = *record, true
+		records[rc.Name], o.former[rc.Name], o.takenOver[rc.Name] = *record, true, true
 		if warning != "" {
 			warnings = append(warnings, fmt.Sprintf("component %q: %s", rc.Name, warning))
 		}
@@ -70,13 +70,26 @@ func (o *owner) formerReleases(ctx context.Context, c *engine.Client, res *stack
 func (o *owner) formerRelease(ctx context.Context, c *engine.Client, rc *stacks.RenderedComponent,
 	takesOver bool) (*stacks.ReleaseRecord, string, error) {
 	unknown := &stacks.ReleaseRecord{Revision: 1, Digest: stacks.UnknownReleaseDigest, Complete: true}
-	probes := 0
+	probes, warning := maxProbes, ""
+	var ofHelm *stacks.ReleaseRecord
+	if takesOver && rc.Release != nil {
+		var err error
+		var unreadable *unreadableReleaseError
+		switch ofHelm, err = readHelmRelease(ctx, c, rc.Release); {
+		case errors.As(err, &unreadable):
+			ofHelm, warning = unknown, err.Error()
+		case err != nil:
+			return nil, "", err
+		case ofHelm != nil:
+			probes = len(rc.Objects) // its record may have been left behind
+		}
+	}
 	for i := range rc.Objects {
 		obj := &rc.Objects[i]
 		if obj.Hook != nil || obj.Generated || obj.Kind == "Namespace" || obj.Kind == "CustomResourceDefinition" {
 			continue
 		}
-		if probes++; probes > maxProbes {
+		if probes--; probes < 0 {
 			break
 		}
 		u, err := o.probe(ctx, c, obj)
@@ -86,14 +99,8 @@ func (o *owner) formerRelease(ctx context.Context, c *engine.Client, rc *stacks.
 		case u == nil:
 		case o.hasMark(u):
 			return unknown, "", nil
-		case takesOver && rc.Release != nil && isOfRelease(u, rc.Release):
-			record, err := readHelmRelease(ctx, c, rc.Release)
-			if err != nil {
-				return unknown, fmt.Sprintf("the Helm release %s/%s that is taken over cannot be read, so that "+
-					"this is "+
-					"revision 2 of the release, an upgrade: %v", rc.Release.Namespace, rc.Release.Name, err), nil
-			}
-			return record, "", nil
+		case ofHelm != nil && isOfRelease(u, rc.Release):
+			return ofHelm, warning, nil
 		}
 	}
 	return nil, "", nil
@@ -147,51 +154,65 @@ func (o *owner) isFormer(u *unstructured.Unstructured, res *stacks.Result) bool 
 // maxHelmReleaseBytes bounds an unpacked Helm release: one with large charts has a few MiB.
 const maxHelmReleaseBytes = 64 << 20
 
-// readHelmRelease returns the record of a Helm release. The format of its Secrets is that of
+// unreadableReleaseError is the error of a Helm release that no retry can read.
+type unreadableReleaseError struct {
+	release *stacks.Release
+	why     string
+}
+
+func (e *unreadableReleaseError) Error() string {
+	return fmt.Sprintf("the Helm release %s/%s that is taken over cannot be read (%s): the first revision here "+
+		"is 2, an "+
+		"upgrade", e.release.Namespace, e.release.Name, e.why)
+}
+
+// readHelmRelease returns the record of a Helm release; nil if it has no deployed revision. The
+// error is an *unreadableReleaseError if a retry cannot help. The format of its Secrets is that of
 // helm.sh/helm/v4/pkg/storage/driver: base64 of gzip of JSON.
 func readHelmRelease(ctx context.Context, c *engine.Client, r *stacks.Release) (*stacks.ReleaseRecord, error) {
 	list, err := c.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(r.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: "owner=helm,status=deployed,name=" + r.Name})
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, &unreadableReleaseError{release: r, why: "the account may not list Secrets there"}
+	case err != nil:
 		return nil, err
 	}
 	var last *stacks.ReleaseRecord
 	for i := range list.Items {
 		encoded, _, err := unstructured.NestedString(list.Items[i].Object, "data", "release")
 		if err != nil {
-			return nil, err
+			encoded = ""
 		}
-		record, err := decodeHelmRelease(encoded)
-		if err != nil {
-			return nil, err
+		record := decodeHelmRelease(encoded)
+		if record == nil {
+			return nil, &unreadableReleaseError{release: r,
+				why: "Secret " + list.Items[i].GetName() + " is not in the format of Helm"}
 		}
 		if last == nil || record.Revision > last.Revision {
 			last = record
 		}
 	}
-	if last == nil {
-		return nil, errors.New("it has no deployed revision")
-	}
 	return last, nil
 }
 
-// decodeHelmRelease decodes the data of the Secret of a Helm release.
-func decodeHelmRelease(data string) (*stacks.ReleaseRecord, error) {
+// decodeHelmRelease decodes the data of the Secret of a Helm release; nil if it has another format.
+func decodeHelmRelease(data string) *stacks.ReleaseRecord {
 	packed := []byte(data)
 	for range 2 { // of the Secret, and of Helm
 		text, err := base64.StdEncoding.AppendDecode(nil, packed)
 		if err != nil {
-			return nil, errors.New("its Secret is not in the format of Helm")
+			return nil
 		}
 		packed = text
 	}
 	unpack, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return nil, errors.New("its Secret is not in the format of Helm")
+		return nil
 	}
 	raw, err := io.ReadAll(io.LimitReader(unpack, maxHelmReleaseBytes))
 	if err != nil {
-		return nil, errors.New("its Secret is not in the format of Helm")
+		return nil
 	}
 	var release struct {
 		Version int            `json:"version"`
@@ -204,10 +225,10 @@ func decodeHelmRelease(data string) (*stacks.ReleaseRecord, error) {
 		} `json:"chart"`
 	}
 	if err := utiljson.Unmarshal(raw, &release); err != nil || release.Version < 1 {
-		return nil, errors.New("its Secret is not in the format of Helm")
+		return nil
 	}
 	return &stacks.ReleaseRecord{Revision: release.Version, Complete: true, Helm: &stacks.HelmRelease{
-		Chart: release.Chart.Metadata.Name, Version: release.Chart.Metadata.Version, Values: release.Config}}, nil
+		Chart: release.Chart.Metadata.Name, Version: release.Chart.Metadata.Version, Values: release.Config}}
 }
 
 // withFormer returns a request with the records and the values of components that were installed

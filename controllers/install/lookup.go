@@ -89,12 +89,17 @@ func (o *owner) lookup(ctx context.Context, c *engine.Client, q generated.Query,
 	isOurs := wanted.matchesInventory(o.inv)
 	if isOurs || len(o.former) > 0 {
 		found, err = o.readQueried(ctx, c, wanted, gv.Version, res)
-		isOurs = isOurs || found != nil
-	} else if q.Name == "" {
-		found = listOf(q, nil)
+		if !isOurs && apierrors.IsForbidden(err) {
+			err = nil // it belongs to nobody that the account may see
+		}
+		items, isList := found["items"].([]any)
+		isOurs = isOurs || found != nil && !isList || len(items) > 0
 	}
 	if err != nil {
 		return generated.Lookup{}, err
+	}
+	if found == nil && q.Name == "" {
+		found = listOf(q, nil)
 	}
 	out, err := asked.NewAnswer(found)
 	if err != nil {
@@ -156,7 +161,11 @@ func (o *owner) readQueried(ctx context.Context, c *engine.Client, q queried, ve
 		}
 		return withoutStatus(u), nil
 	}
-	list, err := objects.List(ctx, metav1.ListOptions{LabelSelector: live.OwnerLabel + "=" + o.key.Installation})
+	options := metav1.ListOptions{LabelSelector: live.OwnerLabel + "=" + o.key.Installation}
+	if len(o.former) > 0 { // objects of Helm have no such label
+		options.LabelSelector = ""
+	}
+	list, err := objects.List(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -72,6 +72,8 @@ type owner struct {
 	// former are the components that were installed before the status knows of it. It is nil
 	// between reconciles.
 	former map[string]bool
+	// takenOver are those among the former components that have no inventory entry yet.
+	takenOver map[string]bool
 
 	// readiness are the last results for the objects that the install depends on. unmetDependencies
 	// are the dependencies that are not ready.

@@ -10,11 +10,12 @@ import (
 )
 
 // loadReleases returns the records of releases in the status of an install. A component with
-// objects and without a record was installed before there were records: its release is complete.
+// objects and without a record was installed before there were records: its release is complete if
+// it was ever ready.
 func loadReleases(in *appsv1.KsctlInstall, inv *plan.Inventory) map[string]stacks.ReleaseRecord {
 	out := map[string]stacks.ReleaseRecord{}
 	for _, e := range inv.All() {
-		if e.Component != "" && e.State != appsv1.EntryIntended {
+		if e.Component != "" && e.State != appsv1.EntryIntended && in.Status.LastAppliedRevision != "" {
 			out[e.Component] = stacks.ReleaseRecord{Revision: 1, Complete: true}
 		}
 	}
@@ -76,35 +77,45 @@ func (o *owner) requestReleases() map[string]stacks.ReleaseRecord {
 	return out
 }
 
-// forgetReleases forgets the complete releases of components that were removed: coming back is an
-// install.
+// forgetReleases forgets the releases of components that were removed: coming back is an install.
 func (o *owner) forgetReleases() {
-	present := map[string]bool{}
+	present, rendered := map[string]bool{}, map[string]bool{}
 	for _, e := range o.inv.All() {
 		present[e.Component] = true
+		delete(o.takenOver, e.Component)
 	}
 	for i := range o.rendered.components {
-		if c := &o.rendered.components[i]; len(c.Objects) == 0 {
-			present[c.Name] = true
+		c := &o.rendered.components[i]
+		rendered[c.Name] = true
+		present[c.Name] = present[c.Name] || len(c.Objects) == 0
+	}
+	for name, r := range o.releases {
+		isInstall := r.Revision == 1 && !r.Complete
+		switch {
+		case present[name], o.takenOver[name], rendered[name] && isInstall:
+			continue
+		case rendered[name]:
+			o.releases[name] = stacks.ReleaseRecord{Revision: 1, Digest: r.Digest}
+		default:
+			delete(o.releases, name)
+		}
+		if v := o.generated[name]; v != nil && v.Release != nil {
+			o.generated = maps.Clone(o.generated) // the old map is part of an earlier request
+			o.generated[name] = v.Clone()
+			o.generated[name].Release = nil
 		}
 	}
-	maps.DeleteFunc(o.releases, func(name string, r stacks.ReleaseRecord) bool { return r.Complete && !present[name] })
 }
 
 // recordReleases records the releases that are complete now, and forgets those of components that
 // are removed.
 func (o *owner) recordReleases(states []plan.ComponentState) {
-	present := map[string]bool{}
 	for i := range states {
 		st := &states[i]
-		present[st.Name] = true
 		if r := o.releases[st.Name]; st.Released && r.Digest != "" && !r.Complete {
 			r.Complete = true
 			o.releases[st.Name] = r
 		}
 	}
-	for _, e := range o.inv.All() {
-		present[e.Component] = true
-	}
-	maps.DeleteFunc(o.releases, func(name string, _ stacks.ReleaseRecord) bool { return !present[name] })
+	o.forgetReleases()
 }

@@ -26,22 +26,22 @@ var _ = Describe("The hooks of a chart", suite.Safety, func() {
 		f := newInstallSet(ctx, map[string]int{})
 		p := newProxy()
 		runs := watchHooks(f.ns)
-		total, revision, write, killed := kills(), 0, 0, 0
+		total, revision, write, killed, lost := kills(), 0, 0, 0, false
 		for killed < total {
 			revision++
 			write++
 			publishHooks(ctx, f.ns, revision)
 			moment := fmt.Sprintf("revision %d, killed at write %d", revision, write)
-			if f.killAtWrite(ctx, p, write, revision%2 == 0) {
+			if f.killAtWrite(ctx, p, write, lost) {
 				killed++
 			} else {
-				write = 0 // an upgrade has no more writes
+				write, lost = 0, !lost // an upgrade has no more writes
 			}
 			life := startController(ctx, f, nil)
 			awaitRelease(ctx, f.ns, revision)
 			life.Kill()
-			Expect(runs.count()).To(Equal(map[string]int{"before": revision, "quick": revision, "after": revision}),
-				moment)
+			Eventually(ctx, runs.count).WithTimeout(soon).Should(Equal(map[string]int{"before": revision,
+				"quick": revision, "after": revision}), moment)
 		}
 		AddReportEntry("kills", killed, ReportEntryVisibilityAlways)
 	}, SpecTimeout(time.Hour))

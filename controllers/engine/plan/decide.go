@@ -115,7 +115,7 @@ func decideMissing(in *Snapshot, a Action) (Action, bool) {
 	case a.Entry.Hash != a.Item.ContentHash:
 		a.Verb, a.Reason = VerbCreate, ReasonChanged
 		return a, false
-	case leavesDrift(in, a.Item):
+	case leavesDrift(in, a.Item) && !a.Item.Runs(): // a hook that is gone has not succeeded
 		a.Verb, a.Reason = VerbSkip, ReasonMissing
 		return a, true
 	default:

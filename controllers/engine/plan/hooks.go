@@ -11,57 +11,51 @@ import (
 // hookSucceededPolicy is Helm's hook delete policy for hooks that are deleted after they succeeded.
 const hookSucceededPolicy = "hook-succeeded"
 
-// hookPhases has what was recorded of the Jobs and Pods that are hooks of a component, by phase.
-type hookPhases map[stacks.HookPhase]struct {
-	// runs is the number of these hooks, and done that of those that have succeeded.
-	runs, done int
-}
+// openPhases are the phases of a component with a hook of which it is not recorded that it is done.
+type openPhases map[stacks.HookPhase]bool
 
-func hookPhasesOf(in *Snapshot, c *Component) hookPhases {
-	var out hookPhases
-	for i := range c.Items {
-		it := &c.Items[i]
-		if !it.Runs() {
+func openPhasesOf(in *Snapshot, items []*Item) openPhases {
+	var out openPhases
+	for _, it := range items {
+		if it.Hook == nil || !it.RunsOnce || it.Settled {
+			continue
+		}
+		e, _ := in.Inventory.Get(it.ID)
+		isDone := e.State == appsv1.EntryDone && e.Hash == it.ContentHash
+		isPast := it.PostStep > 0 && e.Hash == it.PostHash // it was applied again after that
+		if isDone || isPast {
 			continue
 		}
 		if out == nil {
-			out = hookPhases{}
+			out = openPhases{}
 		}
-		phase := out[it.Hook.Phase]
-		phase.runs++
-		if e, _ := in.Inventory.Get(it.ID); it.Settled || e.State == appsv1.EntryDone && e.Hash == it.ContentHash {
-			phase.done++
-		}
-		out[it.Hook.Phase] = phase
+		out[it.Hook.Phase] = true
 	}
 	return out
 }
 
-// isOver is true if every Job and Pod of a phase has succeeded, and that is recorded.
-func (p hookPhases) isOver(phase stacks.HookPhase) bool { return p[phase].done == p[phase].runs }
-
-// releases is true for a hook that the Jobs and Pods of its phase no longer need.
-func (p hookPhases) releases(it *Item) bool {
-	return it.RunsOnce && it.Hook != nil && !it.Runs() && p[it.Hook.Phase].runs > 0 && p.isOver(it.Hook.Phase)
-}
+// releases is true for a hook of two phases whose first phase is over.
+func (p openPhases) releases(it *Item) bool { return it.PostStep > 0 && !p[it.Hook.Phase] }
 
 // visits returns the items in the order in which they are planned: a hook of two phases twice.
 func (c *Component) visits() []*Item {
 	out := make([]*Item, 0, len(c.Items))
-	twice := false
+	var again []*Item
 	for i := range c.Items {
 		it := &c.Items[i]
 		out = append(out, it)
 		if it.PostStep > 0 {
 			post, hook := *it, *it.Hook
 			hook.Phase = stacks.HookPost
-			post.Hook, post.Step, post.ContentHash = &hook, it.PostStep, it.PostHash
-			out, twice = slices.Insert(out, 0, &post), true // before the hooks of its step
+			post.Hook, post.Step, post.ContentHash, post.PostStep = &hook, it.PostStep, it.PostHash, 0
+			again = append(again, &post)
 		}
 	}
-	if twice {
-		slices.SortStableFunc(out, func(a, b *Item) int { return a.Step - b.Step })
+	if len(again) == 0 {
+		return out
 	}
+	out = slices.Concat(again, out) // before the other hooks of their step
+	slices.SortStableFunc(out, func(a, b *Item) int { return a.Step - b.Step })
 	return out
 }
 
@@ -99,11 +93,11 @@ func createIntent(a *Action) (appsv1.InventoryEntry, bool) {
 // planHookDeletions plans to delete the hooks of a phase that is over: those with the policy
 // hookSucceededPolicy, and Jobs whose time to live has passed. Their completion is persisted before
 // the delete, so that a crash in between runs no hook twice.
-func planHookDeletions(in *Snapshot, items []*Item, phases hookPhases, p *Plan) {
+func planHookDeletions(in *Snapshot, items []*Item, open openPhases, p *Plan) {
 	for _, it := range items {
 		e, _ := in.Inventory.Get(it.ID)
 		if it.Hook == nil || !it.RunsOnce || e.State != appsv1.EntryDone || e.Hash != it.ContentHash && !it.Settled ||
-			!phases.isOver(it.Hook.Phase) || in.Policies.ProtectReason(it.Ref) != "" ||
+			open[it.Hook.Phase] || in.Policies.ProtectReason(it.Ref) != "" ||
 			in.backoffMessage(it.ID, it.ContentHash) != "" {
 			continue
 		}

@@ -41,6 +41,17 @@ func TestHookOfTwoPhases(t *testing.T) {
 	}
 	isReady := entry("main", appsv1.EntryApplied)
 	running := func(o *live.Object) { o.Readiness = live.InProgress }
+	binding := account
+	binding.Object, binding.ID = item("c", "binding").Object, item("c", "binding").ID
+	binding.Hook = account.Hook
+	names := []string{}
+	for _, it := range (&Component{Items: []Item{account, binding, pre, main, post}}).visits() {
+		names = append(names, it.Name)
+	}
+	if want := []string{"account", "binding", "before", "main", "account", "binding", "after"}; !slices.Equal(names,
+		want) {
+		t.Errorf("visits %v, want %v", names, want)
+	}
 	for name, tc := range map[string]struct {
 		entries []appsv1.InventoryEntry
 		live    []live.Object
@@ -81,6 +92,28 @@ func TestHookOfTwoPhases(t *testing.T) {
 			}
 			if got := p.Components[0]; got.Objects != 4 || got.Released != (name == "all is over") {
 				t.Errorf("%d objects, released: %t", got.Objects, got.Released)
+			}
+		})
+	}
+}
+
+// A hook that is not a Job is applied in its step, also after the Jobs of its phase.
+func TestHooksAfterTheJobsOfTheirPhase(t *testing.T) {
+	for name, policies := range map[string][]string{"kept": nil, "deleted": {hookSucceededPolicy}} {
+		t.Run(name, func(t *testing.T) {
+			job, config := hookItem("job", stacks.HookPre, 0), item("c", "config")
+			config.RunsOnce, config.Step = true, 1
+			config.Hook = &stacks.Hook{Phase: stacks.HookPre, Weight: 5, DeletePolicies: policies}
+			main := item("c", "main")
+			main.Step = 2
+			e := preRemoveEntry("c", "job", 0, 0)
+			e.State, e.Hash = appsv1.EntryDone, job.ContentHash
+			in := fixture{entries: []appsv1.InventoryEntry{e}, live: []live.Object{suspendedJob("job", complete)}}.
+				snapshot(Component{Name: "c", Items: []Item{job, config, main}})
+			p := Reconcile(in)
+			if got := actionNames(p.Actions); !slices.Equal(got, []string{"create config"}) ||
+				p.Components[0].Released {
+				t.Errorf("actions %v, released: %t", got, p.Components[0].Released)
 			}
 		})
 	}

@@ -261,7 +261,8 @@ func removedLater(objects int) string {
 // before it are ready.
 func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) ComponentState {
 	st := ComponentState{Name: c.Name, Version: c.Version, Wave: c.Wave, Applied: true, Ready: true, Released: true}
-	phases, items := hookPhasesOf(in, c), c.visits()
+	items := c.visits()
+	open := openPhasesOf(in, items)
 	var message componentMessage
 	if len(blockedOn) > 0 {
 		message.addWait("waits for component " + strings.Join(blockedOn, ", "))
@@ -277,7 +278,7 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 		if it.Step != step {
 			mayApply, step = mayApply && st.Ready, it.Step
 		}
-		if it.Settled || phases.releases(it) {
+		if it.Settled || open.releases(it) {
 			planSettled(in, it, p)
 			continue
 		}
@@ -295,7 +296,7 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 		collectAction(p, &st, &message, a, ready)
 	}
 	st.Released = st.Released && st.Applied
-	planHookDeletions(in, items, phases, p)
+	planHookDeletions(in, items, open, p)
 	if st.Blocked {
 		message.addWait(strings.Join(c.BlockedOn, ", "))
 	}

@@ -20,7 +20,8 @@ type InitialField struct {
 
 // child returns a field of a field, or an item of a list with its token in the pointer.
 func (f InitialField) child(key any, token string) InitialField {
-	return InitialField{path: append(slices.Clip(f.path), key), pointer: f.pointer + "/" + pointerEscapes.Replace(token)}
+	return InitialField{path: append(slices.Clip(f.path), key),
+		pointer: f.pointer + "/" + pointerEscapes.Replace(token)}
 }
 
 // SetInitialFields sets Initial of the objects of a first release. upgrade are the objects of the
