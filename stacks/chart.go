@@ -75,7 +75,8 @@ func (v *validator) checkKustomize(c *Component, at func(string) fieldRef) {
 	v.addAll(field, kustomize.Scan(v.tree, dir))
 }
 
-// openChart sets the chart of a component and its exact version.
+// openChart sets the chart of a component and its exact version. attachDependencies completes the
+// chart when the values are known.
 func (r *resolver) openChart(p *ResolvedComponent, choice *ComponentChoice) {
 	if p.Component.Helm.Repository != "" {
 		r.openFetched(p, choice)
@@ -92,5 +93,4 @@ func (r *resolver) openChart(p *ResolvedComponent, choice *ComponentChoice) {
 			pinned, have)
 	}
 	p.Version = have
-	r.attachDependencies(p)
 }

@@ -2,13 +2,35 @@ package stacks
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/source"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// requiredDependencies returns the charts to fetch for a component whose chart is in the source.
-// It returns none if the chart or a dependency is invalid: Render reports that.
+// MissingChartsError is the error of a render that needs charts that are not in Request.Charts:
+// dependencies of charts in the source that the values enable. RequiredCharts does not return them,
+// because it does not evaluate values.
+type MissingChartsError struct {
+	Stack  string     `json:"stack,omitempty"`
+	Charts []ChartRef `json:"charts"`
+	// Trace is that of a Result.
+	Trace map[string]string `json:"trace,omitempty"`
+}
+
+// Error lists the charts.
+func (e *MissingChartsError) Error() string {
+	var lines []string
+	for _, ref := range e.Charts {
+		lines = append(lines, fmt.Sprintf("stack %q: component %q: %s was not fetched", e.Stack, ref.Component, ref))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// requiredDependencies returns the charts to fetch for a component whose chart is in the source,
+// whatever the values are. It returns none if the chart or a dependency is invalid: Render reports
+// that.
 func requiredDependencies(finder *helm.DependencyFinder, def *Definition, c *Component) []ChartRef {
 	dir, err := source.Clean(def.dir, c.Helm.Chart)
 	if err != nil || c.Helm.Chart == "" {
@@ -48,7 +70,12 @@ func validateDependency(d helm.Dependency) error {
 	return nil
 }
 
+// dependencyAdvice is a message about a dependency that cannot be fetched.
+const dependencyAdvice = "names %s, whose dependency %s cannot be fetched: %s; correct Chart.yaml and run helm " +
+	"dependency update, or vendor it (helm dependency build) and commit it"
+
 // checkDependencies checks that the missing dependencies of a chart in the source can be fetched.
+// Those that values can disable are checked when the values are known.
 func (v *validator) checkDependencies(chart *helm.Chart, field fieldRef) {
 	if v.fetches += len(chart.RequiredDependencies()); v.fetches > helm.MaxDependencies {
 		v.fail(field, "names %s, with which the charts in the source have more than %d dependencies to fetch; vendor "+
@@ -58,8 +85,7 @@ func (v *validator) checkDependencies(chart *helm.Chart, field fieldRef) {
 	}
 	for _, d := range chart.RequiredDependencies() {
 		if err := validateDependency(d); err != nil {
-			v.fail(field, "names %s, whose dependency %s cannot be fetched: %s; correct Chart.yaml and run helm "+
-				"dependency update, or vendor it (helm dependency build) and commit it", chart.Path, d.Name, err)
+			v.fail(field, dependencyAdvice, chart.Path, d.Name, err)
 		}
 	}
 }
@@ -75,17 +101,30 @@ func (r *resolver) findFetched(want ChartRef) *FetchedChart {
 	return nil
 }
 
-// attachDependencies adds the fetched dependencies to the chart of a component. If one was not
-// fetched, it skips the chart with a warning under Request.WithoutCharts, and fails otherwise.
+// attachDependencies adds the fetched dependencies that the values enable to the chart of a
+// component. If one was not fetched, it skips the chart with a warning under Request.WithoutCharts,
+// and fails otherwise.
 func (r *resolver) attachDependencies(p *ResolvedComponent) {
-	needs := p.chart.RequiredDependencies()
-	if len(needs) == 0 {
+	needs, err := p.chart.EnabledDependencies(p.Values)
+	if r.fetches += len(needs); err == nil && r.fetches > helm.MaxDependencies {
+		err = problem.Newf("with the chart %s, the charts in the source have more than %d dependencies to fetch; "+
+			"vendor some of them (helm dependency build) and commit them", p.chart.Path, helm.MaxDependencies)
+	}
+	if len(needs) == 0 && err == nil {
 		return
 	}
 	c, chart := p.Component, p.chart
 	p.chart = nil
+	if err != nil {
+		r.errs = append(r.errs, errorsOf(c, err)...)
+		return
+	}
 	var fetched []helm.FetchedDependency
 	for _, d := range needs {
+		if err := validateDependency(d); err != nil {
+			r.add(c.Name, "helm.chart", dependencyAdvice, chart.Path, d.Name, err)
+			continue
+		}
 		want := dependencyRef(c, chart.Path, d)
 		f := r.findFetched(want)
 		switch {
@@ -96,13 +135,19 @@ func (r *resolver) attachDependencies(p *ResolvedComponent) {
 			r.warn("component %q: %s is not fetched here, so neither %s nor its values are checked", c.Name, want,
 				chart.Path)
 		default:
-			r.add(c.Name, "helm.chart", "%s was not fetched", want)
+			r.missing = append(r.missing, want)
 		}
 	}
 	if len(fetched) < len(needs) {
 		return
 	}
 	whole, err := chart.WithDependencies(fetched)
-	r.errs = append(r.errs, errorsOf(c, err)...)
+	if err == nil {
+		_, err = whole.EnabledDependencies(p.Values) // a fetched chart may lack a dependency of its own
+	}
+	if err != nil {
+		r.errs = append(r.errs, errorsOf(c, err)...)
+		return
+	}
 	p.chart = whole
 }

@@ -1,12 +1,16 @@
 package stacks_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ksctl/gitops/stacks"
 )
@@ -74,13 +78,28 @@ func bothFetched() map[string]map[string]string {
 		"web": chartFiles("web", "2.5.0", "")}
 }
 
-// fetchCharts sets req.Charts to what stacks.RequiredCharts returns, with charts by name.
-func fetchCharts(t testing.TB, req *stacks.Request, parts map[string]map[string]string) {
+// neededCharts returns the charts to fetch: those of RequiredCharts, and of a MissingChartsError.
+func neededCharts(t testing.TB, req stacks.Request) []stacks.ChartRef {
 	t.Helper()
-	refs, err := stacks.RequiredCharts(*req)
+	refs, err := stacks.RequiredCharts(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Charts = nil
+	for _, ref := range refs { // of any content: an incomplete render does not read them
+		req.Charts = append(req.Charts, stacks.FetchedChart{ChartRef: ref})
+	}
+	_, err = stacks.Render(t.Context(), req)
+	if missing, ok := errors.AsType[*stacks.MissingChartsError](err); ok {
+		refs = append(refs, missing.Charts...)
+	}
+	return refs
+}
+
+// fetchCharts sets req.Charts to the needed charts, with charts by name.
+func fetchCharts(t testing.TB, req *stacks.Request, parts map[string]map[string]string) {
+	t.Helper()
+	refs := neededCharts(t, *req)
 	req.Charts = nil
 	for _, ref := range refs {
 		ref.Digest = storeDigest
@@ -99,13 +118,13 @@ func chartRequest(t testing.TB, files map[string]string, values map[string]any) 
 	return req
 }
 
-func TestRequiredChartsReturnsMissingDependencies(t *testing.T) {
-	refs, err := stacks.RequiredCharts(chartRequest(t, umbrellaChart(bothDependencies, bothLocked), nil))
+func TestNeededChartsAreMissingDependencies(t *testing.T) {
+	refs := neededCharts(t, chartRequest(t, umbrellaChart(bothDependencies, bothLocked), nil))
 	want := []stacks.ChartRef{{Component: "shop", DependencyOf: "chart", Repository: indexRepository + "/",
 		Name: "cache", Version: "1.4.2"},
 		{Component: "shop", DependencyOf: "chart", Repository: ociRepository, Name: "web", Version: "2.5.0"}}
-	if err != nil || !reflect.DeepEqual(refs, want) {
-		t.Errorf("%+v, %v", refs, err)
+	if !reflect.DeepEqual(refs, want) {
+		t.Errorf("%+v", refs)
 	}
 	off := false
 	packed := tgz(t, inFolder("cache", chartFiles("cache", "1.4.2", "")))
@@ -130,7 +149,7 @@ func TestRequiredChartsReturnsMissingDependencies(t *testing.T) {
 		"disabled by a condition": {umbrellaChart(bothDependencies, bothLocked),
 			stacks.ComponentChoice{
 				Override: map[string]any{"values": map[string]any{"cache": map[string]any{"enabled": false}}}},
-			[]string{"cache", "web"}},
+			[]string{"web"}},
 		"Helm 2": {map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: chart}}"),
 			"chart/Chart.yaml":        "apiVersion: v1\nname: shop\nversion: 1.0.0\n",
 			"chart/requirements.yaml": "dependencies:\n" + dependency("cache", "1.x", indexRepository, ""),
@@ -140,15 +159,27 @@ func TestRequiredChartsReturnsMissingDependencies(t *testing.T) {
 		req := chartRequest(t, c.files, nil)
 		c.choice.Name = "shop"
 		req.Choices.Components = []stacks.ComponentChoice{c.choice}
-		refs, err := stacks.RequiredCharts(req)
-		var got []string
-		for _, r := range refs {
-			got = append(got, r.Name)
-		}
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
+		if got := chartNames(neededCharts(t, req)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v; want %v", name, got, c.want)
 		}
 	}
+}
+
+var randomValue = regexp.MustCompile(`"random":"[^"]*"`)
+
+// withoutRandom removes the random strings of chartFiles from objects, and their hashes.
+func withoutRandom(result *stacks.Result) {
+	for i := range result.Components[0].Objects {
+		o := &result.Components[0].Objects[i]
+		o.Manifest, o.Hash = randomValue.ReplaceAll(o.Manifest, nil), ""
+	}
+}
+
+func chartNames(refs []stacks.ChartRef) (out []string) {
+	for _, ref := range refs {
+		out = append(out, ref.Name)
+	}
+	return out
 }
 
 // Fetched dependencies render to the same objects as vendored ones in charts/.
@@ -159,15 +190,21 @@ func TestFetchedDependenciesRenderLikeVendored(t *testing.T) {
 	for name, c := range map[string]struct {
 		values map[string]any
 		want   []string
+		// fetched are the charts that are fetched.
+		fetched []string
 	}{
-		"all": {nil, []string{"back", "cache", "front", "shop"}},
+		"all": {nil, []string{"back", "cache", "front", "shop"}, []string{"cache", "web"}},
 		"disabled by a condition": {map[string]any{"cache": map[string]any{"enabled": false}},
-			[]string{"back", "front", "shop"}},
-		"disabled by a tag": {map[string]any{"tags": map[string]any{"face": false}}, []string{"cache", "shop"}},
+			[]string{"back", "front", "shop"}, []string{"web"}},
+		"disabled by a tag": {map[string]any{"tags": map[string]any{"face": false}}, []string{"cache", "shop"},
+			[]string{"cache"}},
+		"all disabled": {map[string]any{"tags": map[string]any{"face": false}, "cache": map[string]any{
+			"enabled": false}}, []string{"shop"}, nil},
 		"values of an alias": {map[string]any{"front": map[string]any{"size": 7},
-			"global": map[string]any{"zone": "eu"}}, []string{"back", "cache", "front", "shop"}},
+			"global": map[string]any{"zone": "eu"}}, []string{"back", "cache", "front", "shop"},
+			[]string{"cache", "web"}},
 		"values of no dependency": {map[string]any{"web": map[string]any{"size": 7}},
-			[]string{"back", "cache", "front", "shop"}},
+			[]string{"back", "cache", "front", "shop"}, []string{"cache", "web"}},
 	} {
 		req := chartRequest(t, umbrellaChart(bothDependencies, bothLocked), c.values)
 		fetchCharts(t, &req, bothFetched())
@@ -179,6 +216,10 @@ func TestFetchedDependenciesRenderLikeVendored(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s, vendored: %v", name, err)
 		}
+		if len(c.fetched) < 2 { // another digest of the chart derives other random strings
+			withoutRandom(&got)
+			withoutRandom(&want)
+		}
 		if !slices.Equal(objectNames(got), c.want) ||
 			!reflect.DeepEqual(got.Components[0].Objects, want.Components[0].Objects) ||
 			!reflect.DeepEqual(got.Warnings, want.Warnings) {
@@ -188,7 +229,8 @@ func TestFetchedDependenciesRenderLikeVendored(t *testing.T) {
 			Name: "cache", Version: "1.4.2", Digest: storeDigest},
 			{Component: "shop", DependencyOf: "chart", Repository: ociRepository, Name: "web", Version: "2.5.0",
 				Digest: storeDigest}}
-		if !reflect.DeepEqual(got.Components[0].ChartDependencies, from) || got.Components[0].Chart != nil ||
+		from = slices.DeleteFunc(from, func(ref stacks.ChartRef) bool { return !slices.Contains(c.fetched, ref.Name) })
+		if !slices.Equal(got.Components[0].ChartDependencies, from) || got.Components[0].Chart != nil ||
 			want.Components[0].ChartDependencies != nil {
 			t.Errorf("%s: %+v", name, got.Components[0].ChartDependencies)
 		}
@@ -472,5 +514,89 @@ func TestDuplicateDependencyChoiceIsDeterministic(t *testing.T) {
 		if len(taken) != 1 {
 			t.Errorf("%s: different charts were used: %v", name, taken)
 		}
+	}
+}
+
+// A dependency that the values disable is neither fetched nor required, whatever is wrong with it.
+func TestDisabledDependenciesAreNotRequired(t *testing.T) {
+	const off = "cache: {enabled: false}\n"
+	condition := ", condition: cache.enabled"
+	nested := inFolder("chart/charts/common", chartFiles("common", "1.0.0", ""))
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string // of the error if it is enabled
+	}{
+		"no lock": {umbrellaChart(dependency("cache", "1.x", indexRepository, condition), ""),
+			`chart/Chart.yaml: component "shop": the chart depends on cache, which is not in its folder charts/, ` +
+				"and there is no Chart.lock"},
+		"an alias of Helm's": {umbrellaChart(dependency("cache", "1.x", "@stable", condition), ""),
+			`of the repository "@stable"`},
+		"plain HTTP": {umbrellaChart(dependency("cache", "1.x", "http://charts.example.com", condition),
+			dependency("cache", "1.0.0", "http://charts.example.com", "")),
+			"names chart, whose dependency cache cannot be fetched: its repository URL must begin with https://"},
+		"no folder": {umbrellaChart(dependency("cache", "1.x", "file://../cache", condition), ""),
+			"there is no folder cache in the source"},
+		"a local chart with its own": {mergeFiles(
+			umbrellaChart(dependency("common", "1.x", "file://../common", ""), ""),
+			inFolder("common", chartFiles("common", "1.0.0", "dependencies:\n"+
+				dependency("cache", "1.x", indexRepository, condition))), map[string]string{
+				"common/values.yaml": off}), `common/Chart.yaml: component "shop": the chart depends on cache, which ` +
+			"is not in its folder charts/"},
+		"an archive": {map[string]string{"stack.yaml": components("- {name: shop, helm: {chart: chart.tgz}}"),
+			"chart.tgz": tgz(t, inFolder("shop", mergeFiles(chartFiles("shop", "1.0.0", "dependencies:\n"+
+				dependency("cache", "1.x", indexRepository, condition)), map[string]string{"values.yaml": off})))},
+			"the chart depends on cache, which is not in the archive"},
+		"not fetched": {mergeFiles(umbrellaChart(dependency("cache", "1.x", indexRepository, condition),
+			dependency("cache", "1.4.2", indexRepository, "")), nested),
+			"chart cache 1.4.2 of https://charts.example.com (which chart depends on) was not fetched"},
+	} {
+		if c.files["chart/values.yaml"] != "" {
+			c.files["chart/values.yaml"] = off
+		}
+		result, err := stacks.Render(t.Context(), chartRequest(t, c.files, nil))
+		if err != nil || slices.Contains(objectNames(result), "cache") {
+			t.Errorf("%s: %v, %v", name, objectNames(result), err)
+		}
+		values := map[string]any{"cache": map[string]any{"enabled": true}}
+		if strings.Contains(name, "local") {
+			values = map[string]any{"common": values}
+		}
+		if _, err = stacks.Render(t.Context(), chartRequest(t, c.files, values)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\nwant %s", name, err, c.want)
+		}
+	}
+}
+
+// The charts that a render lacks are cached like a result: for the same files, they are returned
+// without another render.
+func TestRendererCachesMissingCharts(t *testing.T) {
+	renders := 0
+	r := stacks.NewRenderer(stacks.RendererOptions{
+		Render: func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
+			renders++
+			return stacks.Render(ctx, req)
+		},
+		OnRender: func(_ stacks.Request, _ time.Duration, err error) {
+			if err != nil {
+				t.Errorf("a render that lacks charts counts as failed: %v", err)
+			}
+		},
+	})
+	req := chartRequest(t, umbrellaChart(bothDependencies, bothLocked), nil)
+	for _, revision := range []string{"one", "one", "two"} {
+		req.Digest = revision
+		_, err := r.Render(t.Context(), req)
+		missing, ok := errors.AsType[*stacks.MissingChartsError](err)
+		if !ok || !slices.Equal(chartNames(missing.Charts), []string{"cache", "web"}) || missing.Stack != "demo" {
+			t.Errorf("%s: %v", revision, err)
+		}
+	}
+	if renders != 1 {
+		t.Errorf("%d renders", renders)
+	}
+	fetchCharts(t, &req, bothFetched())
+	if result, err := r.Render(t.Context(), req); err != nil || len(objectNames(result)) != 4 {
+		t.Errorf("%v, %v", objectNames(result), err)
 	}
 }

@@ -54,10 +54,11 @@ var (
 // maxRepositoryURL is the maximum length of a repository URL in bytes.
 const maxRepositoryURL = 1024
 
-// RequiredCharts returns the charts from repositories that a render of req needs: charts that its
-// components name, and dependencies that charts in the source do not vendor. The caller fetches
-// them into req.Charts before Render. RequiredCharts skips invalid stacks and components: Render
-// reports their errors.
+// RequiredCharts returns the charts from repositories that a render of req needs, whatever the
+// values are: charts that its components name, and dependencies that charts in the source do not
+// vendor. The caller fetches them into req.Charts before Render, which returns a
+// *MissingChartsError for dependencies that conditions and tags enable. RequiredCharts skips
+// invalid stacks and components: Render reports their errors.
 func RequiredCharts(req Request) ([]ChartRef, error) {
 	tree, err := source.Open(req.Root)
 	if err != nil {

@@ -56,7 +56,7 @@ func hasPath(v any, keys []string) bool {
 	return true
 }
 
-// mergeValues merges the values of a component and checks them.
+// mergeValues merges the values of a component, completes its chart, and checks the values.
 func (r *resolver) mergeValues(p *ResolvedComponent, mapped, explicit map[string]any) {
 	c := p.Component
 	inputs := r.valuesInputs(c)
@@ -81,6 +81,9 @@ func (r *resolver) mergeValues(p *ResolvedComponent, mapped, explicit map[string
 	}
 	before := len(r.errs)
 	r.checkSchema(c, layers)
+	if p.chart != nil {
+		r.attachDependencies(p)
+	}
 	if p.chart == nil {
 		return
 	}

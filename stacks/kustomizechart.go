@@ -52,7 +52,11 @@ func (r *renderRun) openRelease(c *Component, release kustomize.Release) (*helm.
 	if err != nil {
 		return nil, err
 	}
-	if missing := chart.RequiredDependencies(); len(missing) > 0 {
+	missing, err := chart.EnabledDependencies(release.Values)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
 		return nil, at("its dependency %s %s is not in its folder charts/, and nothing is fetched for a "+
 			"kustomization; vendor it (helm dependency build) and commit it", missing[0].Name, missing[0].Version)
 	}

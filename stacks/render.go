@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,8 @@ import (
 )
 
 // Render renders a stack for one install. The result depends only on the request, on the files
-// below its Root and on the files of its Charts.
+// below its Root and on the files of its Charts. The error is a *MissingChartsError if further
+// charts are needed.
 func Render(ctx context.Context, req Request) (Result, error) {
 	return NewChartCache(DefaultChartCacheBytes).Render(ctx, req)
 }
@@ -77,6 +79,10 @@ func renderFrom(ctx context.Context, tree *source.Tree, req Request, loader helm
 		return Result{}, err
 	}
 	resolved, err := resolve(ctx, tree, def, req)
+	if missing, ok := errors.AsType[*MissingChartsError](err); ok {
+		missing.Trace = tree.Trace()
+		return Result{}, missing
+	}
 	if err != nil {
 		return Result{}, redactorFor(tree, &req, nil).redactError(err)
 	}

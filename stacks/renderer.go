@@ -52,6 +52,8 @@ type cacheEntry struct {
 	base string
 	// result, without its digest and trace, and trace are compressed JSON.
 	result, trace []byte
+	// missing are the charts of a MissingChartsError, for which there is no result.
+	missing []ChartRef
 }
 
 func (e *cacheEntry) size() int64 { return int64(len(e.result) + len(e.trace)) }
@@ -86,7 +88,7 @@ func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decryp
 		return Result{}, err
 	}
 	if e := r.lookup(digest); e != nil {
-		return e.decode(digest)
+		return e.decode(digest, req.Stack)
 	}
 	base, err := baseDigest(req)
 	if err != nil {
@@ -94,17 +96,22 @@ func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decryp
 	}
 	if e := r.lookupPrevious(base); e != nil && e.matches(req.Root) {
 		r.rekey(e, digest)
-		return e.decode(digest)
+		return e.decode(digest, req.Stack)
 	}
 	result, err := RenderWithDecryption(ctx, req, decrypt, func(ctx context.Context, with Request) (Result, error) {
 		began := time.Now()
 		result, err := r.renderRecovering(ctx, with)
-		_, tried := errors.AsType[*EncryptedError](err)
-		if r.opts.OnRender != nil && (decrypt == nil || !tried) {
+		_, encrypted := errors.AsType[*EncryptedError](err)
+		_, incomplete := errors.AsType[*MissingChartsError](err)
+		if tried := encrypted && decrypt != nil || incomplete; r.opts.OnRender != nil && !tried {
 			r.opts.OnRender(req, time.Since(began), err) // req, not with: no decrypted content
 		}
 		return result, err
 	})
+	if missing, ok := errors.AsType[*MissingChartsError](err); ok {
+		e := &cacheEntry{digest: digest, base: base, missing: missing.Charts}
+		return Result{}, errors.Join(err, r.store(e, Result{}, missing.Trace))
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -257,9 +264,12 @@ func decompress(compressed []byte, limit int64, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// decode returns the cached result with the given digest.
-func (e *cacheEntry) decode(digest string) (Result, error) {
+// decode returns the cached result with the given digest, or the cached MissingChartsError.
+func (e *cacheEntry) decode(digest, stack string) (Result, error) {
 	out := Result{}
+	if len(e.missing) > 0 {
+		return out, &MissingChartsError{Stack: stack, Charts: e.missing}
+	}
 	if err := decompress(e.result, math.MaxInt64, &out); err != nil {
 		return Result{}, fmt.Errorf("reading the cached render result: %w", err)
 	}

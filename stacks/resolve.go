@@ -50,7 +50,8 @@ type ResolvedComponent struct {
 
 // Resolve applies choices to a definition. Precedence, lowest to highest: the stack's defaults,
 // values from ConfigMaps and Secrets, parameters, component override. fetched must include all
-// charts from repositories. The error is an *EncryptedError if values or files are encrypted.
+// charts from repositories, else the error may be a *MissingChartsError. It is an *EncryptedError
+// if values or files are encrypted.
 func Resolve(ctx context.Context, def *Definition, install Identity, choices Choices,
 	fetched ...FetchedChart) (*ResolvedStack, error) {
 	tree, err := source.Open(def.root)
@@ -76,8 +77,12 @@ type resolver struct {
 	// fetched are the charts from repositories. withoutCharts skips charts that are not in it.
 	fetched       []FetchedChart
 	withoutCharts bool
-	resolved      *ResolvedStack
-	errs          Errors
+	// missing are charts that are not in fetched. fetches counts the dependencies to fetch for
+	// charts in the source.
+	missing  []ChartRef
+	fetches  int
+	resolved *ResolvedStack
+	errs     Errors
 }
 
 func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Request) (*ResolvedStack, error) {
@@ -102,8 +107,11 @@ func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Reques
 	}
 	slices.Sort(r.resolved.Warnings)
 	r.resolved.Warnings = slices.Compact(r.resolved.Warnings)
-	if len(r.errs) > 0 {
+	switch {
+	case len(r.errs) > 0:
 		return nil, r.errs.Err()
+	case len(r.missing) > 0:
+		return nil, &MissingChartsError{Stack: def.Metadata.Name, Charts: r.missing}
 	}
 	return r.resolved, nil
 }

@@ -33,7 +33,8 @@ type Request struct {
 	Install Identity `json:"install"`
 	// Choices of the install.
 	Choices Choices `json:"choices"`
-	// Charts are the fetched charts from repositories: those of RequiredCharts.
+	// Charts are the fetched charts from repositories: those of RequiredCharts and of a
+	// MissingChartsError.
 	Charts []FetchedChart `json:"charts,omitempty"`
 	// WithoutCharts skips components whose chart is not in Charts, with a warning.
 	WithoutCharts bool `json:"withoutCharts,omitempty"`

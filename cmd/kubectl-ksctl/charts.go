@@ -12,44 +12,49 @@ import (
 	"github.com/ksctl/gitops/stacks/checkout"
 )
 
-// fetchCharts fetches the charts from chart repositories that a render needs, like the controller.
-// The caller must call cleanup after the render.
-func (o *renderOptions) fetchCharts(ctx context.Context, install *checkout.Install,
-	req *stacks.Request) (cleanup func(), err error) {
+// renderFetching renders, and fetches the charts from chart repositories that the render needs,
+// like the controller.
+func (o *renderOptions) renderFetching(ctx context.Context, install *checkout.Install,
+	req stacks.Request) (result stacks.Result, err error) {
 	given, err := parseSecrets(o.secrets)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
-	refs, err := stacks.RequiredCharts(*req)
-	if err != nil || len(refs) == 0 {
-		return func() {}, err
+	render := func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
+		return stacks.RenderWithDecryption(ctx, req, o.keys.open, stacks.Render)
 	}
 	if o.offline {
-		var errs []error
-		for _, ref := range refs {
-			errs = append(errs, fmt.Errorf("component %q: %s must be fetched, which --offline forbids", ref.Component,
-				ref))
-		}
-		return nil, errors.Join(errs...)
+		return renderOffline(ctx, req, render)
 	}
 	dir, err := os.MkdirTemp("", "kubectl-ksctl-charts-")
 	if err != nil {
-		return nil, err
+		return result, err
 	}
-	clean := func() { _ = os.RemoveAll(dir) }
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	fetcher, err := chart.NewFetcher(chart.Options{Dir: dir})
 	if err != nil {
-		clean()
-		return nil, err
+		return result, err
 	}
-	release, err := fetcher.FetchAll(ctx, req, func(repository string) (*chart.Access, error) {
+	return fetcher.Render(ctx, req, func(repository string) (*chart.Access, error) {
 		return chartAccess(install, repository, given)
-	})
-	if err != nil {
-		clean()
-		return nil, err
+	}, render)
+}
+
+// renderOffline renders. It fails if charts must be fetched.
+func renderOffline(ctx context.Context, req stacks.Request,
+	render func(context.Context, stacks.Request) (stacks.Result, error)) (result stacks.Result, err error) {
+	refs, err := stacks.RequiredCharts(req)
+	if err == nil && len(refs) == 0 {
+		result, err = render(ctx, req)
+		if missing, ok := errors.AsType[*stacks.MissingChartsError](err); ok {
+			refs, err = missing.Charts, nil
+		}
 	}
-	return func() { release(); clean() }, nil
+	errs := []error{err}
+	for _, ref := range refs {
+		errs = append(errs, fmt.Errorf("component %q: %s must be fetched, which --offline forbids", ref.Component, ref))
+	}
+	return result, errors.Join(errs...)
 }
 
 // chartAccess returns the access to a chart repository that the install configures, with the

@@ -100,12 +100,7 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cleanup, err := o.fetchCharts(cmd.Context(), install, &req)
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	result, err := stacks.RenderWithDecryption(cmd.Context(), req, o.keys.open, stacks.Render)
+	result, err := o.renderFetching(cmd.Context(), install, req)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -94,8 +95,12 @@ func checkChartDigests(in *appsv1.KsctlInstall, req *stacks.Request) error {
 	if err != nil {
 		return err
 	}
-	for i, f := range req.Charts {
-		if pinned[i].Digest != "" {
+	for _, f := range req.Charts {
+		if slices.ContainsFunc(pinned, func(p stacks.ChartRef) bool {
+			hasDigest := p.Digest != ""
+			p.Digest = f.Digest
+			return hasDigest && p == f.ChartRef
+		}) {
 			continue
 		}
 		for _, installed := range installedCharts(in, f.Component) {

@@ -3,6 +3,7 @@ package install_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
@@ -257,6 +258,30 @@ var _ = Describe("Charts from repositories", func() {
 		Expect(valueOf(ctx, ns, "cache")).To(Equal("not locked"))
 		expectNoSecretReported(ctx, in)
 	})
+
+	It("include a dependency that conditions and tags of the chart disable only after the values enable it",
+		func(ctx SpecContext) {
+			repo := newChartRepo(secretValue)
+			cache := repo.addChart("cache", "1.4.2", "first")
+			ns := chartNamespace(ctx, repo)
+			files := umbrella(repo, "1.4.2")
+			files["umbrella/Chart.yaml"] = strings.NewReplacer("{name: cache", "{condition: cache.enabled, name: cache",
+				"{name: web", "{tags: [web], name: web").Replace(files["umbrella/Chart.yaml"])
+			files["umbrella/values.yaml"] = "cache: {enabled: false}\ntags: {web: false}\n"
+			publish(ctx, ns, "src", "main@sha1:1", tree(umbrellaStack, files))
+			in := newInstall(ctx, ns, "i", hourly, withChartSecrets(repo.URL))
+			atRevision(ctx, in, "main@sha1:1")
+			Expect(valueOf(ctx, ns, "umbrella")).To(Equal("own"))
+			Expect(component(in, "main").ChartDependencies).To(BeEmpty())
+			Expect(repo.requests()).To(BeZero(), "no disabled dependency is fetched")
+
+			By("enabling one of them")
+			edit(ctx, in, chooseComponents("main", `{"values": {"cache": {"enabled": true}}}`))
+			becomes(ctx, in, "True", "")
+			Expect(valueOf(ctx, ns, "cache")).To(Equal("first"))
+			Expect(component(in, "main").ChartDependencies).To(Equal([]appsv1.ChartStatus{
+				{Repository: repo.URL + "/", Name: "cache", Version: "1.4.2", Digest: cache}}))
+		})
 
 	It("are rendered by a KsctlRemove to find objects that another tool installed", func(ctx SpecContext) {
 		repo := newChartRepo(secretValue)

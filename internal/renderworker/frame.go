@@ -38,6 +38,8 @@ type reply struct {
 	Problems stacks.Errors `json:"problems,omitempty"`
 	// Encrypted lists the files and values that have to be decrypted before the render.
 	Encrypted *stacks.EncryptedError `json:"encrypted,omitempty"`
+	// Missing lists the charts that have to be fetched before the render.
+	Missing *stacks.MissingChartsError `json:"missing,omitempty"`
 	// Failure is the message of an error that the stack did not cause.
 	Failure string `json:"failure,omitempty"`
 }
@@ -94,6 +96,8 @@ func (r *reply) toResult() (stacks.Result, error) {
 		return stacks.Result{}, r.Problems
 	case r.Encrypted != nil && len(r.Encrypted.Files) > 0:
 		return stacks.Result{}, r.Encrypted
+	case r.Missing != nil && len(r.Missing.Charts) > 0:
+		return stacks.Result{}, r.Missing
 	case r.Failure != "":
 		return stacks.Result{}, errors.New(r.Failure)
 	case r.Result == nil:
@@ -108,6 +112,8 @@ func encodeReply(stack string, res stacks.Result, err error, limit int64) ([]byt
 	var r reply
 	if encrypted, ok := errors.AsType[*stacks.EncryptedError](err); ok {
 		r.Encrypted = encrypted
+	} else if missing, ok := errors.AsType[*stacks.MissingChartsError](err); ok {
+		r.Missing = missing
 	} else if problems, ok := errors.AsType[stacks.Errors](err); ok {
 		r.Problems = problems
 	} else if one, ok := errors.AsType[*stacks.Error](err); ok {

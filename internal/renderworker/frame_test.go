@@ -97,6 +97,24 @@ func TestEncryptedErrorSurvivesEncoding(t *testing.T) {
 	}
 }
 
+// A stacks.MissingChartsError has the same type and content after it was encoded and decoded.
+func TestMissingChartsErrorSurvivesEncoding(t *testing.T) {
+	want := &stacks.MissingChartsError{Stack: "s", Charts: []stacks.ChartRef{{Component: "c", Name: "web"}},
+		Trace: map[string]string{"file stack.yaml": "x"}}
+	body, err := encodeReply("s", stacks.Result{}, want, 1<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r reply
+	if err := json.Unmarshal(body, &r); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.toResult()
+	if got, ok := errors.AsType[*stacks.MissingChartsError](err); !ok || !reflect.DeepEqual(got, want) {
+		t.Errorf("%T %v", err, err)
+	}
+}
+
 // The output limit also applies to errors.
 func TestErrorOutputLimitIsEnforced(t *testing.T) {
 	body, err := encodeReply("s", stacks.Result{}, stacks.Errors{{Message: strings.Repeat("x", 1000)}}, 500)

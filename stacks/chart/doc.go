@@ -3,7 +3,9 @@
 // archive in a cache. Installs share the cache, and it survives a restart.
 //
 //	Fetch     stacks.ChartRef + Access → stacks.FetchedChart, leased
-//	FetchAll  fetches all charts that a stacks.Request needs, and adds them to it
+//	FetchAll  fetches the charts that a stacks.Request needs whatever its values are, and adds
+//	          them to it
+//	Render    fetches all charts that a stacks.Request needs, and renders with them
 //
 // Repositories are not trusted: the size of indexes, manifests and archives is limited, an archive
 // is unpacked only after its digest matched, and credentials are sent only to the host of the

@@ -1,6 +1,8 @@
 package chart
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -63,6 +65,37 @@ func TestFetchAllFetchesDependencies(t *testing.T) {
 	result, err := stacks.Render(t.Context(), req)
 	if err != nil || len(result.Components[0].Objects) != 1 || len(result.Components[0].ChartDependencies) != 1 {
 		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// Render fetches the dependencies that the values enable, and no others.
+func TestRenderFetchesEnabledDependencies(t *testing.T) {
+	for enabled, want := range map[string]struct{ renders, charts int }{"true": {2, 1}, "false": {1, 0}} {
+		repo := newRepository(t)
+		if enabled == "true" {
+			repo.add("web", "1.2.3", archive(t, "web", "1.2.3"))
+		}
+		req := requestWithDependency(t, repo.URL)
+		file := filepath.Join(req.Root, "chart", "Chart.yaml")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = []byte(strings.Replace(string(text), "version: 1.x", "version: 1.x, condition: web.enabled", 1))
+		if err := errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(filepath.Join(req.Root, "chart",
+			"values.yaml"), []byte("web: {enabled: "+enabled+"}\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		renders := 0
+		result, err := newFetcher(t, Options{}).Render(t.Context(), req, func(string) (*Access, error) {
+			return newAccessBuilder(repo.URL, repo.ca()).build(t), nil
+		}, func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
+			renders++
+			return stacks.Render(ctx, req)
+		})
+		if err != nil || renders != want.renders || len(result.Components[0].ChartDependencies) != want.charts {
+			t.Errorf("enabled: %s: %d renders, %+v, %v", enabled, renders, result, err)
+		}
 	}
 }
 

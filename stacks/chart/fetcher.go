@@ -234,37 +234,66 @@ func (f *Fetcher) resolve(ctx context.Context, client *http.Client, ref stacks.C
 	return resolved, nil
 }
 
-// FetchAll fetches the charts that a render of req needs, as listed by stacks.Charts, and sets
-// req.Charts. accessFor returns the Access for the address of a repository; a nil accessFor means
-// no credentials. The caller calls release when the render is done.
+// Render fetches the charts that a render of req needs, and calls render with them. If the values
+// enable further ones, it fetches those, and calls render again. accessFor is that of FetchAll.
+func (f *Fetcher) Render(ctx context.Context, req stacks.Request, accessFor func(repository string) (*Access, error),
+	render func(context.Context, stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
+	release, err := f.FetchAll(ctx, &req, accessFor)
+	if err != nil {
+		return stacks.Result{}, err
+	}
+	defer release()
+	result, err := render(ctx, req)
+	missing, ok := errors.AsType[*stacks.MissingChartsError](err)
+	if !ok {
+		return result, err
+	}
+	more, releaseMore, err := f.fetchEach(ctx, missing.Charts, accessFor)
+	if err != nil {
+		return stacks.Result{}, err
+	}
+	defer releaseMore()
+	req.Charts = append(req.Charts, more...)
+	return render(ctx, req)
+}
+
+// FetchAll fetches the charts that stacks.RequiredCharts returns for req, and sets req.Charts.
+// accessFor returns the Access for the address of a repository; a nil accessFor means no
+// credentials. The caller calls release when the render is done.
 func (f *Fetcher) FetchAll(ctx context.Context, req *stacks.Request,
 	accessFor func(repository string) (*Access, error)) (release func(), err error) {
 	refs, err := stacks.RequiredCharts(*req)
 	if err != nil {
 		return nil, err
 	}
+	req.Charts, release, err = f.fetchEach(ctx, refs, accessFor)
+	return release, err
+}
+
+// fetchEach fetches charts. If there is an error, there is nothing to release.
+func (f *Fetcher) fetchEach(ctx context.Context, refs []stacks.ChartRef,
+	accessFor func(repository string) (*Access, error)) (charts []stacks.FetchedChart, release func(), err error) {
 	var releases []func()
 	release = func() {
 		for _, releaseChart := range releases {
 			releaseChart()
 		}
 	}
-	req.Charts = make([]stacks.FetchedChart, 0, len(refs))
 	for _, ref := range refs {
 		var a *Access
 		if accessFor != nil {
 			if a, err = accessFor(ref.Repository); err != nil {
 				release()
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		chart, releaseChart, err := f.Fetch(ctx, ref, a)
 		if err != nil {
 			release()
-			return nil, err
+			return nil, nil, err
 		}
 		releases = append(releases, releaseChart)
-		req.Charts = append(req.Charts, chart)
+		charts = append(charts, chart)
 	}
-	return release, nil
+	return charts, release, nil
 }

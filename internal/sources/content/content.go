@@ -64,16 +64,13 @@ func (l *Loader) Render(ctx context.Context, a artifact.Artifact, req stacks.Req
 	}
 	defer tree.Release()
 	req.Root, req.ChartLimits, req.DecryptionKeyID = tree.Root, l.ChartLimits, keys.Fingerprint()
-	release, err := l.Charts.FetchAll(ctx, &req, access)
-	if err != nil {
-		return stacks.Result{}, err
-	}
-	defer release()
-	if accept != nil {
-		if err := accept(&req); err != nil {
-			return stacks.Result{}, err
+	res, err := l.Charts.Render(ctx, req, access, func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
+		if accept != nil {
+			if err := accept(&req); err != nil {
+				return stacks.Result{}, err
+			}
 		}
-	}
-	res, err := l.Renderer.RenderWithDecryption(ctx, req, l.opener(keys))
+		return l.Renderer.RenderWithDecryption(ctx, req, l.opener(keys))
+	})
 	return res, explainMissingKeys(err)
 }

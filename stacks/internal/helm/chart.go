@@ -48,8 +48,8 @@ type Chart struct {
 
 	*content
 	loader Loader
-	// required are the dependencies to fetch.
-	required []Dependency
+	// missing are the dependencies that the chart does not include.
+	missing []missingDependency
 	// checked is what CheckValues prepared. Render takes it.
 	checked *prepared
 }
@@ -60,8 +60,8 @@ type Loader struct {
 	Cache  *Cache
 }
 
-// Open reads a chart from a folder or a .tgz. A chart in a folder may have RequiredDependencies:
-// fetch them and call WithDependencies before Render.
+// Open reads a chart from a folder or a .tgz. It may lack dependencies: fetch those that
+// EnabledDependencies returns for the values, and call WithDependencies before Render.
 func (l Loader) Open(tree *source.Tree, dir string) (*Chart, error) {
 	l.Limits = l.Limits.orDefaults()
 	c := &Chart{Path: dir, loader: l}

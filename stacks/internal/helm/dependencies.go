@@ -2,6 +2,7 @@ package helm
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -27,8 +28,8 @@ type FetchedDependency struct {
 // vendorAdvice is the advice for every missing dependency.
 const vendorAdvice = "vendor it (helm dependency build) and commit it"
 
-// RequiredDependencies returns the dependencies that WithDependencies must be called with.
-func (c *Chart) RequiredDependencies() []Dependency { return c.required }
+// RequiredDependencies returns the dependencies to fetch, whatever the values are.
+func (c *Chart) RequiredDependencies() []Dependency { return required(c.missing) }
 
 // WithDependencies returns a copy of the chart with its fetched dependencies, as if they were
 // vendored in its folder charts/.
@@ -48,11 +49,17 @@ func (c *Chart) WithDependencies(fetched []FetchedDependency) (*Chart, error) {
 		if files, err = c.addSubchart(files, sub); err != nil {
 			return nil, err
 		}
+		out.missing = append(out.missing, sub.missingBelow()...)
 	}
 	if err := out.load(files); err != nil {
 		return nil, err
 	}
-	return out, out.checkComplete("which was not fetched")
+	for _, m := range c.missing {
+		if !slices.ContainsFunc(fetched, func(f FetchedDependency) bool { return m.refersTo(f.Dependency) }) {
+			out.missing = append(out.missing, m)
+		}
+	}
+	return out, nil
 }
 
 // addSubchart adds the files of a chart at the same place as "helm dependency build".
@@ -71,32 +78,36 @@ func (c *Chart) addSubchart(files []*archive.BufferedFile, sub *Chart) ([]*archi
 	return files, nil
 }
 
-// missing returns the names of the dependencies that the chart does not include.
-func (c *Chart) missing() []string {
-	var have, out []string
-	for _, sub := range c.chart.Dependencies() {
-		have = append(have, sub.Name())
-	}
-	for _, dep := range c.chart.Metadata.Dependencies {
-		if !slices.Contains(have, dep.Name) && !slices.Contains(out, dep.Name) {
-			out = append(out, dep.Name)
-		}
-	}
-	return out
+// includes returns true if the chart has a subchart of a name.
+func (c *Chart) includes(name string) bool {
+	return slices.ContainsFunc(c.chart.Dependencies(), func(sub *chart.Chart) bool { return sub.Name() == name })
 }
 
-// checkComplete returns an error if the chart does not include all of its dependencies.
+// checkComplete returns an error if the chart does not include a dependency. One that the values
+// can disable is recorded as missing instead. what is the end of the message.
 func (c *Chart) checkComplete(what string) error {
-	if missing := c.missing(); len(missing) > 0 {
-		return c.errorf("Chart.yaml", "the chart depends on %s, %s", strings.Join(missing, ", "), what)
+	var names []string
+	for _, dep := range c.chart.Metadata.Dependencies {
+		switch {
+		case c.includes(dep.Name):
+		case isOptional(dep):
+			c.missing = append(c.missing, missingDependency{spec: *dep,
+				err: c.errorf("Chart.yaml", "the chart depends on %s, %s", dep.Name, what)})
+		case !slices.Contains(names, dep.Name):
+			names = append(names, dep.Name)
+		}
+	}
+	if len(names) > 0 {
+		return c.errorf("Chart.yaml", "the chart depends on %s, %s", strings.Join(names, ", "), what)
 	}
 	return nil
 }
 
-// resolveDependencies adds dependencies from elsewhere in the source, and records the dependencies
-// to fetch.
+// resolveDependencies adds dependencies from elsewhere in the source, and records the missing
+// ones.
 func (c *Chart) resolveDependencies(tree *source.Tree, left *int64) error {
-	if len(c.missing()) == 0 {
+	if !slices.ContainsFunc(c.chart.Metadata.Dependencies,
+		func(dep *chart.Dependency) bool { return !c.includes(dep.Name) }) {
 		return nil
 	}
 	missing, err := NewDependencyFinder(tree, c.loader.Limits).missing(c.Path)
@@ -105,8 +116,19 @@ func (c *Chart) resolveDependencies(tree *source.Tree, left *int64) error {
 	}
 	added := map[string]*Chart{}
 	files := slices.Clone(c.files)
-	for _, dep := range missing.local {
-		if files, err = c.addLocal(tree, dep, files, added, left); err != nil {
+	for _, m := range missing {
+		if !m.local {
+			c.missing = append(c.missing, m)
+			continue
+		}
+		more, err := c.addLocal(tree, &m.spec, files, added, left)
+		switch {
+		case err == nil:
+			files = more
+		case isOptional(&m.spec):
+			m.err = err
+			c.missing = append(c.missing, m)
+		default:
 			return err
 		}
 	}
@@ -115,10 +137,13 @@ func (c *Chart) resolveDependencies(tree *source.Tree, left *int64) error {
 			return err
 		}
 	}
-	c.required = missing.remote
-	for _, name := range c.missing() {
-		if !slices.ContainsFunc(c.required, func(d Dependency) bool { return d.Name == name }) {
-			return c.errorf("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", name,
+	for _, dir := range slices.Sorted(maps.Keys(added)) {
+		c.missing = append(c.missing, added[dir].missingBelow()...)
+	}
+	for _, dep := range c.chart.Metadata.Dependencies {
+		known := func(m missingDependency) bool { return m.of.name == "" && m.spec.Name == dep.Name }
+		if !c.includes(dep.Name) && !slices.ContainsFunc(c.missing, known) {
+			return c.errorf("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", dep.Name,
 				vendorAdvice)
 		}
 	}
@@ -176,18 +201,9 @@ const MaxDependencies = 256
 // localScheme is the prefix of the repository of a dependency elsewhere in the source.
 const localScheme = "file://"
 
-// missingDependencies are the dependencies that a chart in the source does not vendor in charts/.
-type missingDependencies struct {
-	// remote are charts from repositories, without duplicates.
-	remote []Dependency
-	// local are charts elsewhere in the source.
-	local []*chart.Dependency
-}
-
-// resolveMissing determines the sources of the dependencies that are not in have, the names of the
-// vendored charts. lock is the name of the chart's lock file.
-func resolveMissing(dir string, head *chart.Chart, lock string, have []string) (*missingDependencies, error) {
-	out := &missingDependencies{}
+// resolveMissing returns the dependencies that are not in have, the names of the vendored charts.
+// lock is the name of the chart's lock file.
+func resolveMissing(dir string, head *chart.Chart, lock string, have []string) ([]missingDependency, error) {
 	n := len(head.Metadata.Dependencies)
 	if head.Lock != nil {
 		n = max(n, len(head.Lock.Dependencies))
@@ -197,37 +213,50 @@ func resolveMissing(dir string, head *chart.Chart, lock string, have []string) (
 			"the chart lists %d dependencies, and not all of them are in its folder charts/; at most %d are allowed "+
 				"then; %s", n, MaxDependencies, vendorAdvice)
 	}
+	var out []missingDependency
 	var errs problem.Errors
-	refuse := func(file, format string, args ...any) {
-		errs = append(errs, problem.Errorf(path.Join(dir, file), 0, format, args...))
-	}
 	for _, dep := range head.Metadata.Dependencies {
-		switch {
-		case slices.Contains(have, dep.Name):
-		case dep.Repository == "":
-			refuse("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", dep.Name,
-				vendorAdvice)
-		case strings.HasPrefix(dep.Repository, "@"), strings.HasPrefix(dep.Repository, "alias:"):
-			refuse("Chart.yaml", "the chart depends on %s of the repository %q, an alias that is only in a local "+
-				"Helm configuration; set the repository URL, run helm dependency update and commit %s, or %s",
-				dep.Name, dep.Repository, lock, vendorAdvice)
-		case strings.HasPrefix(dep.Repository, localScheme):
-			out.local = append(out.local, dep)
-		case head.Lock == nil:
-			refuse("Chart.yaml", "the chart depends on %s, which is not in its folder charts/, and there is no %s "+
-				"with its version; run helm dependency update and commit %s, or %s",
-				dep.Name, lock, lock, vendorAdvice)
-		default:
-			d, why := lockedDependency(dep, head.Lock)
-			if why != "" {
-				refuse(lock, "the file is out of sync with Chart.yaml: the chart depends on %s, but the file %s; run "+
-					"helm dependency update and commit %s, or %s", dep.Name, why, lock, vendorAdvice)
-			} else if !slices.Contains(out.remote, d) {
-				out.remote = append(out.remote, d)
-			}
+		if slices.Contains(have, dep.Name) {
+			continue
 		}
+		m := missingDependency{spec: *dep}
+		if m.local = strings.HasPrefix(dep.Repository, localScheme); !m.local {
+			m.fetch, m.err = resolveRemote(dir, dep, head.Lock, lock)
+		}
+		if m.err != nil && !isOptional(dep) {
+			errs.Add(m.err)
+		}
+		out = append(out, m)
 	}
-	return out, errs.Err()
+	if len(errs) > 0 {
+		return nil, errs.Err()
+	}
+	return out, nil
+}
+
+// resolveRemote returns what to fetch for a dependency of a chart in a folder.
+func resolveRemote(dir string, dep *chart.Dependency, locked *chart.Lock, lock string) (Dependency, error) {
+	refuse := func(file, format string, args ...any) (Dependency, error) {
+		return Dependency{}, problem.Errorf(path.Join(dir, file), 0, format, args...)
+	}
+	switch {
+	case dep.Repository == "":
+		return refuse("Chart.yaml", "the chart depends on %s, which is not in its folder charts/; %s", dep.Name,
+			vendorAdvice)
+	case strings.HasPrefix(dep.Repository, "@"), strings.HasPrefix(dep.Repository, "alias:"):
+		return refuse("Chart.yaml", "the chart depends on %s of the repository %q, an alias that is only in a local "+
+			"Helm configuration; set the repository URL, run helm dependency update and commit %s, or %s",
+			dep.Name, dep.Repository, lock, vendorAdvice)
+	case locked == nil:
+		return refuse("Chart.yaml", "the chart depends on %s, which is not in its folder charts/, and there is no %s "+
+			"with its version; run helm dependency update and commit %s, or %s", dep.Name, lock, lock, vendorAdvice)
+	}
+	d, why := lockedDependency(dep, locked)
+	if why != "" {
+		return refuse(lock, "the file is out of sync with Chart.yaml: the chart depends on %s, but the file %s; run "+
+			"helm dependency update and commit %s, or %s", dep.Name, why, lock, vendorAdvice)
+	}
+	return d, nil
 }
 
 // lockedDependency returns a dependency with its version in lock. If lock does not have it, why is

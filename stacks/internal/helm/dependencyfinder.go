@@ -43,9 +43,9 @@ func NewDependencyFinder(tree *source.Tree, limits Limits) *DependencyFinder {
 	return &DependencyFinder{tree: tree, limits: limits, metadataBytes: maxMetadataTotal, archiveBytes: limits.Bytes}
 }
 
-// Required returns the charts to fetch for the chart in a folder. They are the same as the
-// RequiredDependencies after Open. Required checks only the dependencies; Open reports all other
-// errors of the chart.
+// Required returns the charts to fetch for the chart in a folder, whatever the values are. They are
+// the same as the RequiredDependencies after Open. Required checks only the dependencies; Open
+// reports all other errors of the chart.
 func (l *DependencyFinder) Required(dir string) ([]Dependency, error) {
 	if !l.tree.IsDir(dir) {
 		return nil, nil // an archive must include its dependencies
@@ -54,16 +54,16 @@ func (l *DependencyFinder) Required(dir string) ([]Dependency, error) {
 	if err != nil {
 		return nil, err
 	}
-	return found.remote, nil
+	return required(found), nil
 }
 
-func (l *DependencyFinder) missing(dir string) (*missingDependencies, error) {
+func (l *DependencyFinder) missing(dir string) ([]missingDependency, error) {
 	head, lock, err := l.readMetadata(dir)
 	if err != nil {
 		return nil, err
 	}
 	if len(head.Metadata.Dependencies) == 0 {
-		return &missingDependencies{}, nil
+		return nil, nil
 	}
 	have, err := l.vendoredCharts(dir)
 	if err != nil {
