@@ -2,11 +2,8 @@ package install_test
 
 import (
 	"context"
-	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/e2e/charts/behaviors"
+	"github.com/ksctl/gitops/e2e/charts/stored"
 	"github.com/ksctl/gitops/stacks/generated"
 )
 
@@ -103,47 +100,14 @@ func isOfNamespace(u *unstructured.Unstructured, group string) bool {
 }
 
 // storedContent returns the YAML of objects by kind/name, without what differs between two objects
-// with the same content, and without the marks of Helm and ours.
+// with the same content.
 func storedContent(objects map[string]*unstructured.Unstructured, ns string) map[string]string {
 	GinkgoHelper()
 	out := map[string]string{}
-	for name, stored := range objects {
-		u := stored.DeepCopy()
-		for _, field := range []string{"managedFields", "uid", "resourceVersion", "generation", "creationTimestamp"} {
-			unstructured.RemoveNestedField(u.Object, "metadata", field)
-		}
-		unstructured.RemoveNestedField(u.Object, "status")
-		if u.GetKind() == "Service" {
-			unstructured.RemoveNestedField(u.Object, "spec", "clusterIP")
-			unstructured.RemoveNestedField(u.Object, "spec", "clusterIPs")
-		}
-		labels := without(u.GetLabels(), live.OwnerLabel, managedByLabel)
-		// The API server copies the labels of its Pods to a Job without labels. Ours have a label.
-		ofPods, _, err := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "labels")
+	for name, u := range objects {
+		text, err := yaml.Marshal(stored.Content(u.Object, ns))
 		Expect(err).NotTo(HaveOccurred())
-		if u.GetKind() == "Job" && maps.Equal(labels, ofPods) {
-			labels = nil
-		}
-		u.SetLabels(labels)
-		u.SetAnnotations(without(u.GetAnnotations(), live.MarkAnnotation, live.HelmReleaseNameAnnotation,
-			helmNamespaceAnnotation))
-		text, err := json.Marshal(u.Object)
-		Expect(err).NotTo(HaveOccurred())
-		// A Job has its uid in the labels of its Pods.
-		same := strings.NewReplacer(ns, "NAMESPACE", string(stored.GetUID()), "UID")
-		text, err = yaml.JSONToYAML([]byte(same.Replace(string(text))))
-		Expect(err).NotTo(HaveOccurred())
-		out[same.Replace(name)] = string(text)
-	}
-	return out
-}
-
-// without returns a map without keys; nil if nothing else is left.
-func without(m map[string]string, keys ...string) map[string]string {
-	out := maps.Clone(m)
-	maps.DeleteFunc(out, func(key, _ string) bool { return slices.Contains(keys, key) })
-	if len(out) == 0 {
-		return nil
+		out[strings.ReplaceAll(name, ns, stored.Namespace)] = string(text)
 	}
 	return out
 }
