@@ -65,22 +65,25 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 		}
 		return decidePresent(in, a)
 	default:
-		switch {
-		case a.Live == nil:
-			a.Verb, a.Reason = VerbCreate, ReasonNew
-			return a, false
-		case it.Runs() && a.Entry.Hash == it.ContentHash: // see createIntent
-			a.Verb, a.Reason = VerbRecord, ReasonReclaimed
-			return a, false
-		case it.Runs() && !a.Live.Adopted:
-			a.Verb, a.Reason = VerbUpdate, ReasonRunsAgain
-			return a, false
-		}
+		return decideUncreated(a), false
+	}
+}
+
+// decideUncreated returns the action for an object whose creation is not recorded.
+func decideUncreated(a Action) Action {
+	switch {
+	case a.Live == nil:
+		a.Verb, a.Reason = VerbCreate, ReasonNew
+	case a.Item.Runs() && a.Entry.Hash == a.Item.ContentHash: // see createIntent
+		a.Verb, a.Reason = VerbRecord, ReasonReclaimed
+	case a.Item.Runs() && !a.Live.Adopted:
+		a.Verb, a.Reason = VerbUpdate, ReasonRunsAgain
+	default:
 		// It has our mark, but the inventory does not record it as applied: the controller crashed
 		// between the create and the status write, or the management cluster was rebuilt.
 		a.Verb, a.Reason = VerbUpdate, ReasonReclaimed
-		return a, false
 	}
+	return a
 }
 
 // refuseOwned returns the action for an object of another owner of this installation.
