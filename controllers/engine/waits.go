@@ -12,8 +12,8 @@ import (
 // waitTypes has the type of a wait by the reason of the planned action; WaitResponse for others.
 var waitTypes = map[plan.Reason]appsv1.WaitType{
 	plan.ReasonNotServed: appsv1.WaitKindNotServed, plan.ReasonBlocked: appsv1.WaitOrder,
-	plan.ReasonBeingDeleted: appsv1.WaitDeletion,
-	plan.ReasonPreRemove:    appsv1.WaitOrder, plan.ReasonProtected: appsv1.WaitApproval,
+	plan.ReasonBeingDeleted: appsv1.WaitDeletion, plan.ReasonAwaitsWorkloads: appsv1.WaitOrder,
+	plan.ReasonPreRemove: appsv1.WaitOrder, plan.ReasonProtected: appsv1.WaitApproval,
 	plan.ReasonApprovalRequired: appsv1.WaitApproval,
 	plan.ReasonOwnedByOther:     appsv1.WaitApproval, plan.ReasonInvalid: appsv1.WaitApproval,
 	plan.ReasonHandoverPending: appsv1.WaitPruning, plan.ReasonSuccessorPending: appsv1.WaitTakeOver,

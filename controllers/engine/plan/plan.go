@@ -66,6 +66,8 @@ const (
 	ReasonBackingOff Reason = "Held"
 	// ReasonBlocked: an earlier step, a component or a dependency is not ready.
 	ReasonBlocked Reason = "Gated"
+	// ReasonAwaitsWorkloads: a workload that answers a new webhook configuration is not ready.
+	ReasonAwaitsWorkloads Reason = "AwaitsWorkloads"
 	// ReasonBeingDeleted: the deletion of the object is in progress.
 	ReasonBeingDeleted Reason = "Leaving"
 	// ReasonNamespaceDeleted: the object is deleted with its namespace.
@@ -137,8 +139,11 @@ type ComponentState struct {
 	Name, Version string
 	Wave          int32
 	Objects       int
-	// Applied is true when the desired content of every object has been applied.
+	// Applied is true when the desired content of every object has been applied, except for webhook
+	// configurations that wait for their workloads: these may become ready only after a removal.
 	Applied bool
+	// AwaitsWorkloads is true when such a webhook configuration is there.
+	AwaitsWorkloads bool
 	// Ready is true when the component is applied and every object is ready.
 	Ready bool
 	// Failed is true when an object cannot be applied without a change or a retry.
@@ -147,7 +152,7 @@ type ComponentState struct {
 	Blocked bool
 	// Unhealthy is true when the status of an applied object reports a failure.
 	Unhealthy bool
-	// Released is true when Applied is, and all hooks are done.
+	// Released is true when everything is applied, and all hooks are done.
 	Released bool
 	Message  string
 	// NotReady are the first objects that are applied and not ready.
@@ -199,7 +204,7 @@ func Reconcile(in *Snapshot) Plan {
 	var p Plan
 	desired := make(map[string]bool, in.Inventory.Len())
 	ready := map[string]bool{}
-	applied := true
+	applied, awaitsWorkloads := true, false
 	for i := range in.Components {
 		c := &in.Components[i]
 		for j := range c.Items {
@@ -215,6 +220,7 @@ func Reconcile(in *Snapshot) Plan {
 		st := planComponent(in, c, unready, &p)
 		ready[c.Name] = st.Ready
 		applied = applied && st.Applied
+		awaitsWorkloads = awaitsWorkloads || st.AwaitsWorkloads
 		p.Components = append(p.Components, st)
 	}
 	released, undesired := splitReleased(&in.Policies, undesiredEntries(in.Inventory, desired))
@@ -227,7 +233,7 @@ func Reconcile(in *Snapshot) Plan {
 	switch {
 	case applied:
 		removable := approvedRemovals(in, remaining, desired, &p)
-		p.Settled = len(removable) == len(undesired)
+		p.Settled = len(removable) == len(undesired) && !awaitsWorkloads
 		if in.Policies.Prune {
 			planRemovals(in, removable, &p)
 		} else {
@@ -291,11 +297,11 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 		planRun(&a, &st, p)
 		if why := awaitsWorkloads(in, c, &a); why != "" {
 			message.webhooks = append(message.webhooks, why)
-			a = Action{Verb: VerbWait, Reason: ReasonBlocked, Item: it, Entry: a.Entry}
+			a = Action{Verb: VerbWait, Reason: ReasonAwaitsWorkloads, Item: it, Entry: a.Entry}
 		}
 		collectAction(p, &st, &message, a, ready)
 	}
-	st.Released = st.Released && st.Applied
+	st.Released = st.Released && st.Applied && !st.AwaitsWorkloads
 	planHookDeletions(in, items, open, p)
 	if st.Blocked {
 		message.addWait(strings.Join(c.BlockedOn, ", "))
@@ -352,7 +358,8 @@ func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Act
 		message.failed = appendDistinct(message.failed, a.Message)
 		p.Waits = append(p.Waits, a)
 	default:
-		st.Applied, ready = false, false
+		awaits := a.Reason == ReasonAwaitsWorkloads
+		st.Applied, st.AwaitsWorkloads, ready = st.Applied && awaits, st.AwaitsWorkloads || awaits, false
 		if a.Message != "" {
 			message.addWait(a.Message)
 		}

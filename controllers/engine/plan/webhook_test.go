@@ -97,3 +97,23 @@ func TestWebhookIsNamedBeforeOtherWaits(t *testing.T) {
 		t.Errorf("message %q, want %q", got, want)
 	}
 }
+
+// A workload may become ready only when something else is removed, such as a former workload that
+// uses the same port.
+func TestWebhookThatWaitsDoesNotDelayRemovals(t *testing.T) {
+	hook := item("c", "hook")
+	hook.AnsweredBy = []string{ref("web").ID()}
+	in := fixture{
+		entries: []appsv1.InventoryEntry{entry("web", appsv1.EntryApplied), entry("old", appsv1.EntryApplied)},
+		live: []live.Object{liveObject("old"),
+			liveObject("web", func(o *live.Object) { o.Readiness = live.InProgress })},
+	}.snapshot(Component{Name: "c", Items: []Item{hook, item("c", "web")}})
+	p := Reconcile(in)
+	if len(p.Actions) > 0 || len(p.Removals) != 1 || p.Removals[0].Verb != VerbDelete ||
+		p.Removals[0].Entry.ID != ref("old").ID() {
+		t.Errorf("actions %+v, removals %+v; want only the removal of the former workload", p.Actions, p.Removals)
+	}
+	if c := p.Components[0]; c.Ready || c.Released || p.Ready() || p.Settled {
+		t.Errorf("got %+v, settled %t; want that the component is neither ready nor released", c, p.Settled)
+	}
+}
