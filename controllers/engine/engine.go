@@ -230,6 +230,12 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 			in, now = a.snapshot()
 			rep.Plan = makePlan(in)
 		}
+		if found, err := a.findExisting(ctx, rep.Plan.Waits); err != nil || found {
+			if err != nil {
+				return rep, err
+			}
+			continue
+		}
 		if rep.Plan.Idle() {
 			if a.awaitReleases(&rep.Plan) {
 				continue

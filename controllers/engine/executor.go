@@ -48,6 +48,9 @@ type executor struct {
 	hookIDs        map[string]bool
 	// replanned are the ids that needed another plan once in this pass.
 	replanned map[string]bool
+	// existing has the webhook configurations that were read because they wait for workloads, and
+	// whether they exist.
+	existing map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
 	retained map[string]bool
 	// unsettled are the uncreated entries that may still get an object, with the reason; settleAt
@@ -70,7 +73,7 @@ func (e *Engine) newExecutor(p Pass) *executor {
 		isActive: p.IsActive,
 		target:   p.Target, client: p.Client,
 		owner: p.Owner, ownerKey: p.Owner.Key().String(), retry: p.Retry, report: &Report{},
-		replanned: map[string]bool{}}
+		replanned: map[string]bool{}, existing: map[string]bool{}}
 	for i := range p.RemovalHooks {
 		a.hookComponents = append(a.hookComponents, p.RemovalHooks[i].Pre, p.RemovalHooks[i].Post)
 	}

@@ -21,7 +21,7 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 		Objects: make(map[string]*live.Object, size), Succeeded: map[string]bool{},
 		SyncErrors: map[schema.GroupKind]error{},
 		Backoffs:   a.engine.backoffs.active(a.ownerKey, now), PendingDeletions: a.engine.deletions.all(a.ownerKey),
-		Unsettled: a.unsettled, RemovalHooks: a.removalHooks, DoneFor: map[string]time.Duration{}}
+		Unsettled: a.unsettled, Existing: a.existing, RemovalHooks: a.removalHooks, DoneFor: map[string]time.Duration{}}
 	in.Handovers, in.FormerOwners = a.decideHandovers(&in.Policies), a.formerOwners(now)
 	objects := make([]live.Object, 0, size) // one allocation instead of one for each
 	// runs is true for an object that may complete: a Job or a Pod.

@@ -8,9 +8,9 @@ import (
 
 // awaitsWorkloads returns why a webhook configuration is not created yet: a workload that answers
 // it is not ready, and the webhook may refuse the Pods of that workload. It is empty for all other
-// actions: an update or a restored object does not wait.
+// actions: an update, a restored object or one that is taken over does not wait.
 func awaitsWorkloads(in *Snapshot, c *Component, a *Action) string {
-	if a.Verb != VerbCreate || a.Reason != ReasonNew || len(a.Item.AnsweredBy) == 0 {
+	if a.Verb != VerbCreate || a.Reason != ReasonNew || len(a.Item.AnsweredBy) == 0 || in.Existing[a.Item.ID] {
 		return ""
 	}
 	var names []string

@@ -28,6 +28,8 @@ func TestNewWebhookWaitsForItsWorkloads(t *testing.T) {
 		// sends are the objects that are sent.
 		sends []string
 		waits bool
+		// existing are the objects that the index does not know.
+		existing map[string]bool
 	}{
 		"at the install": {sends: []string{web, "other"}, waits: true},
 		"the workload is not ready": {world: fixture{entries: applied(web, "other"),
@@ -52,6 +54,8 @@ func TestNewWebhookWaitsForItsWorkloads(t *testing.T) {
 			change: func(hook, _ *Item) { hook.ContentHash = "new" }, sends: []string{hook}},
 		"no workload of the component answers": {change: func(hook, _ *Item) { hook.AnsweredBy = nil },
 			sends: []string{hook, web, "other"}},
+		"another tool has created it": {existing: map[string]bool{ref(hook).ID(): true},
+			sends: []string{hook, web, "other"}},
 		"the workload is of a later step": {change: func(_, web *Item) { web.Step = 9 },
 			sends: []string{hook, "other"}},
 	} {
@@ -61,7 +65,9 @@ func TestNewWebhookWaitsForItsWorkloads(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&items[0], &items[2])
 			}
-			p := Reconcile(tc.world.snapshot(Component{Name: "c", Items: items}))
+			in := tc.world.snapshot(Component{Name: "c", Items: items})
+			in.Existing = tc.existing
+			p := Reconcile(in)
 			var sent []string
 			for _, a := range p.Actions {
 				sent = append(sent, a.Item.Name)
