@@ -92,10 +92,6 @@ type owner struct {
 	lineage  map[types.NamespacedName]bool
 	released map[string]string
 
-	// definitions are the names of the desired CustomResourceDefinitions, sorted. It is nil in a
-	// reconcile that does not know them.
-	definitions []string
-
 	// provisional is true while the plan may change with what the unmet dependencies provide.
 	provisional bool
 	// terminatingNamespace is the namespace of the install while that is being deleted.
@@ -243,17 +239,30 @@ func (o *owner) flush(ctx context.Context) error {
 	}
 	st.Inventory, st.Cluster = status, target.StatusCluster(o.key.Cluster, status)
 	st.ClusterUID = target.StatusUID(st.ClusterUID, o.uid, status)
-	if o.definitions != nil {
-		st.SharedDefinitions = o.sharedDefinitions()
-	}
 	return nil
 }
 
-// sharedDefinitions returns the names of the desired CustomResourceDefinitions that are not in the
-// inventory.
-func (o *owner) sharedDefinitions() (out []string) {
-	for _, name := range o.definitions {
-		if _, own := o.inv.Get(definitionID(name)); !own {
+// sharedDefinitions returns the names of the CustomResourceDefinitions of others that an install
+// uses after a pass, sorted. One that it used before counts until it is refused or its own: while
+// the index is not synced, or its owner creates it again, the plan does not know it.
+func sharedDefinitions(before []string, components []plan.Component, p *plan.Plan,
+	inv *plan.Inventory) (out []string) {
+	used := map[string]bool{}
+	for _, name := range before {
+		used[name] = true
+	}
+	for i := range p.Shared {
+		used[p.Shared[i].Item.Name] = true
+	}
+	refused := map[string]bool{}
+	for i := range p.Waits {
+		if w := &p.Waits[i]; w.Verb == plan.VerbRefuse {
+			refused[w.Entry.ID] = true
+		}
+	}
+	for _, name := range definitionNames(components) {
+		e, recorded := inv.Get(definitionID(name))
+		if own := recorded && !plan.Uncreated(&e); used[name] && !own && !refused[definitionID(name)] {
 			out = append(out, name)
 		}
 	}
@@ -264,10 +273,8 @@ func definitionID(name string) string {
 	return stacks.Ref{Group: stacks.DefinitionKind.Group, Kind: stacks.DefinitionKind.Kind, Name: name}.ID()
 }
 
-// definitionNames returns the names of the CustomResourceDefinitions of components, sorted. It
-// never returns nil.
-func definitionNames(components []plan.Component) []string {
-	out := []string{}
+// definitionNames returns the names of the CustomResourceDefinitions of components, sorted.
+func definitionNames(components []plan.Component) (out []string) {
 	for i := range components {
 		for j := range components[i].Items {
 			if it := &components[i].Items[j]; it.GroupKind() == stacks.DefinitionKind {

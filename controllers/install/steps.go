@@ -222,7 +222,6 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	wanted, unsaved := o.prepareReleases(o.withoutRequested(stack.components))
 	components := slices.Concat(engine.Prepare(ctx, wanted, o.Policies(), o.target.Discovery), o.tests(ctx, wanted))
 	o.refuseLineage(components)
-	o.definitions = definitionNames(components)
 	for i := range components {
 		components[i].BlockedOn = messagesOf(o.unmetDependencies)
 	}
@@ -241,6 +240,10 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	}
 	pass.Unsaved = unsaved
 	rep, err := s.Engine.Reconcile(ctx, pass, components)
+	if err == nil {
+		st := &req.Object.Status
+		st.SharedDefinitions = sharedDefinitions(st.SharedDefinitions, components, &rep.Plan, o.inv)
+	}
 	if out := s.recordPass(ctx, o, rep, err, removable, revision); out != nil {
 		return out, true
 	}
@@ -307,7 +310,7 @@ func (s *Steps) interruptedOutcome(o *owner, err error, revision string) reconci
 func (s *Steps) endReconcile(o *owner, out reconcile.Outcome) reconcile.Outcome {
 	out = s.recordDenied(o, out)
 	o.req, o.manifests, o.passErrors, o.provisional = nil, nil, nil, false
-	o.former, o.definitions = nil, nil
+	o.former = nil
 	return out
 }
 

@@ -33,6 +33,7 @@ func planEntry(in *Snapshot, it *Item, p *Plan) {
 	case owned && recorded && in.SyncErrors[it.GroupKind()] == nil:
 		p.Removals = append(p.Removals, Action{Verb: VerbDrop, Reason: ReasonOwnedByOther, Entry: e})
 	case owned, in.FormerOwners[it.ID] != "" && !recorded:
+	case it.Serves != nil && !recorded && in.SyncErrors[it.GroupKind()] != nil: // another owner may have it
 	case !known:
 		p.Intents = append(p.Intents, e)
 	case e.Component != it.Component:

@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
@@ -107,6 +110,18 @@ func TestDefinitionOfAnotherOwnerIsSharedIfItServesWhatIsDesired(t *testing.T) {
 				t.Errorf("shared %+v", p.Shared)
 			}
 		})
+	}
+}
+
+// After a start, the index does not know yet if another owner has a definition.
+func TestDefinitionHasNoEntryBeforeItsOwnerIsKnown(t *testing.T) {
+	it := definitionItem("v1")
+	in := fixture{}.snapshot(Component{Name: "c", Items: []Item{it, item("c", "a")}})
+	in.SyncErrors = map[schema.GroupKind]error{widgets.GroupKind(): errors.New("not listed")}
+	p := Reconcile(in)
+	if len(p.Intents) != 1 || p.Intents[0].ID == widgets.ID() || len(p.Waits) != 1 ||
+		p.Waits[0].Reason != ReasonIndexNotSynced {
+		t.Errorf("intents %+v, waits %+v; want a wait, and no entry of the definition", p.Intents, p.Waits)
 	}
 }
 
