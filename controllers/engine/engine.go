@@ -144,6 +144,7 @@ func (e *Engine) Reconcile(ctx context.Context, p Pass, components []plan.Compon
 	if err := a.start(ctx); err != nil {
 		return nil, err
 	}
+	a.updateDefinitions()
 	rep, err := a.run(ctx, plan.Reconcile)
 	if err == nil && rep.Plan.Settled {
 		p.Owner.Inventory().MarkSettled(a.desired)

@@ -38,25 +38,46 @@ type definitionUse struct {
 func (a *executor) formerOwners(now time.Time) map[string]string {
 	out := map[string]string{}
 	for id, use := range a.engine.definitions.all(a.ownerKey) {
-		ref, err := stacks.ParseID(id)
-		l, exists := a.target.Index.Get(ref)
 		if use.missingSince.IsZero() {
 			use.missingSince = now
 		}
 		until := use.missingSince.Add(recreationGrace)
-		switch {
-		case err != nil, !a.desired[id], exists && l.Mark.Owner == a.ownerKey, !exists && !now.Before(until):
-			a.engine.definitions.reset(a.ownerKey, id)
-			continue
-		case exists:
-			use.missingSince = time.Time{}
-		default:
+		if _, exists := a.indexed(id); a.desired[id] && !exists && now.Before(until) {
 			out[id] = use.owner
 			a.settleBy(until)
 		}
-		a.engine.definitions.record(a.ownerKey, id, use)
 	}
 	return out
+}
+
+// updateDefinitions drops the CustomResourceDefinitions that the owner no longer uses, and records
+// since when the others are missing. Only a pass that knows what the owner desires calls it.
+func (a *executor) updateDefinitions() {
+	now := a.engine.clock.Now()
+	for id, use := range a.engine.definitions.all(a.ownerKey) {
+		l, exists := a.indexed(id)
+		switch {
+		case exists:
+			use.missingSince = time.Time{}
+		case use.missingSince.IsZero():
+			use.missingSince = now
+		}
+		if own := exists && l.Mark.Owner == a.ownerKey; !a.desired[id] || own ||
+			!exists && !now.Before(use.missingSince.Add(recreationGrace)) {
+			a.engine.definitions.reset(a.ownerKey, id)
+			continue
+		}
+		a.engine.definitions.record(a.ownerKey, id, use)
+	}
+}
+
+// indexed returns an object as the index knows it.
+func (a *executor) indexed(id string) (live.Object, bool) {
+	ref, err := stacks.ParseID(id)
+	if err != nil {
+		return live.Object{}, false
+	}
+	return a.target.Index.Get(ref)
 }
 
 // settleBy makes the owner plan again at a time, or sooner.
