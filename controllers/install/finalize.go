@@ -53,7 +53,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if out := s.deferOnStalePlan(ctx, req.Object); out != nil {
 		return out
 	}
-	o.handover = s.Plans.NewHandover(o.req.Object, o.key, "")
+	o.handover = s.newHandover(o, "")
 	dependents, err := s.blockingDependents(ctx, o)
 	if err != nil {
 		return reconcile.Retry{Err: err}

@@ -22,7 +22,7 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	s.Dependencies.SetDependencies(client.ObjectKeyFromObject(in), nil)
 	in.Status.SharedDefinitions = nil
 	s.Plans.DropPlan(client.ObjectKeyFromObject(in)) // the install claims no objects
-	o.handover = s.Plans.NewHandover(o.req.Object, o.key, "")
+	o.handover = s.newHandover(o, "")
 	dependents, err := s.blockingDependents(ctx, o)
 	if err != nil {
 		return reconcile.Retry{Err: err}

@@ -100,7 +100,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	}
 	if !planned && len(o.removalRequests) > 0 {
 		// Requested removals do not need a plan.
-		o.handover = s.Plans.NewHandover(o.req.Object, o.key, "")
+		o.handover = s.newHandover(o, "")
 		rep, failed := s.removeRequested(ctx, o)
 		if failed != nil {
 			return failed
@@ -232,7 +232,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	if len(o.unmetDependencies) > 0 && o.inv.Len() == 0 {
 		return blockedOutcome(o.unmetDependencies, revision), true
 	}
-	o.handover = s.Plans.NewHandover(o.req.Object, o.key, input.digest)
+	o.handover = s.newHandover(o, input.digest)
 	removable := o.removableObjects()
 	pass, err := s.pass(ctx, o, input.client, components)
 	if err != nil {
@@ -359,4 +359,18 @@ func (s *Steps) pass(ctx context.Context, o *owner, c *engine.Client, desired []
 		MayReceive: s.mayReceive(o), IsActive: s.isActive(o),
 		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule),
 			ContestedInterval: reconcile.Interval(schedule)}}, err
+}
+
+// newHandover returns the handover of a reconcile, see handover.Plans.NewHandover.
+func (s *Steps) newHandover(o *owner, artifact string) *handover.Handover {
+	h := s.Plans.NewHandover(o.req.Object, o.key, artifact)
+	h.Serves = func(id string) *stacks.ServedKind {
+		ref, err := stacks.ParseID(id)
+		if err != nil || o.target == nil {
+			return nil
+		}
+		l, _ := o.target.Index.Get(ref)
+		return l.Serves
+	}
+	return h
 }

@@ -18,16 +18,21 @@ var definitionRef = stacks.Ref{Group: "apiextensions.k8s.io", Kind: "CustomResou
 // stays while one wants it.
 func TestDefinitionIsHandedOverOrStays(t *testing.T) {
 	id, here := definitionRef.ID(), []string{"ns"}
-	wanted := []plan.Component{{Name: "crds", Items: []plan.Item{{Object: stacks.Object{Ref: definitionRef}, ID: id}}}}
+	serves := func(version string) *stacks.ServedKind { return &stacks.ServedKind{Versions: []string{version}} }
+	wanted := func(version string) []plan.Component {
+		return []plan.Component{{Name: "crds", Items: []plan.Item{{ID: id,
+			Object: stacks.Object{Ref: definitionRef, Serves: serves(version)}}}}}
+	}
 	uses := func(in *appsv1.KsctlInstall) { in.Status.SharedDefinitions = []string{definitionRef.Name} }
 	remote := func(in *appsv1.KsctlInstall) { in.Status.Cluster = "ns.east" }
 	for name, tc := range map[string]struct {
 		others []*appsv1.KsctlInstall
-		// plans are the installs that planned the object, denied those that may not patch it.
-		plans, denied []string
-		artifact      string
-		newOwner      string
-		keeps         string
+		// plans are the installs that planned the object, denied those that may not patch it, and
+		// refused those that need another version.
+		plans, denied, refused []string
+		artifact               string
+		newOwner               string
+		keeps                  string
 	}{
 		"nobody wants it": {others: []*appsv1.KsctlInstall{install("o", "src2", here, elsewhere)}, artifact: "b"},
 		"an install of another namespace and source": {
@@ -52,6 +57,20 @@ func TestDefinitionIsHandedOverOrStays(t *testing.T) {
 			others: []*appsv1.KsctlInstall{install("o", "src2", here, elsewhere)}, plans: []string{"o"},
 			denied: []string{"o"}, artifact: "b",
 			keeps: "elsewhere/o uses it, and has a service account that may not patch"},
+		"one of another namespace that needs another version": {
+			others: []*appsv1.KsctlInstall{install("o", "src2", here, elsewhere)}, refused: []string{"o"}},
+		"the same, and may not patch it": {
+			others:  []*appsv1.KsctlInstall{install("o", "src2", here, elsewhere)},
+			refused: []string{"o"}, denied: []string{"o"}},
+		"one that can use it comes before one of the namespace that cannot": {
+			others: []*appsv1.KsctlInstall{install("o", "src2", here, elsewhere), install("p", "src", here)},
+			plans:  []string{"o"}, refused: []string{"p"}, newOwner: "o"},
+		"one of the namespace that needs another version": {
+			others:  []*appsv1.KsctlInstall{install("p", "src", here)},
+			refused: []string{"p"}, newOwner: "p"},
+		"one that takes over and needs another version": {
+			others: []*appsv1.KsctlInstall{install("o", "src2", here), install("p", "src", here, takesOverFrom("me"))},
+			plans:  []string{"o"}, refused: []string{"p"}, newOwner: "p"},
 		"one that is not suspended": {
 			others: []*appsv1.KsctlInstall{install("o", "src2", here, elsewhere),
 				install("p", "src2", here, suspended)},
@@ -68,7 +87,12 @@ func TestDefinitionIsHandedOverOrStays(t *testing.T) {
 				r.Update(in)
 				for _, name := range tc.plans {
 					if name == in.Name {
-						r.RecordPlan(in, "b", wanted, false)
+						r.RecordPlan(in, "b", wanted("v1"), false)
+					}
+				}
+				for _, name := range tc.refused {
+					if name == in.Name {
+						r.RecordPlan(in, "b", wanted("v2"), false)
 					}
 				}
 				for _, name := range tc.denied {
@@ -78,6 +102,7 @@ func TestDefinitionIsHandedOverOrStays(t *testing.T) {
 				}
 			}
 			h.releasing.cluster = plan.LocalCluster
+			h.Serves = func(string) *stacks.ServedKind { return serves("v1") }
 			d := h.Decide(id)
 			got := ""
 			if d.To != nil {

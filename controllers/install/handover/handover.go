@@ -28,6 +28,8 @@ type Handover struct {
 	// RetryAt is the time at which the first of the waits ends without an event; zero if there is
 	// none.
 	RetryAt time.Time
+	// Serves returns what a CustomResourceDefinition serves now; nil if that is unknown.
+	Serves func(id string) *stacks.ServedKind
 
 	mu     sync.Mutex
 	denied map[deniedClaim]bool
@@ -65,9 +67,13 @@ func (h *Handover) isDenied(id string, claimant types.NamespacedName) bool {
 
 // Decide implements engine.Policies.HandoverTo.
 func (h *Handover) Decide(id string) plan.HandoverDecision {
-	d := h.plans.decideAndWatch(h.releasing, id, h.isIgnored)
+	r := h.releasing
+	if isDefinition(id) && h.Serves != nil {
+		r.serves = h.Serves(id)
+	}
+	d := h.plans.decideAndWatch(r, id, h.isIgnored)
 	if isDefinition(id) && (d == (decision{}) || d.pending != nil && d.pending.suspended) {
-		if user := h.plans.awaitUser(h.releasing, id); user != nil {
+		if user := h.plans.awaitUser(r, id); user != nil {
 			return h.keepDefinition(id, user)
 		}
 	}

@@ -73,7 +73,9 @@ type installPlan struct {
 	// definitions are the hashes of the CustomResourceDefinitions that it used according to its
 	// status, sorted. Without a plan in this process, it claims these.
 	definitions []uint64
-	groupIndex  int // index in its group
+	// needs is what the CustomResourceDefinitions that it planned have to serve, by hashID.
+	needs      map[uint64]*stacks.ServedKind
+	groupIndex int // index in its group
 	// provisional is true if its dependencies are not ready, and its objects may change with what
 	// these provide.
 	provisional bool
@@ -226,6 +228,7 @@ func (p *Plans) Remove(install types.NamespacedName) {
 // the plan may change when the dependencies of the install are ready.
 func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components []plan.Component, provisional bool) {
 	var ids []uint64
+	needs := map[uint64]*stacks.ServedKind{}
 	cluster := target.InstallCluster(in)
 	for i := range components {
 		for j := range components[i].Items {
@@ -233,17 +236,21 @@ func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components 
 			if _, invalid := errors.AsType[*plan.InvalidObjectError](it.ResolveErr); !invalid { // it is never applied
 				ids = append(ids, hashID(cluster, it.ID))
 			}
+			if it.Serves != nil {
+				needs[hashID(cluster, it.ID)] = it.Serves
+			}
 		}
 	}
 	slices.Sort(ids)
 	p.mu.Lock()
 	m := p.installFor(in)
-	if m.artifact == artifact && m.provisional == provisional && m.failedArtifact == "" && slices.Equal(m.ids, ids) {
+	if m.artifact == artifact && m.provisional == provisional && m.failedArtifact == "" && slices.Equal(m.ids, ids) &&
+		maps.EqualFunc(m.needs, needs, (*stacks.ServedKind).Equal) {
 		p.mu.Unlock()
 		return
 	}
 	p.unindex(m)
-	m.artifact, m.provisional, m.failedArtifact = artifact, provisional, ""
+	m.artifact, m.provisional, m.failedArtifact, m.needs = artifact, provisional, "", needs
 	p.index(m)
 	p.setObjectsAndWake(m, ids)
 }
@@ -318,7 +325,7 @@ func (p *Plans) DropPlan(install types.NamespacedName) {
 	delete(p.awaitingDependents, install)
 	if m := p.installs[install]; m != nil {
 		p.unindex(m)
-		m.artifact, m.provisional, m.failedArtifact = unplanned, false, ""
+		m.artifact, m.provisional, m.failedArtifact, m.needs = unplanned, false, "", nil
 		p.index(m)
 		p.setObjects(m, m.definitions)
 	}

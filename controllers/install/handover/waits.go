@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/ksctl/gitops/stacks"
 )
 
 // planWait is an object that is no longer part of an install, and the other install whose plan is
@@ -25,6 +27,8 @@ type releasingInstall struct {
 	// artifact is the digest of the artifact that it planned. It is empty for an install that is
 	// being deleted.
 	artifact string
+	// serves is what the CustomResourceDefinition that it releases serves; nil if that is unknown.
+	serves *stacks.ServedKind
 }
 
 // planWaits indexes waits by releasing install and object ID, by the install that they wait for,
@@ -155,16 +159,17 @@ type ignoredFunc func(id string, claimant *installPlan) bool
 // that takes over from it, or else one of its source, or else one of its namespace. It returns nil
 // if there is none. The plan of an install of the same source counts if it is of the same artifact,
 // or if the install cannot render that artifact. A CustomResourceDefinition may go to any install
-// of the cluster, and goes to one that is suspended only if all are.
+// of the cluster that can use it as it is, and goes to another one of the namespace, or to one that
+// is suspended, only if there is no such install. One that takes over may change it.
 func (p *Plans) findClaimant(r releasingInstall, id string, ignored ignoredFunc) (best *installPlan) {
-	bestRank, definition := 0, isDefinition(id)
-	for _, m := range p.byID[hashID(r.cluster, id)] {
-		rank := 0
+	bestRank, definition, hash := 0, isDefinition(id), hashID(r.cluster, id)
+	for _, m := range p.byID[hash] {
+		rank, usable := 0, m.canUse(hash, r.serves)
 		switch {
 		case m.name == r.name || m.claimsNothing || m.cluster != r.cluster || ignored(id, m):
 		case m.takesOverFrom == r.name:
 			rank = 4
-		case m.name.Namespace != r.namespace && definition:
+		case m.name.Namespace != r.namespace && definition && usable:
 			rank = 1
 		case m.name.Namespace != r.namespace:
 		case m.source != r.source:
@@ -174,6 +179,9 @@ func (p *Plans) findClaimant(r releasingInstall, id string, ignored ignoredFunc)
 		}
 		if definition && rank > 0 && !m.suspended {
 			rank += 4
+		}
+		if definition && rank > 0 && (usable || m.takesOverFrom == r.name) {
+			rank += 8
 		}
 		if rank > bestRank {
 			best, bestRank = m, rank
@@ -287,6 +295,12 @@ func (p *Plans) waitsFor(m *installPlan, on types.NamespacedName) bool {
 		return false
 	}
 	return slices.ContainsFunc(m.dependsOn, walk)
+}
+
+// canUse reports whether a CustomResourceDefinition serves what the install planned.
+func (m *installPlan) canUse(id uint64, serves *stacks.ServedKind) bool {
+	wanted := m.needs[id]
+	return wanted == nil || serves == nil || serves.Lacks(wanted) == ""
 }
 
 func noneIgnored(string, *installPlan) bool { return false }
