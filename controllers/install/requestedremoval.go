@@ -21,7 +21,7 @@ func (s *Steps) removeAll(ctx context.Context, o *owner) reconcile.Outcome {
 	in := o.req.Object
 	s.Dependencies.SetDependencies(client.ObjectKeyFromObject(in), nil)
 	in.Status.SharedDefinitions = nil
-	s.Plans.DropPlan(client.ObjectKeyFromObject(in)) // the install claims no objects
+	s.Plans.DropClaims(client.ObjectKeyFromObject(in))
 	o.handover = s.newHandover(o, "")
 	dependents, err := s.blockingDependents(ctx, o)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -124,6 +125,30 @@ func TestDefinitionIsHandedOverOrStays(t *testing.T) {
 			}
 			if d := h.Decide(id); d.Keep != "" || d.To != nil {
 				t.Errorf("got %+v after that, want that nobody wants it", d)
+			}
+		})
+	}
+}
+
+// An install that is removed as a whole claims nothing, also before the event of its status.
+func TestDefinitionIsNotClaimedByInstallThatIsRemoved(t *testing.T) {
+	id := definitionRef.ID()
+	for name, tc := range map[string]struct {
+		drop   func(*Plans, types.NamespacedName)
+		claims bool
+	}{
+		"its state is read again":  {drop: (*Plans).DropPlan, claims: true},
+		"it is removed as a whole": {drop: (*Plans).DropClaims},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newPlansTest()
+			user := install("o", "src2", []string{"ns"}, func(in *appsv1.KsctlInstall) {
+				in.Status.SharedDefinitions = []string{definitionRef.Name}
+			})
+			r.Update(user)
+			tc.drop(r.Plans, client.ObjectKeyFromObject(user))
+			if d := r.decideAndWatch(releasing("b"), id, noneIgnored); (d.newOwner != nil) != tc.claims {
+				t.Errorf("got %+v, want that it claims the definition: %t", d, tc.claims)
 			}
 		})
 	}

@@ -318,12 +318,21 @@ func (p *Plans) setObjects(m *installPlan, ids []uint64) (affected []*planWait) 
 }
 
 // DropPlan drops the plan of an install whose state will be read again.
-func (p *Plans) DropPlan(install types.NamespacedName) {
+func (p *Plans) DropPlan(install types.NamespacedName) { p.dropPlan(install, false) }
+
+// DropClaims drops the plan of an install that is removed as a whole, and what it used according to
+// its status: the event of its new status comes later.
+func (p *Plans) DropClaims(install types.NamespacedName) { p.dropPlan(install, true) }
+
+func (p *Plans) dropPlan(install types.NamespacedName, claims bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits.clear(install)
 	delete(p.awaitingDependents, install)
 	if m := p.installs[install]; m != nil {
+		if claims {
+			m.definitions = nil
+		}
 		p.unindex(m)
 		m.artifact, m.provisional, m.failedArtifact, m.needs = unplanned, false, "", nil
 		p.index(m)
