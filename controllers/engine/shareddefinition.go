@@ -16,8 +16,9 @@ import (
 )
 
 // recreationGrace is how long an owner that uses a CustomResourceDefinition of another owner lets
-// that one create it again after somebody deleted it.
-const recreationGrace = 10 * time.Second
+// that one create it again after somebody deleted it. It covers a restart of the controller, and
+// requests that are throttled.
+const recreationGrace = time.Minute
 
 // maxSchemaPaths is the maximum number of paths in a warning about schemas.
 const maxSchemaPaths = 5
