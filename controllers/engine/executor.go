@@ -292,7 +292,8 @@ func (a *executor) awaitReleases(p *plan.Plan) bool {
 	for _, actions := range [][]plan.Action{p.Waits, p.Shared} {
 		for i := range actions {
 			act := &actions[i]
-			owned := act.Reason == plan.ReasonOwnedByOther || act.Reason == plan.ReasonShared
+			owned := act.Reason == plan.ReasonOwnedByOther || act.Reason == plan.ReasonShared ||
+				act.Reason == plan.ReasonAwaitsFormerOwner
 			if owned && act.Item != nil && (act.Live != nil || act.Item.Serves != nil) {
 				refs, planned = append(refs, act.Item.Ref), append(planned, act.Live)
 			}

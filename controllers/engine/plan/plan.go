@@ -60,6 +60,9 @@ const (
 	ReasonOwnedByOther Reason = "Owned"
 	// ReasonShared: another owner has the CustomResourceDefinition, and it serves what is desired.
 	ReasonShared Reason = "Shared"
+	// ReasonAwaitsFormerOwner: the CustomResourceDefinition of another owner was deleted, and that
+	// owner creates it again.
+	ReasonAwaitsFormerOwner Reason = "AwaitsFormerOwner"
 	// ReasonInUse: another owner uses the CustomResourceDefinition, and cannot receive it.
 	ReasonInUse Reason = "InUse"
 	// ReasonBackingOff: an earlier write failed, and its retry is not due.

@@ -67,7 +67,7 @@ func decideDefinition(in *Snapshot, a Action, owner OwnerKey) (Action, bool) {
 // awaitFormerOwner returns the action for a CustomResourceDefinition that another owner had, and
 // creates again.
 func awaitFormerOwner(a Action, owner string) Action {
-	a.Verb, a.Reason = VerbWait, ReasonOwnedByOther
+	a.Verb, a.Reason = VerbWait, ReasonAwaitsFormerOwner
 	a.Message = fmt.Sprintf("%s was deleted: waits for %s to create it again", a.Item.Ref, owner)
 	return a
 }

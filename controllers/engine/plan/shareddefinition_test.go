@@ -130,7 +130,7 @@ func TestDeletedDefinitionIsCreatedAgainByItsOwner(t *testing.T) {
 	in := fixture{}.snapshot(Component{Name: "c", Items: []Item{it}})
 	in.FormerOwners = map[string]string{widgets.ID(): other.DisplayName()}
 	p := Reconcile(in)
-	if len(p.Intents)+len(p.Actions) > 0 || len(p.Waits) != 1 ||
+	if len(p.Intents)+len(p.Actions) > 0 || len(p.Waits) != 1 || p.Waits[0].Reason != ReasonAwaitsFormerOwner ||
 		!strings.Contains(p.Waits[0].Message, other.DisplayName()) {
 		t.Errorf("got %+v, want a wait for the owner", p)
 	}
