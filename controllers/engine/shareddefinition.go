@@ -110,8 +110,8 @@ func (a *executor) compareSchemas(ctx context.Context, shared []plan.Action) {
 	}
 }
 
-// compareSchema returns a warning if the schemas of a CustomResourceDefinition differ, or if it
-// cannot be read. The next pass reads it again after an error.
+// compareSchema returns a warning if the schemas of a CustomResourceDefinition differ, or if the
+// account may not read it. The next pass reads it again after an error.
 func (a *executor) compareSchema(ctx context.Context, act *plan.Action, owner string) (string, error) {
 	wanted, err := a.owner.Manifest(ctx, act.Item)
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *executor) compareSchema(ctx context.Context, act *plan.Action, owner st
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("%s belongs to %s, and the service account may not get it: its schemas are not compared",
-			act.Item.Ref, owner), nil
+			act.Item.Ref, owner), err
 	case err != nil:
 		return "", err
 	}

@@ -1,11 +1,21 @@
 package engine
 
 import (
+	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/stacks"
 )
@@ -19,6 +29,44 @@ type objectIndex struct {
 func (i objectIndex) Get(ref stacks.Ref) (live.Object, bool) {
 	o, ok := i.objects[ref]
 	return o, ok
+}
+
+// The warning that the account may not read a definition ends when it may. What was compared is not
+// read again.
+func TestSchemasAreComparedOnceTheyMayBeRead(t *testing.T) {
+	gvk := stacks.DefinitionKind.WithVersion("v1")
+	gvr := gvk.GroupVersion().WithResource("customresourcedefinitions")
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(gvk)
+	crd.SetName("widgets.example.com")
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{gvr: "CustomResourceDefinitionList"}, crd)
+	var forbidden error = apierrors.NewForbidden(gvr.GroupResource(), crd.GetName(), nil)
+	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return forbidden != nil, nil, forbidden
+	})
+	r := stacks.Ref{Group: gvk.Group, Kind: gvk.Kind, Name: crd.GetName()}
+	shared := []plan.Action{{Live: &live.Object{Ref: r, UID: "uid", Mark: live.Mark{Owner: other.String()}},
+		Item: &plan.Item{Object: stacks.Object{Ref: r, Manifest: []byte("{}")}, ID: r.ID(),
+			Mapping: &meta.RESTMapping{Resource: gvr, GroupVersionKind: gvk, Scope: meta.RESTScopeRoot}}}}
+	e := New(Options{})
+	for i, requests := range []int{1, 2, 3, 3} {
+		if i == 2 {
+			forbidden = nil
+		}
+		a := e.newExecutor(Pass{Owner: manifestOwner{}, Client: &Client{Interface: client}})
+		a.compareSchemas(t.Context(), shared)
+		if warned := len(a.report.Warnings) > 0; warned != (i < 2) || len(client.Actions()) != requests {
+			t.Errorf("pass %d: warnings %v, requests %v", i, a.report.Warnings, client.Actions())
+		}
+	}
+}
+
+// manifestOwner is an owner of items that have their manifests.
+type manifestOwner struct{ emptyOwner }
+
+func (manifestOwner) Manifest(_ context.Context, it *plan.Item) (json.RawMessage, error) {
+	return it.Object.Manifest, nil
 }
 
 // A pass that does not know what the owner desires, such as the preview of a removal, changes
