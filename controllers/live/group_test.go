@@ -296,6 +296,31 @@ func TestSyncReasonTransitions(t *testing.T) {
 	}
 }
 
+// A watch without users stays for a while, also when it breaks, and ends when its kind is gone.
+func TestUnusedWatchEndsWithItsKind(t *testing.T) {
+	var kind schema.GroupResource
+	notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", kind, "", "", 0, true)
+	for name, tc := range map[string]struct {
+		err  error
+		ends bool
+	}{
+		"the watch ended":          {},
+		"the server is down":       {err: errInvalidObject},
+		"the kind is not served":   {err: notServed, ends: true},
+		"the account may not list": {err: apierrors.NewForbidden(kind, "", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ix, _ := idleIndex(t)
+			_, w := ix.onlyWatcher()
+			w.recordFailure(tc.err)
+			ix.SetOwnerKinds(testOwner, nil)
+			if _, left := ix.onlyWatcher(); (left == nil) != tc.ends {
+				t.Errorf("the watch is left: %t", left != nil)
+			}
+		})
+	}
+}
+
 func TestPackUnpack(t *testing.T) {
 	full := Object{
 		Ref: testRef, Version: "v1", UID: uid1, ResourceVersion: "42", Mark: Mark{Owner: testOwner, ID: testRef.ID()},

@@ -126,8 +126,8 @@ func (ix *Index) startWatcher(w *watcher) {
 }
 
 // SetOwnerKinds replaces the set of kinds that an owner uses; an empty set releases all. The index
-// keeps watching a kind without users for Options.IdleGracePeriod, unless the watch is broken: the
-// kind may be gone.
+// keeps watching a kind without users for Options.IdleGracePeriod, unless the kind is gone. In an
+// outage it keeps the watch, because an owner may lose its kinds until discovery answers again.
 func (ix *Index) SetOwnerKinds(ownerKey string, kinds []*meta.RESTMapping) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
@@ -156,7 +156,7 @@ func (ix *Index) SetOwnerKinds(ownerKey string, kinds []*meta.RESTMapping) {
 				w.idleSince = now
 			}
 		}
-		ix.endUnusedWatches(g, func(w *watcher) bool { return !w.brokenSince.IsZero() })
+		ix.endUnusedWatches(g, func(w *watcher) bool { return w.reason == NotServed })
 	}
 }
 

@@ -111,7 +111,8 @@ func (w *watcher) run(ctx context.Context) {
 		if err == nil {
 			rv, err = w.watch(ctx, rv)
 		}
-		if ctx.Err() != nil || w.endIfUnused() {
+		// A watch also ends regularly when its kind is deleted.
+		if gone := err == nil || isNotServed(err); ctx.Err() != nil || gone && w.endIfUnused() {
 			return
 		}
 		if w.ix.opts.Clock.Since(started) >= minHealthyWatch {
@@ -134,7 +135,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// endIfUnused removes a watch that broke from the index if it has no users, so that a kind that is
+// endIfUnused removes a watch that ended from the index if it has no users, so that a kind that is
 // gone causes no more requests. It returns true if it did.
 func (w *watcher) endIfUnused() bool {
 	w.ix.mu.Lock()
