@@ -14,6 +14,12 @@ import (
 // DefinitionKind is the kind of the objects that define other kinds.
 var DefinitionKind = schema.GroupKind{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition"}
 
+// IsDefinition reports whether the id of an object is that of a CustomResourceDefinition.
+func IsDefinition(id string) bool {
+	ref, err := ParseID(id)
+	return err == nil && ref.GroupKind() == DefinitionKind
+}
+
 // ServedKind is what an API server serves because of a CustomResourceDefinition, without schemas.
 type ServedKind struct {
 	Scope      string   `json:"scope"`

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/ksctl/gitops/controllers/live"
 )
 
 // schemaDifferences returns the paths at which the schemas and subresources of the versions that a
@@ -73,11 +75,11 @@ func differences(x, y any, path string, out *[]string) {
 			break
 		}
 		for field := range x {
-			differences(x[field], y[field], path+"/"+escapePointer(field), out)
+			differences(x[field], y[field], path+live.FormatPointer([]string{field}), out)
 		}
 		for field := range y {
 			if _, both := x[field]; !both {
-				*out = append(*out, path+"/"+escapePointer(field))
+				*out = append(*out, path+live.FormatPointer([]string{field}))
 			}
 		}
 		return
@@ -97,7 +99,3 @@ func differences(x, y any, path string, out *[]string) {
 	}
 	*out = append(*out, path)
 }
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-func escapePointer(field string) string { return pointerEscapes.Replace(field) }

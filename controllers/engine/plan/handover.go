@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/stacks"
 )
 
 // HandoverDecision is what happens to an object that its owner no longer desires. The zero value
@@ -80,7 +81,7 @@ func planHandover(in *Snapshot, e appsv1.InventoryEntry, newOwner *OwnerKey, p *
 		}
 	}
 	p.addRemoval(a)
-	if !isDefinition(&e) { // a user of the definition does not continue the component
+	if !stacks.IsDefinition(e.ID) { // a user of the definition does not continue the component
 		keepHooksFromRunning(in, e.Component, p)
 	}
 }

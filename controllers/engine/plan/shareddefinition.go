@@ -3,9 +3,7 @@ package plan
 import (
 	"fmt"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
-	"github.com/ksctl/gitops/stacks"
 )
 
 // Several owners of an installation may need the same CustomResourceDefinition. One of them has it.
@@ -70,12 +68,6 @@ func awaitFormerOwner(a Action, owner string) Action {
 	a.Verb, a.Reason = VerbWait, ReasonAwaitsFormerOwner
 	a.Message = fmt.Sprintf("%s was deleted: waits for %s to create it again", a.Item.Ref, owner)
 	return a
-}
-
-// isDefinition reports whether an entry is that of a CustomResourceDefinition.
-func isDefinition(e *appsv1.InventoryEntry) bool {
-	ref, err := stacks.ParseID(e.ID)
-	return err == nil && ref.GroupKind() == stacks.DefinitionKind
 }
 
 // splitLeft turns the objects that are left into waits of a removal, in which nothing is left

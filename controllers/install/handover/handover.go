@@ -68,11 +68,11 @@ func (h *Handover) isDenied(id string, claimant types.NamespacedName) bool {
 // Decide implements engine.Policies.HandoverTo.
 func (h *Handover) Decide(id string) plan.HandoverDecision {
 	r := h.releasing
-	if isDefinition(id) && h.Serves != nil {
+	if stacks.IsDefinition(id) && h.Serves != nil {
 		r.serves = h.Serves(id)
 	}
 	d := h.plans.decideAndWatch(r, id, h.isIgnored)
-	if isDefinition(id) && (d == (decision{}) || d.pending != nil && d.pending.suspended) {
+	if stacks.IsDefinition(id) && (d == (decision{}) || d.pending != nil && d.pending.suspended) {
 		if user := h.plans.awaitUser(r, id); user != nil {
 			return h.keepDefinition(id, user)
 		}
@@ -130,7 +130,7 @@ func (h *Handover) keepDefinition(id string, user *installPlan) plan.HandoverDec
 // any install that may change it.
 func (h *Handover) isIgnored(id string, m *installPlan) bool {
 	return h.isDenied(id, m.name) &&
-		(isDefinition(id) || m.source != h.releasing.source && m.takesOverFrom != h.releasing.name)
+		(stacks.IsDefinition(id) || m.source != h.releasing.source && m.takesOverFrom != h.releasing.name)
 }
 
 // keyOf returns the key of an install of the same installation and cluster.
@@ -160,12 +160,6 @@ func objectLocations(in *appsv1.KsctlInstall) []string {
 		}
 	}
 	return out
-}
-
-// isDefinition reports whether an object is a CustomResourceDefinition.
-func isDefinition(id string) bool {
-	ref, err := stacks.ParseID(id)
-	return err == nil && ref.GroupKind() == stacks.DefinitionKind
 }
 
 // objectLocation returns the namespace of an object, or the kind of a cluster-scoped object.

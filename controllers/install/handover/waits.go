@@ -162,7 +162,7 @@ type ignoredFunc func(id string, claimant *installPlan) bool
 // of the cluster that can use it as it is, and goes to another one of the namespace, or to one that
 // is suspended, only if there is no such install. One that takes over may change it.
 func (p *Plans) findClaimant(r releasingInstall, id string, ignored ignoredFunc) (best *installPlan) {
-	bestRank, definition, hash := 0, isDefinition(id), hashID(r.cluster, id)
+	bestRank, definition, hash := 0, stacks.IsDefinition(id), hashID(r.cluster, id)
 	for _, m := range p.byID[hash] {
 		rank, usable := 0, m.canUse(hash, r.serves)
 		switch {
