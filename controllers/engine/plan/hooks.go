@@ -17,7 +17,7 @@ type openPhases map[stacks.HookPhase]bool
 func openPhasesOf(in *Snapshot, items []*Item) openPhases {
 	var out openPhases
 	for _, it := range items {
-		if it.Hook == nil || !it.RunsOnce || it.Settled {
+		if it.Hook == nil || !it.RunsOnce || it.Settled || it.Serves != nil { // definitions may be shared
 			continue
 		}
 		e, _ := in.Inventory.Get(it.ID)
@@ -74,7 +74,7 @@ func planRun(a *Action, st *ComponentState, p *Plan) {
 	if e, needed := createIntent(a); needed {
 		p.Intents, a.Entry = append(p.Intents, e), e
 	}
-	if a.Item.Hook != nil && a.Item.RunsOnce && a.Reason != ReasonFinished {
+	if a.Item.Hook != nil && a.Item.RunsOnce && a.Reason != ReasonFinished && a.Reason != ReasonShared {
 		st.Released = false
 	}
 }
