@@ -145,9 +145,16 @@ var _ = Describe("A CustomResourceDefinition that two installs have", suite.Safe
 		Expect(absent(ctx, aConfigMap(a, "a"))).To(BeTrue(), "everything else is removed")
 		Expect(absent(ctx, definitionObject(group))).To(BeFalse())
 
-		By("deleting the other")
+		By("deleting the other, but not one that is refused")
+		c := namespaceFor(ctx)
+		stack(ctx, c, "main@sha1:1", definition(group, "Cluster"))
+		reports(ctx, newInstall(ctx, c, "refused", hourly), "False", "OwnedByAnother", `scope "Cluster"`)
 		deleteAndWait(ctx, user)
 		deleteAndWait(ctx, owner)
-		Expect(absent(ctx, definitionObject(group))).To(BeTrue())
+		Eventually(ctx, func(g Gomega) {
+			crd := definitionObject(group)
+			g.Expect(get(ctx, crd)).To(Succeed())
+			g.Expect(crd.Object["spec"]).To(HaveKeyWithValue("scope", "Cluster"))
+		}, soon, "20ms").Should(Succeed(), "it was deleted, and the refused install creates its own")
 	})
 })
