@@ -34,7 +34,10 @@ const maxProbes = 5
 // o.former.
 func (o *owner) formerReleases(ctx context.Context, c *engine.Client, res *stacks.Result,
 	found map[string]*generated.Values) (records map[string]stacks.ReleaseRecord, warnings []string, err error) {
-	o.former, o.takenOver = map[string]bool{}, map[string]bool{}
+	o.former = map[string]bool{}
+	if o.takenOver == nil {
+		o.takenOver = map[string]bool{}
+	}
 	for i := range res.Components {
 		rc := &res.Components[i]
 		_, known := o.releases[rc.Name]
@@ -65,8 +68,8 @@ func (o *owner) formerReleases(ctx context.Context, c *engine.Client, res *stack
 	return records, warnings, nil
 }
 
-// formerRelease returns the record of a component of which live objects exist; nil if there are
-// none.
+// formerRelease returns the record of a component of which live objects exist, and a warning if the
+// record is a guess; nil if there are no such objects.
 func (o *owner) formerRelease(ctx context.Context, c *engine.Client, rc *stacks.RenderedComponent,
 	takesOver bool) (*stacks.ReleaseRecord, string, error) {
 	unknown := &stacks.ReleaseRecord{Revision: 1, Digest: stacks.UnknownReleaseDigest, Complete: true}

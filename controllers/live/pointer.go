@@ -19,8 +19,7 @@ type ignoredPath struct {
 	pointer string
 	// tokens are the tokens of the field in the object. Items of lists have their indexes.
 	tokens []string
-	// keys are the tokens by which an apply finds the field in a manifest, see KeptField.At;
-	// nil if they are those of pointer.
+	// keys locate the field in a manifest, as KeptField.At does. They are nil if pointer does so.
 	keys []string
 }
 

@@ -40,6 +40,15 @@ func shopChart(value string, templates map[string]string) map[string]string {
 	return files
 }
 
+// helmChart returns the files of shopChart for installWithHelm and releaseFiles.
+func helmChart(value string, templates map[string]string) map[string]string {
+	out := map[string]string{}
+	for name, text := range shopChart(value, templates) {
+		out[strings.TrimPrefix(name, "chart/")] = text
+	}
+	return out
+}
+
 // policy returns the metadata of a Helm hook with a delete policy.
 func policy(event, policies string) string {
 	return fmt.Sprintf(", annotations: {helm.sh/hook: %q, helm.sh/hook-delete-policy: %q}", event, policies)
@@ -283,10 +292,7 @@ webhooks:
 		By("nor does a take-over from Helm")
 		ns = namespaceFor(ctx)
 		guardOf(ns)
-		files := map[string]string{}
-		for name, text := range shopChart("1", templates) {
-			files[strings.TrimPrefix(name, "chart/")] = text
-		}
+		files := helmChart("1", templates)
 		Expect(installWithHelm(ctx, ns, files, "")).To(Succeed())
 		Expect(failurePolicy()).To(Equal("Ignore"))
 		setPolicy()
@@ -359,10 +365,8 @@ webhooks:
 			"seen.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: seen}\ndata: {release: " +
 				"\"{{ .Release.IsUpgrade }} {{ .Release.Revision }}\"}\n",
 		}
-		files := map[string]string{"values.yaml": "value: one\n"}
-		for name, text := range shopChart("{{ .Values.value }}", templates) {
-			files[strings.TrimPrefix(name, "chart/")] = text
-		}
+		files := helmChart("{{ .Values.value }}", templates)
+		files["values.yaml"] = "value: one\n"
 		Expect(installWithHelm(ctx, ns, files, "value: one\n")).To(Succeed())
 		publish(ctx, ns, "src", "main@sha1:1", tree(releasedByHelm, releaseFiles(files, "")))
 		mark := auditMark(ctx)
@@ -371,6 +375,35 @@ webhooks:
 		Expect(jobRuns(ctx, mark, ns)).To(BeEmpty(), "nothing has changed")
 		revision, complete := release(ctx, in)
 		Expect([]any{revision, complete}).To(Equal([]any{int32(1), true}))
+
+		By("also if it waits for a dependency, and is rendered again meanwhile")
+		ns = namespaceFor(ctx)
+		Expect(installWithHelm(ctx, ns, files, "value: one\n")).To(Succeed())
+		again := func(value string) map[string]string {
+			out := releaseFiles(files, "")
+			out["other/o.yaml"] = configMap("other", value)
+			return out
+		}
+		const withOther = releasedByHelm + "  - {name: other, manifests: [other/]}\n"
+		publish(ctx, ns, "src", "main@sha1:1", tree(withOther, again("1")))
+		mark = auditMark(ctx)
+		in = newInstall(ctx, ns, "i", hourly, withAdopt(appsv1.AdoptAlways), func(in *appsv1.KsctlInstall) {
+			in.Spec.DependsOn = []appsv1.Dependency{{Name: "base"}}
+		})
+		attempted := func(revision string) {
+			GinkgoHelper()
+			Eventually(ctx, func() (string, error) {
+				err := get(ctx, in)
+				return in.Status.LastAttemptedRevision, err
+			}, soon, 20*time.Millisecond).Should(Equal(revision), "it is rendered")
+			requestReconcile(ctx, in, revision)
+		}
+		attempted("main@sha1:1")
+		publish(ctx, ns, "src", "main@sha1:2", tree(withOther, again("2")))
+		attempted("main@sha1:2")
+		edit(ctx, in, func(in *appsv1.KsctlInstall) { in.Spec.DependsOn = nil })
+		atRevision(ctx, in, "main@sha1:2")
+		Expect(jobRuns(ctx, mark, ns)).To(BeEmpty(), "the chart has not changed")
 
 		By("other values are its next revision")
 		ns = namespaceFor(ctx)
