@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -416,6 +417,38 @@ webhooks:
 		Expect(getConfigMap(ctx, ns, "seen").Data["release"]).To(Equal("true 2"))
 		revision, _ = release(ctx, in)
 		Expect(revision).To(BeEquivalentTo(2))
+	})
+
+	It("of Helm which the account may not list is followed by an upgrade, with a warning", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		files := helmChart("1", map[string]string{
+			"a.yaml": job("upgrade", "", "", hook("pre-upgrade", 0)),
+			"b.yaml": job("install", "", "", hook("pre-install", 0)),
+		})
+		Expect(installWithHelm(ctx, ns, files, "")).To(Succeed())
+		Expect(plane.Client().Delete(ctx, &batchv1.Job{ObjectMeta: objectMeta(ns, "install")},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		const unlisted = "unlisted"
+		for _, o := range []client.Object{
+			&corev1.ServiceAccount{ObjectMeta: objectMeta(ns, unlisted)},
+			&rbacv1.Role{ObjectMeta: objectMeta(ns, unlisted), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"},
+				Resources: []string{"*"}, Verbs: []string{"get", "create", "update", "patch", "delete"}}}},
+			&rbacv1.RoleBinding{ObjectMeta: objectMeta(ns, unlisted),
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: unlisted},
+				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns, Name: unlisted}}},
+		} {
+			Expect(plane.Client().Create(ctx, o)).To(Succeed())
+		}
+		publish(ctx, ns, "src", "main@sha1:1", tree(releasedByHelm, releaseFiles(files, "")))
+		in := newInstall(ctx, ns, "i", hourly, withAdopt(appsv1.AdoptAlways), func(in *appsv1.KsctlInstall) {
+			in.Spec.ServiceAccountName = unlisted
+		})
+		atRevision(ctx, in, "main@sha1:1")
+		Expect(jobsIn(ctx, ns)).To(Equal([]string{"upgrade"}))
+		revision, complete := release(ctx, in)
+		Expect([]any{revision, complete}).To(Equal([]any{int32(2), true}))
+		Expect(in.Status.Warnings).To(ContainElement(And(ContainSubstring("the Helm release "+ns+"/my"),
+			ContainSubstring("may not list Secrets"))))
 	})
 
 	It("keeps a Job for its time to live", func(ctx SpecContext) {
