@@ -149,6 +149,9 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 		return actionResult{err: &plan.OwnedByOtherError{Ref: it.Ref, By: cmp.Or(ManagerOf(u), "an unknown owner"),
 			Hint: "delete it, or set spec.adopt to Always, so that the hook can run"}}
 	case a.takesOver(state):
+		if r := a.refuseChanged(ctx, act, u); r != nil {
+			return *r
+		}
 		by = ManagerOf(u)
 		u, err = a.migrateFieldManager(ctx, it, u)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -233,6 +236,7 @@ func (a *executor) recordApplied(act *plan.Action, u *unstructured.Unstructured,
 	a.engine.deletions.reset(a.ownerKey, act.Entry.ID)
 	a.engine.creates.reset(a.ownerKey, act.Entry.ID)
 	a.engine.done.reset(a.ownerKey, act.Entry.ID)
+	a.engine.compared.reset(a.ownerKey, act.Entry.ID)
 	it := act.Item
 	if isCorrection(act) {
 		a.engine.corrections.add(a.ownerKey, it.ID, a.engine.clock.Now())

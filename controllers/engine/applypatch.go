@@ -32,11 +32,11 @@ func applyPatch(manifest json.RawMessage, it *plan.Item, owner plan.OwnerKey, pr
 	if err := utiljson.Unmarshal(manifest, &obj); err != nil {
 		return nil, fmt.Errorf("parsing the manifest of %s: %w", it.Ref, err)
 	}
+	foldStringData(it, obj)
 	needsVersion, err := mergeKeptFields(obj, kept)
 	if err != nil {
 		return nil, fmt.Errorf("merging kept fields of %s: %w", it.Ref, err)
 	}
-	foldStringData(it, obj)
 	if it.Runs() { // the engine deletes it, once its success is recorded
 		delete(nestedObject(obj, "spec"), "ttlSecondsAfterFinished")
 	}

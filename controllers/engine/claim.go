@@ -38,7 +38,7 @@ func claim(owner plan.OwnerKey, ref stacks.Ref, recorded *appsv1.InventoryEntry,
 	}
 	by := ManagerOf(u)
 	switch adopt {
-	case appsv1.AdoptAlways:
+	case appsv1.AdoptAlways, appsv1.AdoptUnchanged:
 		return appsv1.EntryApplied, nil
 	case appsv1.AdoptNever:
 		return "", &plan.OwnedByOtherError{Ref: ref, By: cmp.Or(by, "an unknown owner"),

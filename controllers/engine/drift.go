@@ -188,6 +188,7 @@ func (a *executor) contestedFields(ctx context.Context, act *plan.Action) []live
 	if err := utiljson.Unmarshal(manifest, &obj); err != nil {
 		return nil
 	}
+	foldStringData(it, obj)
 	kept, err := keptFields(u, it.Ignore)
 	if err == nil {
 		_, err = mergeKeptFields(obj, kept)
@@ -195,7 +196,6 @@ func (a *executor) contestedFields(ctx context.Context, act *plan.Action) []live
 	if err != nil {
 		return nil
 	}
-	foldStringData(it, obj)
 	return live.LostFields(u, obj)
 }
 

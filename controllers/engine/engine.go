@@ -46,6 +46,8 @@ type Engine struct {
 	creates ownerMap[createState]
 	// done has the times at which hooks that are deleted some time later were first seen as done.
 	done ownerMap[time.Time]
+	// compared has the objects that were compared before they are taken over.
+	compared ownerMap[comparison]
 	// definitions has the CustomResourceDefinitions of other owners that an owner uses.
 	definitions    ownerMap[definitionUse]
 	requestTimeout time.Duration
@@ -129,6 +131,9 @@ type Pass struct {
 	// the object is not handed over to it. Until the end of the pass, Policies.HandoverTo must not
 	// return that owner again. A nil function allows all.
 	MayReceive func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error)
+	// ReportDifferent is called before existing objects that differ from the desired ones are taken
+	// over.
+	ReportDifferent func(*DifferentError)
 	// IsActive reports whether the owner that an object was handed over to exists and is not being
 	// deleted. Otherwise nobody would remove the object, and it is taken back; as with MayReceive,
 	// it is not offered to that owner again. A nil function is true for all.
@@ -216,6 +221,7 @@ func (e *Engine) forgetOwner(owner string) {
 	e.terminating.resetAll(owner)
 	e.creates.resetAll(owner)
 	e.done.resetAll(owner)
+	e.compared.resetAll(owner)
 	e.definitions.resetAll(owner)
 }
 
@@ -232,6 +238,12 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 			rep.Plan = makePlan(in)
 		}
 		if found, err := a.findExisting(ctx, rep.Plan.Waits); err != nil || found {
+			if err != nil {
+				return rep, err
+			}
+			continue
+		}
+		if differs, err := a.compareExisting(ctx, &rep.Plan); err != nil || differs {
 			if err != nil {
 				return rep, err
 			}

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ksctl/gitops/stacks"
 )
@@ -52,3 +55,42 @@ func (e *ObjectError) Error() string {
 
 // Unwrap returns the cause.
 func (e *ObjectError) Unwrap() error { return e.Err }
+
+// DifferentError is returned for a component of which no object is taken over, because existing
+// objects differ from the desired ones.
+type DifferentError struct {
+	Component string
+	Objects   []DifferentObject
+}
+
+func (e *DifferentError) Error() string {
+	objects := make([]string, len(e.Objects))
+	for i := range e.Objects {
+		objects[i] = e.Objects[i].String()
+	}
+	return fmt.Sprintf("nothing of it is taken over, because these objects differ from the stack: %s; change them or "+
+		"the stack, or set spec.adopt to Always", strings.Join(objects, "; "))
+}
+
+// DifferentObject is an existing object that differs from the desired one.
+type DifferentObject struct {
+	Ref stacks.Ref
+	// Paths are the JSON pointers of the fields that differ.
+	Paths []string
+	// Uncompared is why the API server refused the dry run; empty if it did not.
+	Uncompared metav1.StatusReason
+}
+
+// maxDifferentPaths is the number of fields of an object that a message names.
+const maxDifferentPaths = 10
+
+func (d *DifferentObject) String() string {
+	if d.Uncompared != "" {
+		return fmt.Sprintf("%s (not compared: the API server answers a dry run with %s)", d.Ref, d.Uncompared)
+	}
+	text := d.Ref.String() + " " + strings.Join(d.Paths[:min(len(d.Paths), maxDifferentPaths)], ", ")
+	if more := len(d.Paths) - maxDifferentPaths; more > 0 {
+		text += fmt.Sprintf(" and %d more fields", more)
+	}
+	return text
+}

@@ -34,8 +34,10 @@ type executor struct {
 	retry    RetryPolicy
 	report   *Report
 	// mayReceive and isActive are those of the Pass.
-	mayReceive func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource, ref stacks.Ref) (bool, error)
-	isActive   func(ctx context.Context, to plan.OwnerKey, ref stacks.Ref) (bool, error)
+	mayReceive func(ctx context.Context, to plan.OwnerKey, r schema.GroupVersionResource,
+		ref stacks.Ref) (bool, error)
+	isActive        func(ctx context.Context, to plan.OwnerKey, ref stacks.Ref) (bool, error)
+	reportDifferent func(*DifferentError)
 	// unsaved is true until the owner was persisted, see Pass.
 	unsaved bool
 	// components are the desired objects; nil where only the inventory counts.
@@ -70,8 +72,8 @@ type executor struct {
 
 func (e *Engine) newExecutor(p Pass) *executor {
 	a := &executor{engine: e, unsaved: p.Unsaved, removalHooks: p.RemovalHooks, mayReceive: p.MayReceive,
-		isActive: p.IsActive,
-		target:   p.Target, client: p.Client,
+		isActive: p.IsActive, reportDifferent: p.ReportDifferent,
+		target: p.Target, client: p.Client,
 		owner: p.Owner, ownerKey: p.Owner.Key().String(), retry: p.Retry, report: &Report{},
 		replanned: map[string]bool{}, existing: map[string]bool{}}
 	for i := range p.RemovalHooks {

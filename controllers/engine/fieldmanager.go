@@ -44,7 +44,8 @@ var toolTrackingFields = func() *fieldpath.Set {
 
 // takesOver is true when an existing object is taken over permanently.
 func (a *executor) takesOver(state appsv1.EntryState) bool {
-	return state == appsv1.EntryApplied && a.owner.Policies().Adopt == appsv1.AdoptAlways
+	policies := a.owner.Policies()
+	return state == appsv1.EntryApplied && policies.TakesOver()
 }
 
 // migrateFieldManager makes us the owner of the fields that the former tools of an object applied,

@@ -39,9 +39,10 @@ func retryDelay(err error, interval time.Duration) time.Duration {
 	var deleting *plan.BeingDeletedError
 	var owned *plan.OwnedByOtherError
 	var invalid *plan.InvalidObjectError
+	var different *DifferentError
 	switch {
-	case errors.As(err, &owned), errors.As(err, &invalid):
-		return interval // no event tells when its owner releases it, or when the API server accepts it
+	case errors.As(err, &owned), errors.As(err, &invalid), errors.As(err, &different):
+		return interval // no event tells when another owner releases or changes it, or when it is accepted
 	case errors.As(err, &deleting), errors.Is(err, errBusy),
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return short

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
@@ -35,6 +34,7 @@ const maxProbes = 5
 func (o *owner) formerReleases(ctx context.Context, c *engine.Client, res *stacks.Result,
 	found map[string]*generated.Values) (records map[string]stacks.ReleaseRecord, warnings []string, err error) {
 	o.former = map[string]bool{}
+	policies := o.Policies()
 	if o.takenOver == nil {
 		o.takenOver = map[string]bool{}
 	}
@@ -42,7 +42,7 @@ func (o *owner) formerReleases(ctx context.Context, c *engine.Client, res *stack
 		rc := &res.Components[i]
 		_, known := o.releases[rc.Name]
 		values := res.Generated[rc.Name]
-		takesOver := o.req.Object.Spec.Adopt == appsv1.AdoptAlways
+		takesOver := policies.TakesOver()
 		switch matters := values != nil && values.Release != nil; {
 		case known || rc.Record.Revision == 0 || publishesOnly(o.req.Object) || !takesOver && !matters:
 			continue

@@ -119,6 +119,9 @@ func failureReason(rep *engine.Report) (reason string, terminal bool) {
 	if _, owned := errors.AsType[*plan.OwnedByOtherError](errors.Join(rep.Errors...)); owned {
 		return appsv1.OwnedByAnotherReason, false
 	}
+	if _, different := errors.AsType[*engine.DifferentError](errors.Join(rep.Errors...)); different {
+		return appsv1.ObjectsDifferReason, false
+	}
 	if _, invalid := errors.AsType[*plan.InvalidObjectError](errors.Join(rep.Errors...)); invalid {
 		return appsv1.InvalidObjectReason, false
 	}

@@ -356,7 +356,7 @@ func (s *Steps) pass(ctx context.Context, o *owner, c *engine.Client, desired []
 	hooks, err := o.removalHooks(ctx, c, desired)
 	schedule := &o.req.Object.Spec.Schedule
 	return engine.Pass{Owner: o, Target: o.target, Client: c, RemovalHooks: hooks,
-		MayReceive: s.mayReceive(o), IsActive: s.isActive(o),
+		MayReceive: s.mayReceive(o), IsActive: s.isActive(o), ReportDifferent: o.reportDifferent,
 		Retry: engine.RetryPolicy{Interval: reconcile.RetryInterval(schedule),
 			ContestedInterval: reconcile.Interval(schedule)}}, err
 }

@@ -21,19 +21,8 @@ type LostField struct {
 // object, in the order of their paths: others changed them since. If there are none, it returns
 // those that were removed. It compares owners, no values.
 func LostFields(u *unstructured.Unstructured, applied map[string]any) []LostField {
-	meta, _ := u.Object["metadata"].(map[string]any)
-	entries, _ := meta["managedFields"].([]any)
-	var nodes []ownerNode
-	for _, e := range entries {
-		entry, _ := e.(map[string]any)
-		n := ownerNode{}
-		n.manager, _ = entry["manager"].(string)
-		n.fields, _ = entry["fieldsV1"].(map[string]any)
-		n.ours = n.manager == FieldManager && entry["operation"] == "Apply" && entry["subresource"] == nil
-		nodes = append(nodes, n)
-	}
 	f := lostFields{}
-	f.compareFields(nil, applied, u.Object, nodes)
+	f.compareFields(nil, applied, u.Object, ownerNodes(u))
 	owned := slices.DeleteFunc(slices.Clone(f.found), func(l LostField) bool { return len(l.Managers) == 0 })
 	if len(owned) > 0 {
 		return owned // the API server drops some fields of manifests: they look as if they were removed
@@ -47,6 +36,21 @@ type ownerNode struct {
 	// ours is true for the entry of FieldManager from apply.
 	ours   bool
 	fields map[string]any
+}
+
+// ownerNodes returns the managedFields of an object.
+func ownerNodes(u *unstructured.Unstructured) (nodes []ownerNode) {
+	meta, _ := u.Object["metadata"].(map[string]any)
+	entries, _ := meta["managedFields"].([]any)
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		n := ownerNode{}
+		n.manager, _ = entry["manager"].(string)
+		n.fields, _ = entry["fieldsV1"].(map[string]any)
+		n.ours = n.manager == FieldManager && entry["operation"] == "Apply" && entry["subresource"] == nil
+		nodes = append(nodes, n)
+	}
+	return nodes
 }
 
 type lostFields struct{ found []LostField }

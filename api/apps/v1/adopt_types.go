@@ -1,7 +1,7 @@
 package v1
 
 // AdoptMode specifies which existing objects an install may adopt.
-// +kubebuilder:validation:Enum=Never;Unowned;Always
+// +kubebuilder:validation:Enum=Never;Unowned;Unchanged;Always
 type AdoptMode string
 
 // Adopt modes.
@@ -10,6 +10,9 @@ const (
 	AdoptNever AdoptMode = "Never"
 	// AdoptUnowned adopts objects that no other manager claims. Removal releases them again.
 	AdoptUnowned AdoptMode = "Unowned"
+	// AdoptUnchanged is AdoptAlways for components of which no existing object would change, apart
+	// from its metadata. Of others it takes nothing.
+	AdoptUnchanged AdoptMode = "Unchanged"
 	// AdoptAlways adopts objects of any manager except another install. Removal deletes them.
 	AdoptAlways AdoptMode = "Always"
 )

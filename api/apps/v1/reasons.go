@@ -21,6 +21,9 @@ const (
 	InvalidStackReason = "InvalidStack"
 	// GeneratedValuesLostReason: the Secret with the values that a chart generated is gone.
 	GeneratedValuesLostReason = "GeneratedValuesLost"
+	// LiveValuesKeptReason: fields stay as they are in the cluster, because it is not known what a
+	// chart generated for them earlier.
+	LiveValuesKeptReason = "LiveValuesKept"
 	// RemovalHooksSkippedReason: hooks of a chart do not run before or after its removal.
 	RemovalHooksSkippedReason = "RemovalHooksSkipped"
 	// TestsSucceededReason and TestsFailedReason are the results of the tests of charts.
@@ -53,6 +56,9 @@ const (
 	EmptyRenderReason = "EmptyRender"
 	// OwnedByAnotherReason means that objects have another owner.
 	OwnedByAnotherReason = "OwnedByAnother"
+	// ObjectsDifferReason means that existing objects differ from the stack, so that spec.adopt:
+	// Unchanged does not take them over.
+	ObjectsDifferReason = "ObjectsDiffer"
 	// ContestedReason means that another writer repeatedly changes an object. The object is not
 	// corrected for a while.
 	ContestedReason = "Contested"

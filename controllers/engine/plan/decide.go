@@ -199,7 +199,7 @@ func runsOn(a *Action) bool {
 // reclaimedByTool is true for an object that was taken over permanently and that its former tool
 // has marked again: that tool has not been configured to stop managing it.
 func reclaimedByTool(in *Snapshot, a *Action) bool {
-	return a.Live.TrackedByTool && a.Entry.State == appsv1.EntryApplied && in.Policies.Adopt == appsv1.AdoptAlways
+	return a.Live.TrackedByTool && a.Entry.State == appsv1.EntryApplied && in.Policies.TakesOver()
 }
 
 // decideSharedNamespace returns the action for a namespace that several owners may use.

@@ -102,6 +102,11 @@ type Policies struct {
 	RemovalRequest func(e *appsv1.InventoryEntry) *RemovalRequest
 }
 
+// TakesOver is true if existing objects of other tools are taken over permanently.
+func (p *Policies) TakesOver() bool {
+	return p.Adopt == appsv1.AdoptAlways || p.Adopt == appsv1.AdoptUnchanged
+}
+
 // RequestFor returns the removal request for an entry; nil without one.
 func (p *Policies) RequestFor(e *appsv1.InventoryEntry) *RemovalRequest {
 	if p.RemovalRequest == nil {
