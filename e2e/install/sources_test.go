@@ -89,6 +89,12 @@ func awaitPublished(ctx context.Context, in *appsv1.KsctlInstall, status metav1.
 var fluxKinds = []string{sourcev1.GitRepositoryKind, sourcev1.OCIRepositoryKind, sourcev1.BucketKind,
 	sourcev1.ExternalArtifactKind}
 
+// serveFluxSources installs the CRDs of these kinds, which a spec that runs alone needs.
+func serveFluxSources(ctx context.Context) {
+	GinkgoHelper()
+	Expect(plane.Apply(ctx, "testdata/crds")).To(Succeed())
+}
+
 var _ = Describe("Flux sources whose CRDs are installed after the controller started", Ordered, func() {
 	It("are reported while their kinds are not served, and wake the installs that wait "+
 		"for them", func(ctx SpecContext) {
@@ -104,7 +110,7 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 		publisher := newInstall(ctx, ns, "publisher", hourly, withPublish)
 		awaitPublished(ctx, publisher, "False", "SourceKindNotServed", "does not serve ExternalArtifact")
 		becomes(ctx, publisher, "True", "ReconciliationSucceeded") // the objects of the install are ready nevertheless
-		Expect(plane.Apply(ctx, "testdata/crds")).To(Succeed())
+		serveFluxSources(ctx)
 		began := time.Now()
 		for _, kind := range fluxKinds {
 			reports(ctx, installs[kind], "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
@@ -122,6 +128,7 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 	})
 
 	It("recover when their CRD is deleted and created again", func(ctx SpecContext) {
+		serveFluxSources(ctx)
 		ns := namespaceFor(ctx)
 		in := newInstall(ctx, ns, "i", hourly, fromSource(sourcev1.ExternalArtifactKind, "src"))
 		reports(ctx, in, "False", "SourceNotFound")
@@ -142,6 +149,7 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 	})
 
 	It("include the ExternalArtifact that an install publishes", func(ctx SpecContext) {
+		serveFluxSources(ctx)
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1",
 			tree(oneComponent, map[string]string{"main/a.yaml": configMap("a", "1")}))
@@ -203,6 +211,7 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 	})
 
 	It("include one with generated values, which are kept beside the install", func(ctx SpecContext) {
+		serveFluxSources(ctx)
 		ns := namespaceFor(ctx)
 		publish(ctx, ns, "src", "main@sha1:1", generatingStack("1.0.0", "a.example.com"))
 		name := "published-" + ns
@@ -247,6 +256,7 @@ var _ = Describe("Flux sources whose CRDs are installed after the controller sta
 
 	for _, kind := range fluxKinds {
 		It("are reconciled from their status: "+kind, func(ctx SpecContext) {
+			serveFluxSources(ctx)
 			ns := namespaceFor(ctx)
 			in := newInstall(ctx, ns, "i", hourly, fromSource(kind, "src"))
 			reports(ctx, in, "False", "SourceNotFound", kind+" "+ns+"/src does not exist")
