@@ -198,6 +198,42 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// Certificates that stay as they are in the cluster are replaced, all of them, once one of them is
+// issued again: the authority in the cluster has not signed it.
+func TestCertificateBesideLiveOnes(t *testing.T) {
+	c := newGeneratingChart(t, map[string]string{
+		"tls.yaml": "{{- $ca := genCA \"shop-ca\" 365 }}{{ $cert := genSignedCert \"shop\" nil (list .Values.host) " +
+			"365 $ca }}\napiVersion: v1\nkind: Secret\nmetadata: {name: tls}\n" +
+			"data: {ca.crt: {{ $ca.Cert | b64enc }}, tls.crt: {{ $cert.Cert | b64enc }}}\n",
+		"secret.yaml": secretHead + "  url: redis://{{ randAlphaNum 12 }}@cache\n"})
+	c.files["chart/values.yaml"] = "host: a.example.com\n"
+	liveFields := func() (out []string) {
+		_, result := c.render()
+		for _, o := range result.Components[0].Objects {
+			for _, pointer := range o.InitialFields {
+				out = append(out, o.Name+pointer)
+			}
+		}
+		return out
+	}
+	expect := func(why string, want ...string) {
+		t.Helper()
+		if got := liveFields(); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", why, got, want)
+		}
+	}
+	expect("an install has generated its values itself")
+	for call, v := range c.req.Generate.Values["shop"].Calls {
+		v.Live = true
+		c.req.Generate.Values["shop"].Calls[call] = v
+	}
+	expect("what the cluster had stays", "login/data/url", "tls/data/ca.crt", "tls/data/tls.crt")
+	c.files["chart/values.yaml"] = "host: b.example.com\n"
+	expect("a new certificate needs its authority", "login/data/url")
+	c.req.Generate.Rotate = "shop@1"
+	expect("everything is generated again")
+}
+
 // A value that several keys have stays with those that still share it.
 func TestSharedValueIsSplit(t *testing.T) {
 	c := newGeneratingChart(t,

@@ -132,7 +132,14 @@ func TestGoldenRequestDigests(t *testing.T) {
 	hasReleases.Generate.Values = map[string]*generated.Values{"web": withRelease}
 	hasReleases.Releases = map[string]stacks.ReleaseRecord{"web": {Revision: 2, Digest: "keyed hash", Complete: true,
 		Helm: &stacks.HelmRelease{Chart: "web", Version: "1.2.3", Values: map[string]any{"replicas": int64(2)}}}}
-	goldenfile.Complete(t, hasReleases)
+	hasLive, withLive := hasReleases, withRelease.Clone()
+	withLive.Hooks = withHooks.Hooks
+	for call, v := range withLive.Calls {
+		v.Live = true
+		withLive.Calls[call] = v
+	}
+	hasLive.Generate.Values = map[string]*generated.Values{"web": withLive}
+	goldenfile.Complete(t, hasLive)
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
@@ -140,7 +147,8 @@ func TestGoldenRequestDigests(t *testing.T) {
 		req  stacks.Request
 	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted},
 		{"with generated values", generates}, {"with answers of lookup", looksUp},
-		{"with hooks of a removal", hasHooks}, {"with records of releases", hasReleases}} {
+		{"with hooks of a removal", hasHooks}, {"with records of releases", hasReleases},
+		{"with values that are not in the cluster", hasLive}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

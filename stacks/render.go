@@ -352,12 +352,15 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			c.Release = &Release{Namespace: p.Namespace, Name: releaseName(p.Component)}
 			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
 		}
-		contains := r.generated[p.Component.Name].Finder()
+		values := r.generated[p.Component.Name]
+		contains := values.Finder()
 		for _, o := range applied[i] {
 			object, err := r.buildObject(o, contains)
 			if err != nil {
 				return Result{}, r.withComponent(p, err)
 			}
+			isSecret := o.Group == "" && o.Kind == "Secret"
+			object.InitialFields = append(object.InitialFields, values.LiveFields(isSecret, o.Value)...)
 			c.Objects = append(c.Objects, object)
 		}
 		linkWebhooks(c.Objects)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
@@ -136,6 +135,13 @@ func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stac
 	if res, err = renderWithLookups(ctx, o, c, req, res, render); err != nil {
 		return stacks.Result{}, err
 	}
+	if req.Generate.Policy == generated.Keep && !publishesOnly(o.req.Object) {
+		known := maps.Clone(o.generated)
+		maps.Copy(known, found)
+		if res, err = recoverValues(ctx, o, c, known, req, res, render); err != nil {
+			return stacks.Result{}, err
+		}
+	}
 	if len(res.Generated) > 0 {
 		req.Generate = req.Generate.With(res.Generated)
 	}
@@ -145,14 +151,13 @@ func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stac
 
 // findGenerated returns values of earlier renders for components that have none: those in a Secret
 // that the inventory does not have, because the status was lost or the install takes over from
-// another one, and those that are still in other Secrets.
+// another one.
 func findGenerated(ctx context.Context, o *owner, c *engine.Client,
 	res *stacks.Result) (map[string]*generated.Values, error) {
 	out := map[string]*generated.Values{}
 	for _, rc := range res.Components {
-		created := res.Generated[rc.Name]
 		i := slices.IndexFunc(rc.Objects, func(obj stacks.Object) bool { return obj.Generated })
-		if created == nil || o.generated[rc.Name] != nil || i < 0 {
+		if res.Generated[rc.Name] == nil || o.generated[rc.Name] != nil || i < 0 {
 			continue
 		}
 		ref := rc.Objects[i].Ref
@@ -166,9 +171,6 @@ func findGenerated(ctx context.Context, o *owner, c *engine.Client,
 			ref.Name = generated.SecretName(former.String(), rc.Name)
 			v, err = readGeneratedSecret(ctx, o, c, rc.Name, ref)
 		}
-		if err == nil && v == nil && !publishesOnly(o.req.Object) {
-			v, err = rescueGenerated(ctx, o, c, rc.Name, ref.Namespace, created)
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -179,46 +181,26 @@ func findGenerated(ctx context.Context, o *owner, c *engine.Client,
 	return out, nil
 }
 
-// rescueGenerated returns the values of a component that are the whole value of a key of a Secret
-// in the cluster; nil if there are none. If the Secret with the values is lost, it reports the
-// others, which are generated again.
-func rescueGenerated(ctx context.Context, o *owner, c *engine.Client, component, namespace string,
-	created *generated.Values) (*generated.Values, error) {
-	out := generated.NewValues(created.Key)
-	out.Rotated = created.Rotated
-	for _, place := range slices.Sorted(maps.Keys(created.Places)) {
-		call := created.Places[place]
-		parts := strings.SplitN(place, "/", 3)
-		if created.Calls[call].PrivateKey != "" || created.Calls[call].Derived || len(parts) < 3 {
-			continue // the key of a certificate is elsewhere
+// reportLost emits events for the components whose Secret with the generated values is gone:
+// found are the calls whose values other Secrets have.
+func (o *owner) reportLost(values, known map[string]*generated.Values, found map[string]map[string]bool) {
+	lost := o.generatedSecrets()
+	for component, created := range values {
+		if _, installed := lost[component]; !installed || known[component] != nil || len(created.Calls) == 0 {
+			continue
 		}
-		secret, err := readSecret(ctx, c,
-			stacks.Ref{Kind: "Secret", Namespace: cmp.Or(parts[0], namespace), Name: parts[1]})
-		if err != nil && !apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("looking for generated values of component %q: %w", component, err)
-		}
-		if secret != nil && len(secret.Data[parts[2]]) > 0 {
-			out.Calls[call] = generated.Value{Text: string(secret.Data[parts[2]]),
-				Arguments: created.Calls[call].Arguments}
-		}
-	}
-	if _, lost := o.generatedSecrets()[component]; lost && len(created.Calls) > 0 {
 		var others []string
 		for call := range created.Calls {
-			if _, rescued := out.Calls[call]; !rescued {
+			if !found[component][call] {
 				others = append(others, call)
 			}
 		}
 		slices.Sort(others)
 		o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason,
 			reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
-				"%d values are taken from other Secrets, %d are generated again: %s", component, len(out.Calls),
-				len(others), strings.Join(others, ", ")), maxComponentMessage))
+				"%d values are taken from other Secrets; the others are not known any more: %s", component,
+				len(created.Calls)-len(others), cmp.Or(strings.Join(others, ", "), "none")), maxComponentMessage))
 	}
-	if len(out.Calls) == 0 {
-		return nil, nil
-	}
-	return out, nil
 }
 
 // forgetGenerated drops the values of components that are neither rendered nor installed anymore.
@@ -262,7 +244,7 @@ func (o *owner) expiringCertificates(now time.Time) []string {
 	for component, v := range o.generated {
 		for call, value := range v.Calls {
 			block, _ := pem.Decode([]byte(value.Text))
-			if value.PrivateKey == "" || block == nil {
+			if value.PrivateKey == "" || value.Live || block == nil {
 				continue
 			}
 			cert, err := x509.ParseCertificate(block.Bytes)

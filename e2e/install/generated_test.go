@@ -278,11 +278,16 @@ data:
 		for _, key := range []string{"login/password", "login/auth", "config/checksum"} {
 			Expect(second).To(HaveKeyWithValue(key, first[key]))
 		}
-		Expect(second["tls/ca.crt"]).NotTo(Equal(first["tls/ca.crt"]), "the key of the authority is lost")
+		for _, key := range []string{"tls/ca.crt", "tls/tls.crt", "tls/tls.key"} {
+			Expect(second).To(HaveKeyWithValue(key, first[key]), "it stays: the key of the authority is lost")
+		}
 		Expect(generatedSecret(ctx, ns).Data).NotTo(BeEmpty())
 		Expect(eventsOf(ctx, in)).To(ContainElement(And(HaveField("Reason", appsv1.GeneratedValuesLostReason),
-			HaveField("Message", And(ContainSubstring("2 values are taken from other Secrets, 2 are generated again"),
+			HaveField("Message", And(ContainSubstring("3 values are taken from other Secrets; "),
 				ContainSubstring("genCA#0"))))))
+		Eventually(ctx, eventsWithReason(ctx, in, appsv1.LiveValuesKeptReason),
+			soon).Should(ConsistOf(HaveField("Message",
+			ContainSubstring("Secret "+ns+"/tls /data/ca.crt"))))
 
 		By("rotating all values")
 		Expect(patch(ctx, in, "somebody", `{"metadata":{"annotations":{"`+appsv1.RotateAnnotation+`":"shop@1"}}}`)).
@@ -293,6 +298,7 @@ data:
 		becomes(ctx, in, "True", "")
 		third := generatedData(ctx, ns)
 		Expect(third["login/auth"]).NotTo(Equal(first["login/auth"]))
+		Expect(third["tls/ca.crt"]).NotTo(Equal(first["tls/ca.crt"]))
 		requestReconcile(ctx, in, "after the rotation")
 		Expect(generatedData(ctx, ns)).To(Equal(third), "a token counts once")
 	})

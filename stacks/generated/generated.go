@@ -203,6 +203,9 @@ type Value struct {
 	Arguments string `json:"arguments,omitempty"`
 	// Derived is true for a value from before values were generated, see Options.Derive.
 	Derived bool `json:"derived,omitempty"`
+	// Live is true for a value that the cluster does not have: fields with it were there before,
+	// and stay as they are, see LiveFields.
+	Live bool `json:"live,omitempty"`
 }
 
 // ShortestRecognized is the length in bytes from which a value is recognized in an object. A
@@ -235,6 +238,21 @@ func (v *Values) Equal(other *Values) bool {
 		bytes.Equal(v.Hooks, other.Hooks) &&
 		maps.Equal(v.Calls, other.Calls) && maps.Equal(v.Places, other.Places) &&
 		maps.EqualFunc(v.storedLookups(), other.storedLookups(), sameLookup)
+}
+
+// Replaces reports whether a call that its arguments identify has other arguments than one that is
+// stored.
+func (v *Values) Replaces(call string) bool {
+	name, file, _ := strings.Cut(call, "@")
+	function := strings.Split(name, "#")
+	for stored := range v.Calls {
+		storedName, storedFile, _ := strings.Cut(stored, "@")
+		other := strings.Split(storedName, "#")
+		if len(function) == 3 && len(other) == 3 && function[0] == other[0] && file == storedFile {
+			return true
+		}
+	}
+	return false
 }
 
 // Secrets returns what messages must not contain: all values, the lines of those that are PEM, and

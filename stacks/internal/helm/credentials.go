@@ -120,10 +120,21 @@ func (g *generator) issue(function, cn string, others ...any) (certificate, erro
 		return placeholderCertificate(source, cn)
 	},
 		func() (generated.Value, error) {
+			g.forgetLive() // an authority that stays as it is in the cluster has not signed this one
 			c, err := callSprig(function, arguments...)
 			return generated.Value{Text: c.Cert, PrivateKey: c.Key}, err
 		})
 	return certificate{Cert: v.Text, Key: v.PrivateKey}, err
+}
+
+// forgetLive makes all certificates those that are generated, see generated.Value.Live.
+func (g *generator) forgetLive() {
+	for call, v := range g.out.Calls {
+		if v.Live && v.PrivateKey != "" {
+			v.Live = false
+			g.out.Calls[call] = v
+		}
+	}
 }
 
 // placeholderCertificate returns a certificate and its key that depend only on source. Others may
