@@ -224,7 +224,7 @@ func TestCertificateBesideLiveOnes(t *testing.T) {
 	}
 	expect("an install has generated its values itself")
 	for call, v := range c.req.Generate.Values["shop"].Calls {
-		v.Live = true
+		v.StaysLive = true
 		c.req.Generate.Values["shop"].Calls[call] = v
 	}
 	expect("what the cluster had stays", "login/data/url", "tls/data/ca.crt", "tls/data/tls.crt")

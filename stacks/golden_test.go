@@ -135,7 +135,7 @@ func TestGoldenRequestDigests(t *testing.T) {
 	hasLive, withLive := hasReleases, withRelease.Clone()
 	withLive.Hooks = withHooks.Hooks
 	for call, v := range withLive.Calls {
-		v.Live = true
+		v.StaysLive = true
 		withLive.Calls[call] = v
 	}
 	hasLive.Generate.Values = map[string]*generated.Values{"web": withLive}

@@ -1,10 +1,12 @@
 package stacks_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/generated"
 )
 
@@ -108,6 +110,62 @@ func TestLookupAnswersAreBounded(t *testing.T) {
 	large := map[string]any{"data": strings.Repeat("x", 256<<10)}
 	if _, err := (generated.Lookup{}).NewAnswer(large); err == nil ||
 		!strings.Contains(err.Error(), "262144 are kept") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Many charts refuse an upgrade that does not find the Secret of the install.
+func TestLookupOfChartThatRefusesUpgrades(t *testing.T) {
+	const login = "v1 Secret shop login"
+	c := newGeneratingChart(t,
+		map[string]string{"a.yaml": `{{- $old := lookup "v1" "Secret" .Release.Namespace "login" }}
+{{- if and .Release.IsUpgrade (not $old) }}{{ fail "the password is empty" }}{{ end }}
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+data: {password: {{ if $old }}{{ $old.data.password }}{{ else }}{{ randAlphaNum 12 | b64enc }}{{ end }}}
+stringData: {upgrade: "{{ .Release.IsUpgrade }}"}
+`})
+	c.req.Releases = map[string]stacks.ReleaseRecord{}
+	render := func(want string) map[string]string {
+		t.Helper()
+		data, result := c.render()
+		c.req.Releases = result.NextReleases(c.req.Releases)
+		record := c.req.Releases["shop"]
+		record.Complete = true
+		c.req.Releases["shop"] = record
+		if got := fmt.Sprint(record.Revision, " ", data["login/upgrade"]); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		return data
+	}
+	render("1 false")
+	c.answer(nil)
+	first := render("1 false")
+	stored := map[string]map[string]any{login: {"data": map[string]any{"password": "c3RvcmVkLXBhc3N3b3Jk"}}}
+
+	c.files["values.yaml"] = "a: b\n"
+	render("2 false")
+	if asked := c.answer(stored); !slices.Equal(asked, []string{login}) {
+		t.Fatalf("asked %q", asked)
+	}
+	second := render("2 true")
+	if second["login/password"] != "stored-password" {
+		t.Errorf("got %q", second)
+	}
+
+	c.req.Generate.Rotate = "shop@1"
+	third := render("2 false")
+	if third["login/password"] == second["login/password"] || third["login/password"] == first["login/password"] {
+		t.Errorf("got %q", third)
+	}
+	c.expectSame(third, render("2 false"), "login/password")
+
+	c.files["values.yaml"] = "fail: now\n"
+	c.files["chart/templates/b.yaml"] = "{{ fail \"broken\" }}"
+	c.req.Root = writeTree(t, c.files)
+	if _, err := stacks.Render(t.Context(), c.req); err == nil ||
+		!strings.Contains(err.Error(), "the template failed") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -87,6 +87,23 @@ func releaseDigest(key, inputs []byte) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:hashBytes])
 }
 
+// renderRevision renders a chart. A chart may refuse an upgrade that does not find its Secrets:
+// while the answers are missing, and after a rotation, for which nothing is found, it is rendered
+// as an install. A render with missing answers is never applied.
+func (r *renderRun) renderRevision(p *ResolvedComponent, o helm.Options) (helm.Rendered, error) {
+	rendered, err := p.chart.Render(r.ctx, o)
+	values := rendered.Generated
+	if err == nil || o.Revision < 2 || values == nil || len(values.Lookups) == 0 ||
+		len(values.AskedQueries()) == 0 && values.Rotated == "" {
+		return rendered, err
+	}
+	o.Revision = 1
+	if install, installErr := p.chart.Render(r.ctx, o); installErr == nil {
+		return install, nil
+	}
+	return rendered, err
+}
+
 // addInitialFields marks the fields of a first release that the next one would not have. A chart
 // that cannot be rendered as an upgrade now has none.
 func (r *renderRun) addInitialFields(p *ResolvedComponent, o helm.Options, rendered helm.Rendered) {

@@ -276,7 +276,7 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 		Generation: helm.Generation{Policy: generate.Policy, Stored: stored,
 			Derive: slices.Contains(generate.Derive, c.Name), Now: generate.Now},
 	}
-	rendered, err := p.chart.Render(r.ctx, options)
+	rendered, err := r.renderRevision(p, options)
 	r.warn(c, rendered.Warnings)
 	r.notes[c.Name], r.releases[c.Name] = rendered.Notes, record
 	if values := rendered.Generated; values != nil {

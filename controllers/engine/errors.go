@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -56,28 +57,39 @@ func (e *ObjectError) Error() string {
 // Unwrap returns the cause.
 func (e *ObjectError) Unwrap() error { return e.Err }
 
-// DifferentError is returned for a component of which no object is taken over, because existing
-// objects differ from the desired ones.
+// DifferentError is returned for existing objects that are not taken over because they differ from
+// the desired ones.
 type DifferentError struct {
 	Component string
 	Objects   []DifferentObject
+	// text is the message, which all objects of a component share.
+	text string
 }
 
-func (e *DifferentError) Error() string {
-	objects := make([]string, len(e.Objects))
-	for i := range e.Objects {
-		objects[i] = e.Objects[i].String()
+// maxDifferentObjects is the number of objects that a message names.
+const maxDifferentObjects = 10
+
+func newDifferentError(component string, objects []DifferentObject) *DifferentError {
+	var named []string
+	for i := range objects[:min(len(objects), maxDifferentObjects)] {
+		named = append(named, objects[i].String())
 	}
-	return fmt.Sprintf("nothing of it is taken over, because these objects differ from the stack: %s; change them or "+
-		"the stack, or set spec.adopt to Always", strings.Join(objects, "; "))
+	if more := len(objects) - maxDifferentObjects; more > 0 {
+		named = append(named, fmt.Sprintf("and %d more objects", more))
+	}
+	return &DifferentError{Component: component, Objects: objects,
+		text: "no object is taken over while these differ from the stack (change them or the stack, or set " +
+			"spec.adopt to Always): " + strings.Join(named, "; ")}
 }
+
+func (e *DifferentError) Error() string { return e.text }
 
 // DifferentObject is an existing object that differs from the desired one.
 type DifferentObject struct {
 	Ref stacks.Ref
 	// Paths are the JSON pointers of the fields that differ.
 	Paths []string
-	// Uncompared is why the API server refused the dry run; empty if it did not.
+	// Uncompared is why the dry run failed; empty if it did not.
 	Uncompared metav1.StatusReason
 }
 
@@ -85,8 +97,8 @@ type DifferentObject struct {
 const maxDifferentPaths = 10
 
 func (d *DifferentObject) String() string {
-	if d.Uncompared != "" {
-		return fmt.Sprintf("%s (not compared: the API server answers a dry run with %s)", d.Ref, d.Uncompared)
+	if len(d.Paths) == 0 {
+		return fmt.Sprintf("%s (not compared: the dry run fails with %s)", d.Ref, cmp.Or(d.Uncompared, "no answer"))
 	}
 	text := d.Ref.String() + " " + strings.Join(d.Paths[:min(len(d.Paths), maxDifferentPaths)], ", ")
 	if more := len(d.Paths) - maxDifferentPaths; more > 0 {

@@ -65,8 +65,12 @@ func (a *executor) compareExisting(ctx context.Context, p *plan.Plan) (replan bo
 
 // mustCompare is true for an item that was not created, and not compared with its current content.
 func (a *executor) mustCompare(it *plan.Item) bool {
+	return a.isUncreated(it) && a.engine.compared.get(a.ownerKey, it.ID).contentHash != it.ContentHash
+}
+
+func (a *executor) isUncreated(it *plan.Item) bool {
 	e, _ := a.owner.Inventory().Get(it.ID)
-	return e.UID == "" && e.Hash == "" && a.engine.compared.get(a.ownerKey, it.ID).contentHash != it.ContentHash
+	return e.UID == "" && e.Hash == ""
 }
 
 // compareComponent compares the objects of a component that are not its owner's yet. It returns nil
@@ -90,24 +94,24 @@ func (a *executor) compareComponent(ctx context.Context, c *plan.Component) (*Di
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	different := &DifferentError{Component: c.Name}
+	var different []DifferentObject
 	for i, it := range pending {
 		if found[i] != nil {
-			different.Objects = append(different.Objects, *found[i])
+			different = append(different, *found[i])
 		}
 		a.engine.compared.record(a.ownerKey, it.ID, comparison{it.ContentHash, versions[i]})
 	}
-	if len(different.Objects) == 0 {
+	if len(different) == 0 {
 		return nil, nil
 	}
-	return different, nil
+	return newDifferentError(c.Name, different), nil
 }
 
 // backOffComponent backs off the objects of a component that were not created yet.
 func (a *executor) backOffComponent(c *plan.Component, err error) {
 	for i := range c.Items {
 		it := &c.Items[i]
-		if e, _ := a.owner.Inventory().Get(it.ID); e.UID == "" && e.Hash == "" {
+		if a.isUncreated(it) {
 			a.engine.compared.reset(a.ownerKey, it.ID)
 			act := plan.Action{Verb: plan.VerbCreate, Item: it}
 			act.Entry.ID = it.ID
@@ -120,17 +124,37 @@ func (a *executor) backOffComponent(c *plan.Component, err error) {
 // there is none.
 func (a *executor) compareItem(ctx context.Context, it *plan.Item) (*DifferentObject, string, error) {
 	if it.Mapping == nil || it.ResolveErr != nil || it.Shared || it.Generated || it.Settled || it.Runs() {
-		return nil, "", nil
+		return nil, "", nil //nolint:nilerr // what is not sent needs no comparison
 	}
-	u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return nil, "", nil //nolint:nilerr // the creation reports a missing permission
-	case err != nil:
-		return nil, "", &ObjectError{Ref: it.Ref, Verb: "read", Err: err, Redact: a.owner.Policies().Redact}
+	for try := 1; ; try++ {
+		u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
+		if err != nil {
+			different, err := a.uncompared(it, err)
+			return different, "", err
+		}
+		different, err := a.compare(ctx, it, u)
+		switch {
+		case err == nil:
+			return different, u.GetResourceVersion(), nil
+		case apierrors.IsConflict(err) && try < maxAttempts:
+			continue
+		}
+		different, err = a.uncompared(it, err)
+		return different, "", err
 	}
-	different, err := a.compare(ctx, it, u)
-	return different, u.GetResourceVersion(), err
+}
+
+// uncompared returns the result of a comparison that failed. With adopt Always, the object is taken
+// over all the same: a webhook that is down must not prevent what would repair it.
+func (a *executor) uncompared(it *plan.Item, err error) (*DifferentObject, error) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // the real request reports the latter
+		return nil, nil
+	}
+	always := a.owner.Policies().Adopt == appsv1.AdoptAlways
+	if isFatal(err) || !always && isTransient(err) {
+		return nil, &ObjectError{Ref: it.Ref, Verb: "compare", Err: err, Redact: a.owner.Policies().Redact}
+	}
+	return &DifferentObject{Ref: it.Ref, Uncompared: apierrors.ReasonForError(err)}, nil
 }
 
 // compare compares an existing object that may be taken over with what it would be then. It returns
@@ -141,13 +165,11 @@ func (a *executor) compare(ctx context.Context, it *plan.Item, u *unstructured.U
 		return nil, nil //nolint:nilerr // the request that would take it over reports the owner
 	}
 	after, err := a.dryRun(ctx, it, u)
-	switch {
-	case apierrors.IsInvalid(err):
-		return &DifferentObject{Ref: it.Ref, Paths: refusedFields(err)}, nil
-	case err != nil && (isFatal(err) || isTransient(err)):
-		return nil, &ObjectError{Ref: it.Ref, Verb: "compare", Err: err, Redact: a.owner.Policies().Redact}
-	case err != nil:
-		return &DifferentObject{Ref: it.Ref, Uncompared: apierrors.ReasonForError(err)}, nil
+	if paths := refusedFields(err); len(paths) > 0 {
+		return &DifferentObject{Ref: it.Ref, Paths: paths}, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := removeFormerFields(after, u, it); err != nil {
 		return nil, err
@@ -166,12 +188,14 @@ func (a *executor) refuseChanged(ctx context.Context, act *plan.Action, u *unstr
 		return nil
 	}
 	different, err := a.compare(ctx, act.Item, u)
+	if err != nil {
+		different, err = a.uncompared(act.Item, err)
+	}
 	switch {
 	case err != nil:
 		return new(a.errorResult(act, err))
 	case different != nil:
-		return &actionResult{err: &DifferentError{Component: act.Item.Component,
-			Objects: []DifferentObject{*different}}}
+		return &actionResult{err: newDifferentError(act.Item.Component, []DifferentObject{*different})}
 	}
 	return nil
 }
@@ -196,16 +220,39 @@ func (a *executor) dryRun(ctx context.Context, it *plan.Item,
 		FieldManager: live.FieldManager, Force: ptr.To(true), DryRun: []string{metav1.DryRunAll}})
 }
 
-// refusedFields returns the JSON pointers of the fields that the API server refuses to change.
+// refusedFields returns the JSON pointers of the fields that the API server refuses to change; none
+// for another error.
 func refusedFields(err error) (out []string) {
-	for _, c := range errorDetails(err).Causes {
-		if c.Field == "" || c.Field == "<nil>" {
-			continue
+	details := errorDetails(err)
+	if details == nil || !apierrors.IsInvalid(err) {
+		return nil
+	}
+	for _, c := range details.Causes {
+		if c.Field != "" && c.Field != "<nil>" {
+			out = append(out, pointerOf(c.Field))
 		}
-		out = append(out, live.FormatPointer(strings.Split(c.Field, ".")))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// pointerOf converts a field path of the API server, such as spec.containers[0].image or
+// data[tls.crt], to a JSON pointer.
+func pointerOf(field string) string {
+	var tokens []string
+	for field != "" {
+		if inner, ok := strings.CutPrefix(field, "["); ok {
+			token, rest, _ := strings.Cut(inner, "]")
+			tokens, field = append(tokens, token), strings.TrimPrefix(rest, ".")
+			continue
+		}
+		end := strings.IndexAny(field, ".[")
+		if end < 0 {
+			end = len(field)
+		}
+		tokens, field = append(tokens, field[:end]), strings.TrimPrefix(field[end:], ".")
+	}
+	return live.FormatPointer(tokens)
 }
 
 // removeFormerFields removes the fields from the result of a dry run that the real request removes,
@@ -224,9 +271,14 @@ func removeFormerFields(after, u *unstructured.Unstructured, it *plan.Item) erro
 	if err != nil {
 		return err
 	}
-	// The fields that stay, with all fields around them.
-	stay := map[string]bool{}
-	for _, e := range append(entries[:last:last], ownEntries(after)...) {
+	entries = entries[:last]
+	for _, e := range after.GetManagedFields() {
+		if isOwnEntry(e) {
+			entries = append(entries, e)
+		}
+	}
+	stay := map[string]bool{} // with the fields around them
+	for _, e := range entries {
 		set, err := readSet(e.FieldsV1)
 		if err != nil {
 			return err
@@ -246,10 +298,6 @@ func removeFormerFields(after, u *unstructured.Unstructured, it *plan.Item) erro
 		}
 	})
 	return nil
-}
-
-func ownEntries(u *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
-	return slices.DeleteFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return !isOwnEntry(e) })
 }
 
 // removeField removes the field at a path; of a value in a set, the set.

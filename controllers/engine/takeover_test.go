@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -67,17 +68,45 @@ func TestDifferentError(t *testing.T) {
 	for i := range many {
 		many[i] = "/x"
 	}
-	err := &DifferentError{Component: "web", Objects: []DifferentObject{
-		{Ref: stacks.Ref{Kind: "Secret", Namespace: "shop", Name: "a"}, Paths: []string{"/data/a", "/data/b"}},
-		{Ref: stacks.Ref{Kind: "Secret", Namespace: "shop", Name: "b"}, Paths: many},
-		{Ref: stacks.Ref{Kind: "Secret", Namespace: "shop", Name: "c"}, Uncompared: metav1.StatusReasonBadRequest},
-	}}
-	want := "nothing of it is taken over, because these objects differ from the stack: Secret shop/a /data/a, " +
-		"/data/b; " +
-		"Secret shop/b " + strings.Repeat("/x, ", 9) + "/x and 2 more fields; " +
-		"Secret shop/c (not compared: the API server answers a dry run with BadRequest); " +
-		"change them or the stack, or set spec.adopt to Always"
-	if got := err.Error(); got != want {
+	secret := func(name string) stacks.Ref { return stacks.Ref{Kind: "Secret", Namespace: "shop", Name: name} }
+	objects := []DifferentObject{{Ref: secret("a"), Paths: []string{"/data/a", "/data/b"}},
+		{Ref: secret("b"), Paths: many}, {Ref: secret("c"), Uncompared: metav1.StatusReasonBadRequest}}
+	const hint = "no object is taken over while these differ from the stack (change them or the stack, or set " +
+		"spec.adopt to Always): "
+	want := hint + "Secret shop/a /data/a, /data/b; Secret shop/b " + strings.Repeat("/x, ", 9) +
+		"/x and 2 more fields; " +
+		"Secret shop/c (not compared: the dry run fails with BadRequest)"
+	if got := newDifferentError("web", objects).Error(); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	for len(objects) < 1000 {
+		objects = append(objects, objects[0])
+	}
+	if got := newDifferentError("web", objects).Error(); !strings.HasSuffix(got, "; and 990 more objects") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestRefusedFields(t *testing.T) {
+	status := func(causes ...metav1.StatusCause) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: 422, Reason: metav1.StatusReasonInvalid,
+			Details: &metav1.StatusDetails{Causes: causes}}}
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no error":      {},
+		"no details":    {err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: 422, Message: "denied"}}},
+		"another error": {err: apierrors.NewBadRequest("no dry runs")},
+		"no field":      {err: status(metav1.StatusCause{Message: "denied"}, metav1.StatusCause{Field: "<nil>"})},
+		"fields": {err: status(metav1.StatusCause{Field: "spec.template.spec.containers[0].image"},
+			metav1.StatusCause{Field: "data[tls.crt]"}, metav1.StatusCause{Field: "spec.selector"},
+			metav1.StatusCause{Field: "data[tls.crt]"}),
+			want: "/data/tls.crt, /spec/selector, /spec/template/spec/containers/0/image"},
+	} {
+		if got := strings.Join(refusedFields(tc.err), ", "); got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
 	}
 }

@@ -183,7 +183,7 @@ func findGenerated(ctx context.Context, o *owner, c *engine.Client,
 
 // reportLost emits events for the components whose Secret with the generated values is gone:
 // found are the calls whose values other Secrets have.
-func (o *owner) reportLost(values, known map[string]*generated.Values, found map[string]map[string]bool) {
+func (o *owner) reportLost(values, known map[string]*generated.Values, found map[string]map[string]secretPlace) {
 	lost := o.generatedSecrets()
 	for component, created := range values {
 		if _, installed := lost[component]; !installed || known[component] != nil || len(created.Calls) == 0 {
@@ -191,15 +191,31 @@ func (o *owner) reportLost(values, known map[string]*generated.Values, found map
 		}
 		var others []string
 		for call := range created.Calls {
-			if !found[component][call] {
+			if _, ok := found[component][call]; !ok {
 				others = append(others, call)
 			}
 		}
 		slices.Sort(others)
 		o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason,
 			reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
-				"%d values are taken from other Secrets; the others are not known any more: %s", component,
-				len(created.Calls)-len(others), cmp.Or(strings.Join(others, ", "), "none")), maxComponentMessage))
+				"%d values are taken from other Secrets, %d are unknown: %s", component, len(created.Calls)-len(others),
+				len(others), cmp.Or(strings.Join(others, ", "), "none")), maxComponentMessage))
+	}
+}
+
+// forgetRecovered drops the values that were read from Secrets for a component that is not applied
+// yet: they may have changed since.
+func (o *owner) forgetRecovered() {
+	installed := o.generatedSecrets()
+	for component, calls := range o.recovered {
+		if _, applied := installed[component]; applied || len(calls) == 0 || o.generated[component] == nil {
+			delete(o.recovered, component)
+			continue
+		}
+		values := o.generated[component].Clone()
+		maps.DeleteFunc(values.Calls, func(call string, _ generated.Value) bool { return calls[call] })
+		o.generated = maps.Clone(o.generated)
+		o.generated[component] = values
 	}
 }
 
@@ -244,7 +260,7 @@ func (o *owner) expiringCertificates(now time.Time) []string {
 	for component, v := range o.generated {
 		for call, value := range v.Calls {
 			block, _ := pem.Decode([]byte(value.Text))
-			if value.PrivateKey == "" || value.Live || block == nil {
+			if value.PrivateKey == "" || value.StaysLive || block == nil {
 				continue
 			}
 			cert, err := x509.ParseCertificate(block.Bytes)

@@ -4,25 +4,28 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
+	"github.com/ksctl/gitops/controllers/live"
 	"github.com/ksctl/gitops/controllers/reconcile"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // maxRecoveryRounds bounds the renders with values from Secrets in the cluster: an authority, a
-// certificate of it, and what is made from that.
-const maxRecoveryRounds = 3
+// certificate of it, a hash of that, and their checks.
+const maxRecoveryRounds = 5
 
 // recovery finds the values that Secrets in the cluster have where templates generate new ones.
 type recovery struct {
@@ -30,10 +33,18 @@ type recovery struct {
 	c *engine.Client
 	// known are the values of earlier renders, by component.
 	known map[string]*generated.Values
-	// found are the calls whose values were found, by component.
-	found map[string]map[string]bool
+	// found are the places of the values that were found, and refused the calls whose value cannot
+	// be rendered, by component and call.
+	found   map[string]map[string]secretPlace
+	refused map[string]map[string]bool
 	// secrets are those that were read; nil for one that does not exist.
 	secrets map[stacks.Ref]*corev1.Secret
+}
+
+// secretPlace is a key of a Secret.
+type secretPlace struct {
+	secret stacks.Ref
+	key    string
 }
 
 // recoverValues renders again with the values that Secrets in the cluster have where the templates
@@ -44,9 +55,10 @@ type recovery struct {
 func recoverValues(ctx context.Context, o *owner, c *engine.Client, known map[string]*generated.Values,
 	req *stacks.Request, res stacks.Result,
 	render func(context.Context, stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
-	r := &recovery{o, c, known, map[string]map[string]bool{}, map[stacks.Ref]*corev1.Secret{}}
+	r := &recovery{o: o, c: c, known: known, found: map[string]map[string]secretPlace{},
+		refused: map[string]map[string]bool{}, secrets: map[stacks.Ref]*corev1.Secret{}}
 	for range maxRecoveryRounds {
-		found := map[string]*generated.Values{}
+		before, changed := maps.Clone(r.found), map[string]*generated.Values{}
 		for i := range res.Components {
 			rc := &res.Components[i]
 			values, err := r.recover(ctx, rc, valuesOf(req, &res)[rc.Name])
@@ -54,17 +66,23 @@ func recoverValues(ctx context.Context, o *owner, c *engine.Client, known map[st
 				return res, fmt.Errorf("looking for generated values of component %q: %w", rc.Name, err)
 			}
 			if values != nil {
-				found[rc.Name] = values
+				changed[rc.Name] = values
 			}
 		}
-		if len(found) == 0 {
+		if len(changed) == 0 {
 			break
 		}
-		req.Generate = req.Generate.With(found)
-		var err error
-		if res, err = render(ctx, *req); err != nil {
+		again := *req
+		again.Generate = req.Generate.With(changed)
+		next, err := render(ctx, again)
+		if ctx.Err() != nil {
 			return res, err
 		}
+		if err != nil { // the templates do not take these values
+			r.refuseSince(before)
+			continue
+		}
+		*req, res = again, next
 	}
 	o.reportLost(valuesOf(req, &res), known, r.found)
 	return r.keepLive(ctx, req, res, render)
@@ -75,44 +93,74 @@ func valuesOf(req *stacks.Request, res *stacks.Result) map[string]*generated.Val
 	return req.Generate.With(res.Generated).Values
 }
 
-// recover returns the values of a component with those from Secrets; nil if there are no others. A
+// recover returns the values of a component with those from Secrets; nil if nothing changes. A
 // value that was stored before is compared only in a new release: until then, a change of it is
-// drift.
+// drift. A value that was found, and that is not rendered as it is in the cluster, is given back.
 func (r *recovery) recover(ctx context.Context, rc *stacks.RenderedComponent,
 	created *generated.Values) (*generated.Values, error) {
+	if created == nil {
+		return nil, nil
+	}
 	unknown := r.unknown(rc.Name, created)
 	last, installed := r.o.releases[rc.Name]
 	upgraded := installed && last.Revision < rc.Record.Revision && !r.rotates(rc.Name, created)
-	found := map[string]generated.Value{}
+	if len(unknown) == 0 && !upgraded && len(r.found[rc.Name]) == 0 {
+		return nil, nil
+	}
+	found, places := map[string]generated.Value{}, map[string]secretPlace{}
+	same := map[secretPlace]bool{}
 	err := r.eachKey(ctx, rc, created, func(k secretKey) {
+		same[k.place] = k.value == k.live
 		for call, v := range created.Calls {
-			switch {
-			case !unknown[call] && (!upgraded || v.PrivateKey != ""), v.Derived, k.value != v.Text:
-			case v.PrivateKey == "":
-				found[call] = generated.Value{Text: k.live, Arguments: v.Arguments}
-			default:
-				if key := k.privateKeyOf(v); key != "" {
-					found[call] = generated.Value{Text: k.live, PrivateKey: key}
-				}
+			ours := unknown[call] || upgraded && v.PrivateKey == ""
+			if own, ok := k.valueOf(v); ok && ours && !r.refused[rc.Name][call] && own != v {
+				found[call], places[call] = own, k.place
 			}
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(found, func(call string, v generated.Value) bool { return v == created.Calls[call] })
-	if len(found) == 0 {
+	out, changed := created.Clone(), len(found) > 0
+	for call, place := range r.found[rc.Name] {
+		if same[place] {
+			places[call] = place
+			continue
+		}
+		changed = true
+		r.refuse(rc.Name, call)
+		delete(out.Calls, call)
+		if known := r.known[rc.Name]; known != nil {
+			if v, stored := known.Calls[call]; stored {
+				out.Calls[call] = v
+			}
+		}
+	}
+	r.found[rc.Name] = places
+	if !changed {
 		return nil, nil
 	}
-	out := created.Clone()
 	maps.Copy(out.Calls, found)
-	if r.found[rc.Name] == nil {
-		r.found[rc.Name] = map[string]bool{}
-	}
-	for call := range found {
-		r.found[rc.Name][call] = true
-	}
 	return out, nil
+}
+
+func (r *recovery) refuse(component, call string) {
+	if r.refused[component] == nil {
+		r.refused[component] = map[string]bool{}
+	}
+	r.refused[component][call] = true
+}
+
+// refuseSince refuses the values that were found since.
+func (r *recovery) refuseSince(before map[string]map[string]secretPlace) {
+	for component, places := range r.found {
+		for call := range places {
+			if _, earlier := before[component][call]; !earlier {
+				r.refuse(component, call)
+			}
+		}
+	}
+	r.found = before
 }
 
 // rotates reports whether the values of a component were generated again by request.
@@ -129,13 +177,13 @@ func (r *recovery) unknown(component string, created *generated.Values) map[stri
 		return out
 	}
 	for call, v := range created.Calls {
-		if known != nil {
-			_, stored := known.Calls[call]
-			if stored || known.Replaces(call) {
-				continue
-			}
+		_, found := r.found[component][call]
+		if v.Derived || found {
+			continue
 		}
-		if !v.Derived && !r.found[component][call] {
+		if known == nil || r.o.recovered[component][call] {
+			out[call] = true
+		} else if _, stored := known.Calls[call]; !stored && !known.HasOtherArguments(call) {
 			out[call] = true
 		}
 	}
@@ -144,33 +192,44 @@ func (r *recovery) unknown(component string, created *generated.Values) map[stri
 
 // secretKey is a key of a Secret that a component has and that is in the cluster.
 type secretKey struct {
-	value, live string
+	place secretPlace
+	// value is what is rendered, and written is its text in the manifest.
+	value, written, live string
 	// rendered and stored are the data of the Secret.
 	rendered map[string]string
 	stored   map[string][]byte
 }
 
-// privateKeyOf returns the private key of a certificate that the key has in the cluster; empty if
-// the Secret does not have it.
-func (k secretKey) privateKeyOf(v generated.Value) string {
+// valueOf returns a value as it is in the cluster, if it is the whole value of the key. Text that
+// JSON does not have, and that is too short to be found again, is not returned.
+func (k secretKey) valueOf(v generated.Value) (generated.Value, bool) {
+	out := generated.Value{Text: k.live, Arguments: v.Arguments}
+	switch v.Text {
+	case k.value:
+	case k.written: // in data, without b64enc
+		out.Text = base64.StdEncoding.EncodeToString([]byte(k.live))
+	default:
+		return out, false
+	}
+	if min(len(v.Text), len(out.Text)) < generated.ShortestRecognized || !utf8.ValidString(out.Text) || v.Derived {
+		return out, false
+	}
+	if v.PrivateKey == "" {
+		return out, true
+	}
 	for name, value := range k.rendered {
-		if value != v.PrivateKey {
-			continue
-		}
-		if _, err := tls.X509KeyPair([]byte(k.live), k.stored[name]); err == nil {
-			return string(k.stored[name])
+		if value == v.PrivateKey {
+			out.PrivateKey = string(k.stored[name])
 		}
 	}
-	return ""
+	_, err := tls.X509KeyPair([]byte(out.Text), []byte(out.PrivateKey))
+	return out, err == nil
 }
 
 // eachKey calls visit for each key of the Secrets of a component that has generated values, and
 // that the cluster has, too.
 func (r *recovery) eachKey(ctx context.Context, rc *stacks.RenderedComponent, created *generated.Values,
 	visit func(secretKey)) error {
-	if created == nil || len(created.Calls) == 0 {
-		return nil
-	}
 	isGenerated := created.Finder()
 	for i := range rc.Objects {
 		obj := &rc.Objects[i]
@@ -187,7 +246,9 @@ func (r *recovery) eachKey(ctx context.Context, rc *stacks.RenderedComponent, cr
 		rendered := secretData(obj.Manifest)
 		for _, name := range slices.Sorted(maps.Keys(rendered)) {
 			if stored, ok := secret.Data[name]; ok && len(stored) > 0 {
-				visit(secretKey{rendered[name], string(stored), rendered, secret.Data})
+				visit(secretKey{place: secretPlace{obj.Ref, name}, value: rendered[name], live: string(stored),
+					written:  base64.StdEncoding.EncodeToString([]byte(rendered[name])),
+					rendered: rendered, stored: secret.Data})
 			}
 		}
 	}
@@ -213,15 +274,11 @@ func secretData(manifest []byte) map[string]string {
 	if json.Unmarshal(manifest, &secret) != nil { // the API server reports it
 		return nil
 	}
-	out := maps.Clone(secret.StringData)
-	if out == nil {
-		out = map[string]string{}
-	}
+	out := map[string]string{}
 	for name, value := range secret.Data {
-		if _, both := out[name]; !both {
-			out[name] = string(value)
-		}
+		out[name] = string(value)
 	}
+	maps.Copy(out, secret.StringData)
 	return out
 }
 
@@ -230,12 +287,17 @@ func secretData(manifest []byte) map[string]string {
 func (r *recovery) keepLive(ctx context.Context, req *stacks.Request, res stacks.Result,
 	render func(context.Context, stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
 	kept, others := map[string]*generated.Values{}, map[string]*generated.Values{}
+	r.o.recovered = map[string]map[string]bool{}
 	for i := range res.Components {
 		rc := &res.Components[i]
 		created := valuesOf(req, &res)[rc.Name]
-		calls, err := r.liveCalls(ctx, rc, created)
+		calls, err := r.stayingCalls(ctx, rc, created)
 		if err != nil {
 			return res, fmt.Errorf("looking for generated values of component %q: %w", rc.Name, err)
+		}
+		r.o.recovered[rc.Name] = maps.Clone(calls)
+		for call := range r.found[rc.Name] {
+			r.o.recovered[rc.Name][call] = true
 		}
 		if len(calls) == 0 {
 			continue
@@ -243,7 +305,7 @@ func (r *recovery) keepLive(ctx context.Context, req *stacks.Request, res stacks
 		kept[rc.Name], others[rc.Name] = created.Clone(), created.Clone()
 		for call := range calls {
 			v := created.Calls[call]
-			v.Live = true
+			v.StaysLive = true
 			kept[rc.Name].Calls[call] = v
 			delete(others[rc.Name].Calls, call)
 		}
@@ -269,18 +331,18 @@ func (r *recovery) keepLive(ctx context.Context, req *stacks.Request, res stacks
 	return res, nil
 }
 
-// liveCalls returns the calls of a component whose values are new, and that are in keys of Secrets
-// which the cluster has already. The certificates of a component stay together: an authority may be
-// only in a webhook configuration.
-func (r *recovery) liveCalls(ctx context.Context, rc *stacks.RenderedComponent,
+// stayingCalls returns the calls of a component whose values are new, and that are in keys of
+// Secrets which the cluster has already. With a certificate, all authorities stay: they may be only
+// in a webhook configuration.
+func (r *recovery) stayingCalls(ctx context.Context, rc *stacks.RenderedComponent,
 	created *generated.Values) (map[string]bool, error) {
-	out, find := map[string]bool{}, map[string]func([]byte) bool{}
+	out, find := map[string]bool{}, map[string]func(string) bool{}
 	for call := range r.unknown(rc.Name, created) {
 		one := generated.Values{Calls: map[string]generated.Value{call: created.Calls[call]}}
-		find[call] = one.Finder()
+		find[call] = one.TextFinder()
 	}
 	if len(find) == 0 {
-		return nil, nil
+		return out, nil
 	}
 	certificates := false
 	for call := range r.found[rc.Name] {
@@ -288,16 +350,17 @@ func (r *recovery) liveCalls(ctx context.Context, rc *stacks.RenderedComponent,
 	}
 	err := r.eachKey(ctx, rc, created, func(k secretKey) {
 		for call, has := range find {
-			if raw, err := json.Marshal(k.value); err == nil && has(raw) {
+			if has(k.value) || has(k.written) {
 				out[call] = true
 				certificates = certificates || created.Calls[call].PrivateKey != ""
 			}
 		}
 	})
 	for call := range find {
-		out[call] = out[call] || certificates && created.Calls[call].PrivateKey != ""
+		if certificates && strings.HasPrefix(call, "genCA") {
+			out[call] = true
+		}
 	}
-	maps.DeleteFunc(out, func(_ string, live bool) bool { return !live })
 	return out, err
 }
 
@@ -315,10 +378,10 @@ func (r *recovery) reportKept(rc, other *stacks.RenderedComponent) {
 		stay := slices.DeleteFunc(slices.Clone(obj.InitialFields), func(p string) bool {
 			return slices.Contains(other.Objects[at].InitialFields, p)
 		})
-		switch {
-		case len(stay) > 0:
+		if len(stay) > 0 {
 			fields = append(fields, obj.Ref.String()+" "+strings.Join(stay, ", "))
-		case obj.Kind != "Secret" && !bytes.Equal(obj.Manifest, other.Objects[at].Manifest):
+		}
+		if r.isMade(obj, &other.Objects[at], stay) {
 			made = append(made, obj.Ref.String())
 		}
 	}
@@ -329,4 +392,20 @@ func (r *recovery) reportKept(rc, other *stacks.RenderedComponent) {
 	}
 	r.o.req.Event(corev1.EventTypeWarning, appsv1.LiveValuesKeptReason,
 		reconcile.Truncate(message, maxComponentMessage))
+}
+
+// isMade reports whether fields of an object, apart from those that stay, are made from values that
+// the cluster does not have. other is the object with other values.
+func (r *recovery) isMade(obj, other *stacks.Object, stay []string) bool {
+	secret := r.secrets[obj.Ref]
+	if obj.Group == "" && obj.Kind == "Secret" && secret != nil {
+		for name, value := range secretData(obj.Manifest) {
+			stored, there := secret.Data[name]
+			if there && string(stored) != value && !slices.Contains(stay, live.FormatPointer([]string{"data", name})) {
+				return true
+			}
+		}
+		return false
+	}
+	return len(stay) == 0 && !bytes.Equal(obj.Manifest, other.Manifest)
 }

@@ -67,6 +67,10 @@ type owner struct {
 	// until they are read after a start.
 	generated map[string]*generated.Values
 
+	// recovered are the calls of templates whose values are those of Secrets in the cluster, or
+	// stay as they are there, by component.
+	recovered map[string]map[string]bool
+
 	// releases are the records of the releases of chart components, by component.
 	releases map[string]stacks.ReleaseRecord
 	// former are the components that were installed before the status knows of it. It is nil

@@ -24,7 +24,7 @@ const (
 	maxDifferentEvents  = 10
 )
 
-// differentMessages returns the messages that list the objects. What is too much is counted.
+// differentMessages returns the messages that list the objects. Further objects are counted.
 func differentMessages(e *engine.DifferentError) (out []string) {
 	prefix := fmt.Sprintf("component %q: existing objects change when they are taken over: ", e.Component)
 	for i := range e.Objects {

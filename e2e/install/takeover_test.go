@@ -57,7 +57,7 @@ var _ = Describe("Objects that are taken over", suite.Safety, func() {
 		mark := auditMark(ctx)
 		in := newInstall(ctx, ns, "i", retryEvery(time.Second), withAdopt(appsv1.AdoptUnchanged))
 		becomes(ctx, in, "False", appsv1.ObjectsDifferReason)
-		Expect(ready(in).Message).To(And(ContainSubstring("/settings /data/greeting, /data/more;"),
+		Expect(ready(in).Message).To(And(HaveSuffix("/settings /data/greeting, /data/more"),
 			ContainSubstring("set spec.adopt to Always"), Not(ContainSubstring("their-")),
 			Not(ContainSubstring("our-")),
 			Not(ContainSubstring("same"))))
@@ -72,7 +72,17 @@ var _ = Describe("Objects that are taken over", suite.Safety, func() {
 		expectOwnedBy(a, in)
 		Expect(a.ManagedFields).To(HaveEach(HaveField("Manager", live.FieldManager)), "it is taken over as with Always")
 		Expect(eventsWithReason(ctx, in, appsv1.ObjectsDifferReason)()).To(HaveEach(HaveField("Message",
-			ContainSubstring("nothing of it is taken over"))))
+			ContainSubstring("no object is taken over"))))
+
+		By("replacing it by an object of another tool while the install is suspended")
+		suspend(ctx, in)
+		Expect(plane.Client().Delete(ctx, aConfigMap(ns, "settings"))).To(Succeed())
+		appliedByKubectl(ctx, ns, settings("them", theirs))
+		edit(ctx, in, resume)
+		becomes(ctx, in, "False", appsv1.ObjectsDifferReason)
+		Expect(getConfigMap(ctx, ns, "settings").Data).To(HaveKeyWithValue("greeting", "their-greeting"))
+		appliedByKubectl(ctx, ns, settings("them", "greeting: our-greeting"))
+		atRevision(ctx, in, "main@sha1:1")
 		deleteAndWait(ctx, in)
 		Expect(absent(ctx, aConfigMap(ns, "settings"))).To(BeTrue(), "it is removed as with Always")
 	})
@@ -87,6 +97,10 @@ func generatingChart(ns, version, password string) map[string]string {
 			"  password: {{ " + password + " }}\n",
 		"templates/session.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: session}\nstringData:\n" +
 			"  url: redis://{{ randAlphaNum 20 }}@cache\n",
+		"templates/raw.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: raw}\ndata: {raw: {{ randAlphaNum " +
+			"32 }}}\n",
+		"templates/pin.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: pin}\nstringData: {pin: {{ " +
+			"randAlphaNum 16 }}}\n",
 		"templates/self.yaml": "{{- $cert := genSelfSignedCert \"self\" nil nil 365 }}\n" +
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: self}\n" +
 			"data: {tls.crt: {{ $cert.Cert | b64enc }}, tls.key: {{ $cert.Key | b64enc }}}\n",
@@ -109,7 +123,7 @@ func generatingChart(ns, version, password string) map[string]string {
 func generatedFields(ctx context.Context, ns string) map[string]string {
 	GinkgoHelper()
 	out := map[string]string{}
-	for _, name := range []string{"login", "session", "self", "tls"} {
+	for _, name := range []string{"login", "session", "raw", "pin", "self", "tls"} {
 		secret := &corev1.Secret{ObjectMeta: objectMeta(ns, name)}
 		Expect(get(ctx, secret)).To(Succeed())
 		for key, value := range secret.Data {
@@ -133,6 +147,9 @@ var _ = Describe("What Helm generated for a release", suite.Safety, func() {
 			Expect(client.IgnoreNotFound(plane.Client().Delete(ctx, webhook))).To(Succeed())
 		})
 		Expect(installWithHelm(ctx, ns, generatingChart(ns, "1.0.0", "randAlphaNum 16"), "")).To(Succeed())
+		pin := &corev1.Secret{ObjectMeta: objectMeta(ns, "pin")}
+		// a number without quotes
+		Expect(patch(ctx, pin, "somebody", `{"stringData":{"pin":"12345678"}}`)).To(Succeed())
 		before := generatedFields(ctx, ns)
 
 		By("taking it over")
@@ -147,10 +164,10 @@ var _ = Describe("What Helm generated for a release", suite.Safety, func() {
 		Expect(after).To(Equal(before))
 		Eventually(ctx, eventsWithReason(ctx, in, appsv1.LiveValuesKeptReason),
 			soon).Should(ConsistOf(HaveField("Message", And(
-			ContainSubstring("Secret "+ns+"/session /data/url"),
+			ContainSubstring("Secret "+ns+"/session /data/url"), ContainSubstring("Secret "+ns+"/pin /data/pin"),
 			ContainSubstring(ns+" /webhooks/[name=check.example.com]/clientConfig/caBundle"),
 			ContainSubstring("made from other values: ConfigMap "+ns+"/config"), Not(ContainSubstring("/self")),
-			Not(ContainSubstring("/login")), Not(ContainSubstring("/tls"))))))
+			Not(ContainSubstring("/login")), Not(ContainSubstring("/tls")), Not(ContainSubstring("/raw"))))))
 
 		By("upgrading it to a version that generates the password in another way")
 		publish(ctx, ns, "src", "main@sha1:2", tree(releaseStack, releaseFiles(
@@ -167,5 +184,24 @@ var _ = Describe("What Helm generated for a release", suite.Safety, func() {
 			HaveKeyWithValue("tls/tls.crt", Not(Equal(before["tls/tls.crt"]))),
 			HaveKeyWithValue("caBundle", Not(Equal(before["caBundle"])))))
 		becomes(ctx, in, "True", "")
+	})
+
+	It("is read again when it changes before the release is taken over", func(ctx SpecContext) {
+		ns := namespaceFor(ctx)
+		chart := map[string]string{"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+			"templates/login.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: " +
+				"{password: {{ randAlphaNum 16 }}, host: {{ .Values.host }}}\n", "values.yaml": "host: theirs\n"}
+		Expect(installWithHelm(ctx, ns, chart, "")).To(Succeed())
+		publish(ctx, ns, "src", "main@sha1:1", tree(releaseStack, releaseFiles(chart, "host: ours\n")))
+		in := newInstall(ctx, ns, "i", hourly, withAdopt(appsv1.AdoptUnchanged))
+		becomes(ctx, in, "False", appsv1.ObjectsDifferReason)
+		Expect(ready(in).Message).To(HaveSuffix("/login /data/host"))
+		login := &corev1.Secret{ObjectMeta: objectMeta(ns, "login")}
+		Expect(patch(ctx, login, "somebody", `{"stringData":{"password":"another-password"}}`)).To(Succeed())
+		edit(ctx, in, withAdopt(appsv1.AdoptAlways))
+		atRevision(ctx, in, "main@sha1:1")
+		Expect(get(ctx, login)).To(Succeed())
+		Expect(login.Data).To(And(HaveKeyWithValue("password", []byte("another-password")),
+			HaveKeyWithValue("host", []byte("ours"))))
 	})
 })

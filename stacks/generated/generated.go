@@ -203,9 +203,9 @@ type Value struct {
 	Arguments string `json:"arguments,omitempty"`
 	// Derived is true for a value from before values were generated, see Options.Derive.
 	Derived bool `json:"derived,omitempty"`
-	// Live is true for a value that the cluster does not have: fields with it were there before,
-	// and stay as they are, see LiveFields.
-	Live bool `json:"live,omitempty"`
+	// StaysLive is true for a value that is not applied where the cluster has another one, see
+	// LiveFields.
+	StaysLive bool `json:"staysLive,omitempty"`
 }
 
 // ShortestRecognized is the length in bytes from which a value is recognized in an object. A
@@ -240,9 +240,9 @@ func (v *Values) Equal(other *Values) bool {
 		maps.EqualFunc(v.storedLookups(), other.storedLookups(), sameLookup)
 }
 
-// Replaces reports whether a call that its arguments identify has other arguments than one that is
-// stored.
-func (v *Values) Replaces(call string) bool {
+// HasOtherArguments reports whether the function of a call that its arguments identify is stored
+// with other arguments.
+func (v *Values) HasOtherArguments(call string) bool {
 	name, file, _ := strings.Cut(call, "@")
 	function := strings.Split(name, "#")
 	for stored := range v.Calls {
@@ -301,6 +301,12 @@ func (v *Values) Finder() func(text []byte) bool {
 	return func(text []byte) bool {
 		return slices.ContainsFunc(values, func(value []byte) bool { return bytes.Contains(text, value) })
 	}
+}
+
+// TextFinder is Finder for a text that is no JSON.
+func (v *Values) TextFinder() func(text string) bool {
+	has := v.Finder()
+	return func(text string) bool { return has(inJSON(text)) }
 }
 
 // inJSON returns text as it is between the quotes of a JSON string.

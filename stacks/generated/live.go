@@ -2,7 +2,6 @@ package generated
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -10,21 +9,21 @@ import (
 )
 
 // LiveFields returns JSON pointers to the fields of an object that stay as they are in the cluster,
-// because they have values with Live: keys of Secrets, and in other objects those with a
+// because they have values with StaysLive: keys of Secrets, and in other objects those with a
 // certificate, which has to be that of the Secret. A list item with a name is [name=x].
 func (v *Values) LiveFields(isSecret bool, object map[string]any) []string {
-	alive := Values{Calls: map[string]Value{}}
+	staying := Values{Calls: map[string]Value{}}
 	if v != nil {
 		for call, value := range v.Calls {
-			if value.Live && (isSecret || value.PrivateKey != "") {
-				alive.Calls[call] = value
+			if value.StaysLive && (isSecret || value.PrivateKey != "") {
+				staying.Calls[call] = value
 			}
 		}
 	}
-	if len(alive.Calls) == 0 {
+	if len(staying.Calls) == 0 {
 		return nil
 	}
-	f := liveFields{has: alive.Finder()}
+	f := liveFields{has: staying.TextFinder()}
 	if isSecret {
 		f.walkSecret(object)
 	} else {
@@ -35,7 +34,7 @@ func (v *Values) LiveFields(isSecret bool, object map[string]any) []string {
 }
 
 type liveFields struct {
-	has   func([]byte) bool
+	has   func(text string) bool
 	found []string
 }
 
@@ -45,10 +44,11 @@ func (f *liveFields) walkSecret(object map[string]any) {
 		data, _ := object[field].(map[string]any)
 		for key, value := range data {
 			text, _ := value.(string)
-			if raw, err := base64.StdEncoding.DecodeString(text); field == "data" && err == nil {
-				text = string(raw)
+			at := "/data/" + pointerEscapes.Replace(key)
+			f.check(text, at)
+			if raw, err := base64.StdEncoding.DecodeString(text); err == nil && field == "data" {
+				f.check(string(raw), at)
 			}
-			f.check(text, "/data/"+pointerEscapes.Replace(key))
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (f *liveFields) walk(value any, at string) {
 }
 
 func (f *liveFields) check(text, at string) {
-	if raw, err := json.Marshal(text); err == nil && f.has(raw) {
+	if f.has(text) {
 		f.found = append(f.found, at)
 	}
 }

@@ -10,8 +10,8 @@ const (
 	AdoptNever AdoptMode = "Never"
 	// AdoptUnowned adopts objects that no other manager claims. Removal releases them again.
 	AdoptUnowned AdoptMode = "Unowned"
-	// AdoptUnchanged is AdoptAlways for components of which no existing object would change, apart
-	// from its metadata. Of others it takes nothing.
+	// AdoptUnchanged is AdoptAlways for components whose existing objects would only change in
+	// their metadata. It takes no object of other components.
 	AdoptUnchanged AdoptMode = "Unchanged"
 	// AdoptAlways adopts objects of any manager except another install. Removal deletes them.
 	AdoptAlways AdoptMode = "Always"

@@ -120,18 +120,18 @@ func (g *generator) issue(function, cn string, others ...any) (certificate, erro
 		return placeholderCertificate(source, cn)
 	},
 		func() (generated.Value, error) {
-			g.forgetLive() // an authority that stays as it is in the cluster has not signed this one
+			g.writeCertificates() // an authority that stays as it is in the cluster has not signed this one
 			c, err := callSprig(function, arguments...)
 			return generated.Value{Text: c.Cert, PrivateKey: c.Key}, err
 		})
 	return certificate{Cert: v.Text, Key: v.PrivateKey}, err
 }
 
-// forgetLive makes all certificates those that are generated, see generated.Value.Live.
-func (g *generator) forgetLive() {
+// writeCertificates clears StaysLive of all certificates, so that they are written.
+func (g *generator) writeCertificates() {
 	for call, v := range g.out.Calls {
-		if v.Live && v.PrivateKey != "" {
-			v.Live = false
+		if v.StaysLive && v.PrivateKey != "" {
+			v.StaysLive = false
 			g.out.Calls[call] = v
 		}
 	}
