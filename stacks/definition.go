@@ -78,6 +78,8 @@ type Component struct {
 	Kustomize *Kustomize `json:"kustomize,omitempty"`
 	// Manifests are files or folders.
 	Manifests []string `json:"manifests,omitempty"`
+	// Patches change the rendered objects, before those of an install.
+	Patches []Patch `json:"patches,omitempty"`
 
 	// Schema is the JSON schema of the values that an install may override.
 	Schema     map[string]any `json:"schema,omitempty"`
@@ -112,7 +114,7 @@ type Kustomize struct {
 
 // Parameters are additional override keys of a component, and their mapping to an override.
 type Parameters struct {
-	Schema map[string]any `json:"schema"`
+	Schema map[string]any `json:"schema,omitempty"`
 	// Map is a CEL expression over `params`, `stack` and `version`. It returns a map with the
 	// reserved override keys: values, images, replicas, patches.
 	Map string `json:"map,omitempty"`
@@ -135,7 +137,9 @@ type Replica struct {
 // Patch is a strategic merge or JSON 6902 patch, as in a kustomization.
 type Patch struct {
 	Target *PatchTarget `json:"target,omitempty"`
-	Patch  string       `json:"patch"`
+	// Patch is an object (strategic merge), a list of operations (JSON 6902), or the text of one of
+	// them. With a target, an object needs no kind and no name.
+	Patch any `json:"patch"`
 }
 
 // PatchTarget selects the objects that a patch changes.

@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -56,7 +57,7 @@ func (r *resolver) resolveComponent(c *Component, wave int) ResolvedComponent {
 	}
 	p.Images = mergeByName(mapped.Images, explicit.Images, func(i Image) string { return i.Name })
 	p.Replicas = mergeByName(mapped.Replicas, explicit.Replicas, func(r Replica) string { return r.Name })
-	p.Patches = append(slices.Clone(mapped.Patches), explicit.Patches...)
+	p.Patches = slices.Concat(c.Patches, mapped.Patches, explicit.Patches)
 	r.mergeValues(&p, mapped.Values, explicit.Values)
 	return p
 }
@@ -87,12 +88,34 @@ func (r *resolver) decodeReserved(component, name string, m map[string]any) over
 			r.add(component, name+".replicas", "%s: replicas[%d] needs name and a non-negative count", name, i)
 		}
 	}
-	for i, patch := range out.Patches {
-		if patch.Patch == "" {
-			r.add(component, name+".patches", "%s: patches[%d] needs patch", name, i)
+	for i := range out.Patches {
+		if why := out.Patches[i].invalid(); why != "" {
+			r.add(component, name+".patches", "%s: patches[%d] %s", name, i, why)
 		}
 	}
 	return out
+}
+
+// invalid returns why a patch cannot be applied; empty for a valid one.
+func (p *Patch) invalid() string {
+	switch patch := p.Patch.(type) {
+	case string:
+		if patch != "" {
+			return ""
+		}
+	case map[string]any:
+		if len(patch) > 0 {
+			return ""
+		}
+	case []any:
+		if len(patch) > 0 {
+			return ""
+		}
+	case nil:
+	default:
+		return "needs an object, a list or a text as patch"
+	}
+	return "needs patch"
 }
 
 // mapParameters checks the parameters of a component and maps them to an override.
@@ -148,6 +171,45 @@ func mergeByName[T any](base, over []T, name func(T) string) []T {
 	return out
 }
 
+// text returns the text of a patch, as in a kustomization. An object gets the names that kustomize
+// demands, and does not use where there is a target.
+func (p *Patch) text() string {
+	patch := p.Patch
+	switch own := patch.(type) {
+	case string:
+		return own
+	case map[string]any:
+		if p.Target != nil {
+			patch = withPlaceholders(own)
+		}
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		panic(err) // it was decoded from JSON or YAML
+	}
+	return string(raw)
+}
+
+// withPlaceholders returns a patch with a kind and a name.
+func withPlaceholders(patch map[string]any) map[string]any {
+	out := maps.Clone(patch)
+	for _, field := range []string{"apiVersion", "kind"} {
+		if out[field] == nil {
+			out[field] = "any"
+		}
+	}
+	metadata, isMap := out["metadata"].(map[string]any)
+	if out["metadata"] == nil || isMap && metadata["name"] == nil {
+		metadata = maps.Clone(metadata)
+		if metadata == nil {
+			metadata = map[string]any{}
+		}
+		metadata["name"] = "any"
+		out["metadata"] = metadata
+	}
+	return out
+}
+
 // kustomizeOverride returns the part of an override that changes rendered objects.
 func kustomizeOverride(p *ResolvedComponent) kustomize.Override {
 	var out kustomize.Override
@@ -159,7 +221,7 @@ func kustomizeOverride(p *ResolvedComponent) kustomize.Override {
 		out.Replicas = append(out.Replicas, types.Replica(r))
 	}
 	for _, patch := range p.Patches {
-		own := types.Patch{Patch: patch.Patch}
+		own := types.Patch{Patch: patch.text()}
 		if t := patch.Target; t != nil {
 			own.Target = &types.Selector{
 				ResId: resid.ResId{Gvk: resid.Gvk{Group: t.Group, Version: t.Version, Kind: t.Kind},

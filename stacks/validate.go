@@ -156,6 +156,11 @@ func (v *validator) checkComponent(i int) {
 		}
 	}
 	v.checkParameters(c, at)
+	for i := range c.Patches {
+		if why := c.Patches[i].invalid(); why != "" {
+			v.fail(at("patches["+strconv.Itoa(i)+"]"), "%s", why)
+		}
+	}
 }
 
 // readyExprError describes in one line why a readyExpr is invalid.
