@@ -138,6 +138,10 @@ func TestGoldenRequestDigests(t *testing.T) {
 		v.StaysLive = true
 		withLive.Calls[call] = v
 	}
+	for query, l := range withLive.Lookups {
+		l.Emptied = true
+		withLive.Lookups[query] = l
+	}
 	hasLive.Generate.Values = map[string]*generated.Values{"web": withLive}
 	goldenfile.Complete(t, hasLive)
 	decrypted.DecryptionKeyID = ""

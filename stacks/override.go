@@ -3,6 +3,7 @@ package stacks
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -57,6 +58,7 @@ func (r *resolver) resolveComponent(c *Component, wave int) ResolvedComponent {
 	}
 	p.Images = mergeByName(mapped.Images, explicit.Images, func(i Image) string { return i.Name })
 	p.Replicas = mergeByName(mapped.Replicas, explicit.Replicas, func(r Replica) string { return r.Name })
+	p.mappedPatches = len(mapped.Patches)
 	p.Patches = slices.Concat(c.Patches, mapped.Patches, explicit.Patches)
 	r.mergeValues(&p, mapped.Values, explicit.Values)
 	return p
@@ -220,8 +222,15 @@ func kustomizeOverride(p *ResolvedComponent) kustomize.Override {
 	for _, r := range p.Replicas {
 		out.Replicas = append(out.Replicas, types.Replica(r))
 	}
-	for _, patch := range p.Patches {
-		own := types.Patch{Patch: patch.text()}
+	stack := len(p.Component.Patches)
+	for i, patch := range p.Patches {
+		own := kustomize.Patch{Field: fmt.Sprintf("patches[%d]", i), Text: patch.text()}
+		switch {
+		case i >= stack+p.mappedPatches:
+			own.Field = fmt.Sprintf("override.patches[%d]", i-stack-p.mappedPatches)
+		case i >= stack:
+			own.Field = fmt.Sprintf("parameters.map: patches[%d]", i-stack)
+		}
 		if t := patch.Target; t != nil {
 			own.Target = &types.Selector{
 				ResId: resid.ResId{Gvk: resid.Gvk{Group: t.Group, Version: t.Version, Kind: t.Kind},

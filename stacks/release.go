@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"maps"
+	"slices"
 
 	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/helm"
@@ -93,8 +94,9 @@ func releaseDigest(key, inputs []byte) string {
 func (r *renderRun) renderRevision(p *ResolvedComponent, o helm.Options) (helm.Rendered, error) {
 	rendered, err := p.chart.Render(r.ctx, o)
 	values := rendered.Generated
-	if err == nil || o.Revision < 2 || values == nil || len(values.Lookups) == 0 ||
-		len(values.AskedQueries()) == 0 && values.Rotated == "" {
+	isMissing := func(l generated.Lookup) bool { return l.Asked || l.Emptied }
+	if err == nil || o.Revision < 2 || values == nil ||
+		!slices.ContainsFunc(slices.Collect(maps.Values(values.Lookups)), isMissing) {
 		return rendered, err
 	}
 	o.Revision = 1

@@ -159,7 +159,7 @@ func (r *renderRun) render() (Result, error) {
 	for i := range r.resolved.Components {
 		p := &r.resolved.Components[i]
 		o := kustomizeOverride(p)
-		if o.Empty() {
+		if o.Empty() || p.Component.Helm != nil && p.chart == nil { // a chart that is left out has no objects
 			continue
 		}
 		changed = true

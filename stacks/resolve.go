@@ -39,6 +39,9 @@ type ResolvedComponent struct {
 	Images   []Image
 	Replicas []Replica
 	Patches  []Patch
+	// mappedPatches is the number of patches that parameters.map returned: those after the patches
+	// of the stack, and before those of the install.
+	mappedPatches int
 
 	// chart is nil if the component is not a chart, or if Request.WithoutCharts leaves it out.
 	chart *helm.Chart

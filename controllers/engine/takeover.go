@@ -128,6 +128,9 @@ func (a *executor) compareItem(ctx context.Context, it *plan.Item) (*DifferentOb
 	}
 	for try := 1; ; try++ {
 		u, err := a.resource(it).Get(ctx, it.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // the real request reports the latter
+			return nil, "", nil
+		}
 		if err != nil {
 			different, err := a.uncompared(it, err)
 			return different, "", err
@@ -147,9 +150,6 @@ func (a *executor) compareItem(ctx context.Context, it *plan.Item) (*DifferentOb
 // uncompared returns the result of a comparison that failed. With adopt Always, the object is taken
 // over all the same: a webhook that is down must not prevent what would repair it.
 func (a *executor) uncompared(it *plan.Item, err error) (*DifferentObject, error) {
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // the real request reports the latter
-		return nil, nil
-	}
 	always := a.owner.Policies().Adopt == appsv1.AdoptAlways
 	if isFatal(err) || !always && isTransient(err) {
 		return nil, &ObjectError{Ref: it.Ref, Verb: "compare", Err: err, Redact: a.owner.Policies().Redact}

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/base64"
@@ -36,6 +35,9 @@ func (s *Steps) generateOptions(ctx context.Context, o *owner, c *engine.Client)
 		if o.generated, err = readGenerated(ctx, o, c); err != nil {
 			return generated.Options{}, err
 		}
+	}
+	if err := o.compareSecretsAgain(ctx, c); err != nil {
+		return generated.Options{}, err
 	}
 	return generated.Options{Policy: generated.Keep, Owner: o.key.String(), Values: o.generated,
 		Rotate: in.Annotations[appsv1.RotateAnnotation], Now: s.Clock.Now()}, nil
@@ -138,7 +140,11 @@ func renderGenerating(ctx context.Context, o *owner, c *engine.Client, req *stac
 	if req.Generate.Policy == generated.Keep && !publishesOnly(o.req.Object) {
 		known := maps.Clone(o.generated)
 		maps.Copy(known, found)
+		maps.DeleteFunc(known, func(component string, _ *generated.Values) bool { return o.compareAgain[component] })
 		if res, err = recoverValues(ctx, o, c, known, req, res, render); err != nil {
+			return stacks.Result{}, err
+		}
+		if res, err = renderWithLookups(ctx, o, c, req, res, render); err != nil {
 			return stacks.Result{}, err
 		}
 	}
@@ -198,24 +204,8 @@ func (o *owner) reportLost(values, known map[string]*generated.Values, found map
 		slices.Sort(others)
 		o.req.Event(corev1.EventTypeWarning, appsv1.GeneratedValuesLostReason,
 			reconcile.Truncate(fmt.Sprintf("the Secret with the generated values of component %q is gone: "+
-				"%d values are taken from other Secrets, %d are unknown: %s", component, len(created.Calls)-len(others),
-				len(others), cmp.Or(strings.Join(others, ", "), "none")), maxComponentMessage))
-	}
-}
-
-// forgetRecovered drops the values that were read from Secrets for a component that is not applied
-// yet: they may have changed since.
-func (o *owner) forgetRecovered() {
-	installed := o.generatedSecrets()
-	for component, calls := range o.recovered {
-		if _, applied := installed[component]; applied || len(calls) == 0 || o.generated[component] == nil {
-			delete(o.recovered, component)
-			continue
-		}
-		values := o.generated[component].Clone()
-		maps.DeleteFunc(values.Calls, func(call string, _ generated.Value) bool { return calls[call] })
-		o.generated = maps.Clone(o.generated)
-		o.generated[component] = values
+				"%d values are taken from other Secrets; unknown values: %d (%s)", component,
+				len(created.Calls)-len(others), len(others), strings.Join(others, ", ")), maxComponentMessage))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,14 +32,16 @@ const maxRecoveryRounds = 5
 type recovery struct {
 	o *owner
 	c *engine.Client
-	// known are the values of earlier renders, by component.
+	// known are the values that the cluster has from earlier renders, by component.
 	known map[string]*generated.Values
 	// found are the places of the values that were found, and refused the calls whose value cannot
 	// be rendered, by component and call.
 	found   map[string]map[string]secretPlace
 	refused map[string]map[string]bool
-	// secrets are those that were read; nil for one that does not exist.
-	secrets map[stacks.Ref]*corev1.Secret
+	// secrets are those that were read; nil for one that does not exist. versions are theirs, by
+	// component.
+	secrets  map[stacks.Ref]*corev1.Secret
+	versions map[string]map[stacks.Ref]string
 }
 
 // secretPlace is a key of a Secret.
@@ -50,13 +53,14 @@ type secretPlace struct {
 // recoverValues renders again with the values that Secrets in the cluster have where the templates
 // of res generate new ones, and adds them to the request. Where a value cannot be recovered,
 // because only a part of a key is generated, or because the key of an authority is not stored, the
-// fields that have it stay as they are in the cluster. known are the values of earlier renders, by
-// component.
+// fields that have it stay as they are in the cluster. known are the values that the cluster has
+// from earlier renders, by component.
 func recoverValues(ctx context.Context, o *owner, c *engine.Client, known map[string]*generated.Values,
 	req *stacks.Request, res stacks.Result,
 	render func(context.Context, stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
 	r := &recovery{o: o, c: c, known: known, found: map[string]map[string]secretPlace{},
-		refused: map[string]map[string]bool{}, secrets: map[stacks.Ref]*corev1.Secret{}}
+		refused: map[string]map[string]bool{}, secrets: map[stacks.Ref]*corev1.Secret{},
+		versions: map[string]map[stacks.Ref]string{}}
 	for range maxRecoveryRounds {
 		before, changed := maps.Clone(r.found), map[string]*generated.Values{}
 		for i := range res.Components {
@@ -75,7 +79,8 @@ func recoverValues(ctx context.Context, o *owner, c *engine.Client, known map[st
 		again := *req
 		again.Generate = req.Generate.With(changed)
 		next, err := render(ctx, again)
-		if ctx.Err() != nil {
+		_, inTemplate := errors.AsType[*stacks.Error](err)
+		if err != nil && !inTemplate {
 			return res, err
 		}
 		if err != nil { // the templates do not take these values
@@ -85,7 +90,9 @@ func recoverValues(ctx context.Context, o *owner, c *engine.Client, known map[st
 		*req, res = again, next
 	}
 	o.reportLost(valuesOf(req, &res), known, r.found)
-	return r.keepLive(ctx, req, res, render)
+	res, err := r.keepLive(ctx, req, res, render)
+	o.comparedSecrets = r.versions
+	return res, err
 }
 
 // valuesOf returns the values of a render: a result has only those that are not in the request.
@@ -107,40 +114,47 @@ func (r *recovery) recover(ctx context.Context, rc *stacks.RenderedComponent,
 	if len(unknown) == 0 && !upgraded && len(r.found[rc.Name]) == 0 {
 		return nil, nil
 	}
-	found, places := map[string]generated.Value{}, map[string]secretPlace{}
-	same := map[secretPlace]bool{}
+	places, same := maps.Clone(r.found[rc.Name]), map[secretPlace]bool{}
+	if places == nil {
+		places = map[string]secretPlace{}
+	}
+	out, changed := created.Clone(), false
 	err := r.eachKey(ctx, rc, created, func(k secretKey) {
 		same[k.place] = k.value == k.live
 		for call, v := range created.Calls {
-			ours := unknown[call] || upgraded && v.PrivateKey == ""
-			if own, ok := k.valueOf(v); ok && ours && !r.refused[rc.Name][call] && own != v {
-				found[call], places[call] = own, k.place
+			own, ok := k.valueOf(v)
+			if !ok || r.refused[rc.Name][call] || !unknown[call] && (!upgraded || v.PrivateKey != "") {
+				continue
 			}
+			if _, twice := places[call]; twice && own != out.Calls[call] { // two keys that differ now
+				r.refuse(rc.Name, call)
+				continue
+			}
+			places[call], changed = k.place, changed || own != v
+			out.Calls[call] = own
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	out, changed := created.Clone(), len(found) > 0
-	for call, place := range r.found[rc.Name] {
-		if same[place] {
-			places[call] = place
+	for call, place := range places {
+		if _, earlier := r.found[rc.Name][call]; earlier && !same[place] {
+			r.refuse(rc.Name, call)
+		}
+		if !r.refused[rc.Name][call] {
 			continue
 		}
 		changed = true
-		r.refuse(rc.Name, call)
+		delete(places, call)
 		delete(out.Calls, call)
-		if known := r.known[rc.Name]; known != nil {
-			if v, stored := known.Calls[call]; stored {
-				out.Calls[call] = v
-			}
+		if known := r.known[rc.Name]; known != nil && known.Calls[call] != (generated.Value{}) {
+			out.Calls[call] = known.Calls[call]
 		}
 	}
 	r.found[rc.Name] = places
 	if !changed {
 		return nil, nil
 	}
-	maps.Copy(out.Calls, found)
 	return out, nil
 }
 
@@ -181,7 +195,7 @@ func (r *recovery) unknown(component string, created *generated.Values) map[stri
 		if v.Derived || found {
 			continue
 		}
-		if known == nil || r.o.recovered[component][call] {
+		if known == nil || r.refused[component][call] {
 			out[call] = true
 		} else if _, stored := known.Calls[call]; !stored && !known.HasOtherArguments(call) {
 			out[call] = true
@@ -236,7 +250,7 @@ func (r *recovery) eachKey(ctx context.Context, rc *stacks.RenderedComponent, cr
 		if obj.Group != "" || obj.Kind != "Secret" || obj.Generated || !isGenerated(obj.Manifest) {
 			continue
 		}
-		secret, err := r.read(ctx, obj.Ref)
+		secret, err := r.read(ctx, rc.Name, obj.Ref)
 		if err != nil {
 			return err
 		}
@@ -255,17 +269,53 @@ func (r *recovery) eachKey(ctx context.Context, rc *stacks.RenderedComponent, cr
 	return nil
 }
 
-// read returns a Secret; nil if it does not exist or may not be read.
-func (r *recovery) read(ctx context.Context, ref stacks.Ref) (*corev1.Secret, error) {
-	if secret, known := r.secrets[ref]; known {
-		return secret, nil
+// read returns a Secret for a component; nil if it does not exist or may not be read.
+func (r *recovery) read(ctx context.Context, component string, ref stacks.Ref) (*corev1.Secret, error) {
+	secret, known := r.secrets[ref]
+	if !known {
+		var err error
+		if secret, err = readSecret(ctx, r.c, ref); err != nil && !apierrors.IsForbidden(err) {
+			return nil, err
+		}
+		r.secrets[ref] = secret
 	}
-	secret, err := readSecret(ctx, r.c, ref)
-	if err != nil && !apierrors.IsForbidden(err) {
-		return nil, err
+	if r.versions[component] == nil {
+		r.versions[component] = map[stacks.Ref]string{}
 	}
-	r.secrets[ref] = secret
+	r.versions[component][ref] = versionOf(secret)
 	return secret, nil
+}
+
+// versionOf returns the version of a Secret; empty without one.
+func versionOf(secret *corev1.Secret) string {
+	if secret == nil {
+		return ""
+	}
+	return string(secret.UID) + "/" + secret.ResourceVersion
+}
+
+// compareSecretsAgain finds the components that are not applied yet, and whose Secrets in the
+// cluster have changed since they were compared with generated values. They are compared again in
+// the next render.
+func (o *owner) compareSecretsAgain(ctx context.Context, c *engine.Client) error {
+	installed := o.generatedSecrets()
+	o.compareAgain = map[string]bool{}
+	for component, versions := range o.comparedSecrets {
+		if _, applied := installed[component]; applied || publishesOnly(o.req.Object) {
+			delete(o.comparedSecrets, component)
+			continue
+		}
+		for ref, version := range versions {
+			secret, err := readSecret(ctx, c, ref)
+			if err != nil && !apierrors.IsForbidden(err) {
+				return fmt.Errorf("looking for generated values of component %q: %w", component, err)
+			}
+			if versionOf(secret) != version {
+				o.compareAgain[component], o.rendered.digest = true, ""
+			}
+		}
+	}
+	return nil
 }
 
 // secretData returns the data of the manifest of a Secret, decoded.
@@ -287,17 +337,12 @@ func secretData(manifest []byte) map[string]string {
 func (r *recovery) keepLive(ctx context.Context, req *stacks.Request, res stacks.Result,
 	render func(context.Context, stacks.Request) (stacks.Result, error)) (stacks.Result, error) {
 	kept, others := map[string]*generated.Values{}, map[string]*generated.Values{}
-	r.o.recovered = map[string]map[string]bool{}
 	for i := range res.Components {
 		rc := &res.Components[i]
 		created := valuesOf(req, &res)[rc.Name]
 		calls, err := r.stayingCalls(ctx, rc, created)
 		if err != nil {
 			return res, fmt.Errorf("looking for generated values of component %q: %w", rc.Name, err)
-		}
-		r.o.recovered[rc.Name] = maps.Clone(calls)
-		for call := range r.found[rc.Name] {
-			r.o.recovered[rc.Name][call] = true
 		}
 		if len(calls) == 0 {
 			continue
@@ -315,16 +360,14 @@ func (r *recovery) keepLive(ctx context.Context, req *stacks.Request, res stacks
 	}
 	again := *req
 	again.Generate = req.Generate.With(others)
-	other, err := render(ctx, again)
+	other, otherErr := render(ctx, again)
+	req.Generate = req.Generate.With(kept)
+	res, err := render(ctx, *req)
 	if err != nil {
 		return res, err
 	}
-	req.Generate = req.Generate.With(kept)
-	if res, err = render(ctx, *req); err != nil {
-		return res, err
-	}
 	for i := range res.Components {
-		if rc := &res.Components[i]; kept[rc.Name] != nil {
+		if rc := &res.Components[i]; kept[rc.Name] != nil && otherErr == nil {
 			r.reportKept(rc, &other.Components[i])
 		}
 	}

@@ -67,9 +67,10 @@ type owner struct {
 	// until they are read after a start.
 	generated map[string]*generated.Values
 
-	// recovered are the calls of templates whose values are those of Secrets in the cluster, or
-	// stay as they are there, by component.
-	recovered map[string]map[string]bool
+	// comparedSecrets are the versions of the Secrets that were compared with generated values, by
+	// component. compareAgain are the components that are compared again in the running reconcile.
+	comparedSecrets map[string]map[stacks.Ref]string
+	compareAgain    map[string]bool
 
 	// releases are the records of the releases of chart components, by component.
 	releases map[string]stacks.ReleaseRecord

@@ -61,7 +61,6 @@ func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Cl
 	if err != nil {
 		return nil, err
 	}
-	o.forgetRecovered()
 	generate, err := s.generateOptions(ctx, o, targetClient)
 	if err != nil {
 		return nil, err

@@ -283,7 +283,7 @@ data:
 		}
 		Expect(generatedSecret(ctx, ns).Data).NotTo(BeEmpty())
 		Expect(eventsOf(ctx, in)).To(ContainElement(And(HaveField("Reason", appsv1.GeneratedValuesLostReason),
-			HaveField("Message", And(ContainSubstring("3 values are taken from other Secrets, 1 are unknown: "),
+			HaveField("Message", And(ContainSubstring("3 values are taken from other Secrets; unknown values: 1 ("),
 				ContainSubstring("genCA#0"))))))
 		Eventually(ctx, eventsWithReason(ctx, in, appsv1.LiveValuesKeptReason),
 			soon).Should(ConsistOf(HaveField("Message",

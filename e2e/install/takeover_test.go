@@ -97,6 +97,8 @@ func generatingChart(ns, version, password string) map[string]string {
 			"  password: {{ " + password + " }}\n",
 		"templates/session.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: session}\nstringData:\n" +
 			"  url: redis://{{ randAlphaNum 20 }}@cache\n",
+		"templates/twins.yaml": "{{- $p := randAlphaNum 16 }}\n{{- range list \"a\" \"b\" }}\n---\n" +
+			"apiVersion: v1\nkind: Secret\nmetadata: {name: twin-{{ . }}}\nstringData: {key: {{ $p }}}\n{{- end }}\n",
 		"templates/raw.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: raw}\ndata: {raw: {{ randAlphaNum " +
 			"32 }}}\n",
 		"templates/pin.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: pin}\nstringData: {pin: {{ " +
@@ -123,7 +125,7 @@ func generatingChart(ns, version, password string) map[string]string {
 func generatedFields(ctx context.Context, ns string) map[string]string {
 	GinkgoHelper()
 	out := map[string]string{}
-	for _, name := range []string{"login", "session", "raw", "pin", "self", "tls"} {
+	for _, name := range []string{"login", "session", "raw", "pin", "twin-a", "twin-b", "self", "tls"} {
 		secret := &corev1.Secret{ObjectMeta: objectMeta(ns, name)}
 		Expect(get(ctx, secret)).To(Succeed())
 		for key, value := range secret.Data {
@@ -147,6 +149,8 @@ var _ = Describe("What Helm generated for a release", suite.Safety, func() {
 			Expect(client.IgnoreNotFound(plane.Client().Delete(ctx, webhook))).To(Succeed())
 		})
 		Expect(installWithHelm(ctx, ns, generatingChart(ns, "1.0.0", "randAlphaNum 16"), "")).To(Succeed())
+		twin := &corev1.Secret{ObjectMeta: objectMeta(ns, "twin-b")}
+		Expect(patch(ctx, twin, "somebody", `{"stringData":{"key":"changed-by-hand"}}`)).To(Succeed())
 		pin := &corev1.Secret{ObjectMeta: objectMeta(ns, "pin")}
 		// a number without quotes
 		Expect(patch(ctx, pin, "somebody", `{"stringData":{"pin":"12345678"}}`)).To(Succeed())

@@ -164,7 +164,7 @@ func (v *Values) ForRotation(component, rotate string) *Values {
 		if out.Lookups == nil {
 			out.Lookups = map[string]Lookup{}
 		}
-		out.Lookups[query] = Lookup{For: l.For, Foreign: l.Foreign}
+		out.Lookups[query] = Lookup{For: l.For, Foreign: l.Foreign, Emptied: true}
 	}
 	return out
 }

@@ -35,6 +35,8 @@ type Lookup struct {
 	For string `json:"for"`
 	// Asked is true while the query has no answer.
 	Asked bool `json:"asked,omitempty"`
+	// Emptied is true if nothing is found because the values of the component were rotated.
+	Emptied bool `json:"emptied,omitempty"`
 	// Foreign is true if the install has no such object. The answer stays the same, so that it is
 	// not stored.
 	Foreign bool `json:"foreign,omitempty"`
@@ -82,7 +84,7 @@ func (v *Values) storedLookups() map[string]Lookup {
 }
 
 func sameLookup(a, b Lookup) bool {
-	return a.For == b.For && a.Asked == b.Asked && string(a.Object) == string(b.Object)
+	return a.For == b.For && a.Asked == b.Asked && a.Emptied == b.Emptied && string(a.Object) == string(b.Object)
 }
 
 // lookupSecrets returns the values of the Secrets that were looked up.

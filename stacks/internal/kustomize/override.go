@@ -24,7 +24,14 @@ import (
 type Override struct {
 	Images   []types.Image
 	Replicas []types.Replica
-	Patches  []types.Patch
+	Patches  []Patch
+}
+
+// Patch is a patch. Field names it in messages.
+type Patch struct {
+	Field  string
+	Target *types.Selector
+	Text   string
 }
 
 // Empty returns true if there is nothing to change.
@@ -71,11 +78,11 @@ func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*mani
 	for _, replica := range o.Replicas {
 		a.applyReplicas(replica)
 	}
-	for i, patch := range o.Patches {
+	for _, patch := range o.Patches {
 		if err := ctx.Err(); err != nil {
 			return nil, problem.Newf("the render was stopped: %w", err)
 		}
-		a.applyPatch(i, patch)
+		a.applyPatch(patch)
 	}
 	if len(a.errs) > 0 {
 		return nil, a.errs.Err()
@@ -114,7 +121,7 @@ type applier struct {
 }
 
 func (a *applier) fail(field, format string, args ...any) {
-	a.errs = append(a.errs, &problem.Error{Field: "override." + field, Message: fmt.Sprintf(format, args...)})
+	a.errs = append(a.errs, &problem.Error{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 func (a *applier) applyImage(image types.Image) {
@@ -122,17 +129,17 @@ func (a *applier) applyImage(image types.Image) {
 	marked := &builtins.ImageTagTransformerPlugin{ImageTag: types.Image{Name: image.Name, NewName: probeImage},
 		FieldSpecs: imageFields}
 	if err := marked.Transform(trial); err != nil {
-		a.fail("images", "override.images: image %q cannot be matched: %s", image.Name, oneLine(err))
+		a.fail("override.images", "override.images: image %q cannot be matched: %s", image.Name, oneLine(err))
 		return
 	}
 	text, err := trial.AsYaml()
 	if err != nil || !strings.Contains(string(text), probeImage) {
-		a.fail("images", "override.images: image %q matches no rendered object", image.Name)
+		a.fail("override.images", "override.images: image %q matches no rendered object", image.Name)
 		return
 	}
 	plugin := &builtins.ImageTagTransformerPlugin{ImageTag: image, FieldSpecs: imageFields}
 	if err := plugin.Transform(a.m); err != nil {
-		a.fail("images", "override.images: image %q cannot be changed: %s", image.Name, oneLine(err))
+		a.fail("override.images", "override.images: image %q cannot be changed: %s", image.Name, oneLine(err))
 	}
 }
 
@@ -148,24 +155,25 @@ func (a *applier) applyReplicas(replica types.Replica) {
 		})) > 0
 	}
 	if !found {
-		a.fail("replicas", "override.replicas: %q matches no rendered object: no %s has that name", replica.Name,
+		a.fail("override.replicas", "override.replicas: %q matches no rendered object: no %s has that name",
+			replica.Name,
 			strings.Join(replicaKinds, ", "))
 		return
 	}
 	if err := plugin.Transform(a.m); err != nil {
-		a.fail("replicas", "override.replicas: %q cannot be changed: %s", replica.Name, oneLine(err))
+		a.fail("override.replicas", "override.replicas: %q cannot be changed: %s", replica.Name, oneLine(err))
 	}
 }
 
-func (a *applier) applyPatch(i int, patch types.Patch) {
-	name := fmt.Sprintf("override.patches[%d]", i)
+func (a *applier) applyPatch(patch Patch) {
+	name := patch.Field
 	if patch.Target != nil {
-		a.applyToTarget(name, patch.Patch, patch.Target)
+		a.applyToTarget(name, patch.Text, patch.Target)
 		return
 	}
-	docs, err := a.factory.RF().SliceFromBytes([]byte(patch.Patch))
+	docs, err := a.factory.RF().SliceFromBytes([]byte(patch.Text))
 	if err != nil || len(docs) == 0 {
-		a.fail("patches", "%s needs a target, or must be an object with kind and name", name)
+		a.fail(name, "%s needs a target, or must be an object with kind and name", name)
 		return
 	}
 	for _, doc := range docs {
@@ -177,7 +185,7 @@ func (a *applier) applyPatch(i int, patch types.Patch) {
 		}}
 		text, err := doc.AsYAML()
 		if err != nil {
-			a.fail("patches", "%s cannot be read: %s", name, oneLine(err))
+			a.fail(name, "%s cannot be read: %s", name, oneLine(err))
 			continue
 		}
 		a.applyToTarget(name, string(text), target)
@@ -187,16 +195,16 @@ func (a *applier) applyPatch(i int, patch types.Patch) {
 func (a *applier) applyToTarget(name, text string, target *types.Selector) {
 	selected, err := a.m.Select(*target)
 	if err != nil {
-		a.fail("patches", "%s: the target cannot be read: %s", name, oneLine(err))
+		a.fail(name, "%s: the target cannot be read: %s", name, oneLine(err))
 		return
 	}
 	if len(selected) == 0 {
-		a.fail("patches", "%s matches no rendered object: its target is %s", name, describeTarget(target))
+		a.fail(name, "%s matches no rendered object: its target is %s", name, describeTarget(target))
 		return
 	}
 	config, err := yaml.Marshal(map[string]any{"patch": text, "target": target})
 	if err != nil {
-		a.fail("patches", "%s cannot be read: %s", name, oneLine(err))
+		a.fail(name, "%s cannot be read: %s", name, oneLine(err))
 		return
 	}
 	plugin := &builtins.PatchTransformerPlugin{}
@@ -205,7 +213,7 @@ func (a *applier) applyToTarget(name, text string, target *types.Selector) {
 		err = plugin.Transform(a.m)
 	}
 	if err != nil {
-		a.fail("patches", "%s cannot be applied: %s", name, oneLine(err))
+		a.fail(name, "%s cannot be applied: %s", name, oneLine(err))
 	}
 }
 
