@@ -22,7 +22,8 @@ import (
 const release = "my"
 
 // chartFiles returns the files of a chart in testdata, with the name of a namespace in place of
-// NAMESPACE. There is no default of values.yaml.
+// NAMESPACE, and in crds/ the version of the chart in place of VERSION. There is no default of
+// values.yaml.
 func chartFiles(name, version, namespace string) map[string]string {
 	GinkgoHelper()
 	files := map[string]string{"Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n"}
@@ -34,6 +35,9 @@ func chartFiles(name, version, namespace string) map[string]string {
 		data, err := os.ReadFile(path)
 		rel, _ := strings.CutPrefix(filepath.ToSlash(path), filepath.ToSlash(root)+"/")
 		files[rel] = strings.ReplaceAll(string(data), stored.Namespace, namespace)
+		if strings.HasPrefix(rel, "crds/") {
+			files[rel] = strings.ReplaceAll(files[rel], "VERSION", version)
+		}
 		return err
 	})).To(Succeed())
 	files["Chart.yaml"] = strings.Replace(files["Chart.yaml"], "version: 1.0.0", "version: "+version, 1)

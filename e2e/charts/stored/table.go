@@ -8,7 +8,7 @@ import (
 
 // Reasons are the reasons for a difference from Helm.
 var Reasons = []string{"claims are kept", "CRDs and hook objects are removed", "drift is put right",
-	"post hooks wait for readiness", "CRDs in templates come first"}
+	"post hooks wait for readiness", "CRDs in templates come first", "CRDs are updated", "hooks end with their success"}
 
 // Row is a row of the table of differences from Helm in the docs.
 type Row struct {
