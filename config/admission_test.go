@@ -167,7 +167,7 @@ var rejectedManifests = []manifest{
 	{"KsctlInstall", "an unknown drift mode", installSpec + "drift: {mode: Sometimes}",
 		`supported values: "Correct", "Warn", "Ignore"`},
 	{"KsctlInstall", "an unknown adopt mode", installSpec + "adopt: Maybe",
-		`supported values: "Never", "Unowned", "Always"`},
+		`supported values: "Never", "Unowned", "Unchanged", "Always"`},
 	{"KsctlInstall", "an ignore rule without paths", installSpec + "drift: {ignore: [{paths: []}]}",
 		"spec.drift.ignore[0].paths"},
 	{"KsctlInstall", "an ignored path that is not a JSON pointer",
