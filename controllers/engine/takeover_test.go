@@ -31,7 +31,7 @@ func TestRemoveFormerFields(t *testing.T) {
 			ignore: []string{"/spec/paused"}},
 		"of somebody who stays": {before: []metav1.ManagedFieldsEntry{fields("kubectl-edit", "Update", "v1",
 			`"f:spec":{"f:paused":{}}`)}},
-		"that somebody else has": {before: []metav1.ManagedFieldsEntry{helm(`"f:paused":{}`),
+		"that another client sets": {before: []metav1.ManagedFieldsEntry{helm(`"f:paused":{}`),
 			fields("kubectl-edit", "Update", "v1", `"f:spec":{"f:paused":{}}`)}},
 		"a field of an item": {
 			before: []metav1.ManagedFieldsEntry{helm(`"f:list":{"k:{\"name\":\"a\"}":{".":{},"f:x":{}}}`)},
