@@ -88,6 +88,7 @@ chaos: tools ## Run the controller while commits, people and failures change eve
 .PHONY: test-long
 test-long: soak chaos mutate ## Run what takes hours: kills, long fuzzing, mutations, a loaded machine, benchmarks.
 	KSCTL_TEST_LONG=1 $(GO) test -v -count=1 -timeout 2h ./e2e/removal ./e2e/charts -ginkgo.label-filter=repeat
+	KSCTL_TEST_LONG=1 $(GO) test -count=1 -timeout 2h -run HostileValues ./stacks
 	$(MAKE) fuzz FUZZTIME=5m
 	$(MAKE) test LOAD=1
 	$(GO) run ./e2e/scale -installs 10000 -start

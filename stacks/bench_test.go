@@ -66,6 +66,34 @@ func BenchmarkOverrides(b *testing.B) {
 	benchRender(b, req)
 }
 
+// BenchmarkFields sets ten fields of a Deployment and a ConfigMap; BenchmarkFieldsAsPatches makes
+// the same changes with JSON patches.
+func BenchmarkFields(b *testing.B) {
+	var fields strings.Builder
+	for i := range 5 {
+		fmt.Fprintf(&fields, "    - {target: {kind: ConfigMap, name: web}, path: data.key%d, value: stack.greeting, "+
+			"create: true}\n    - {target: {kind: Deployment, name: web}, path: metadata.labels.key%d, "+
+			"value: stack.greeting, create: true}\n", i, i)
+	}
+	root := writeTree(b, fieldsStack(componentSources["manifests"], fields.String()))
+	benchRender(b, stacks.Request{Root: root, Stack: "demo"})
+}
+
+func BenchmarkFieldsAsPatches(b *testing.B) {
+	patch := func(kind, at string, i int) string {
+		return fmt.Sprintf("{'target': {'kind': '%s', 'name': 'web'}, 'patch': "+
+			"[{'op': 'add', 'path': '%s/key%d', 'value': stack.greeting}]}", kind, at, i)
+	}
+	var patches []string
+	for i := range 5 {
+		patches = append(patches, patch("ConfigMap", "/data", i), patch("Deployment", "/metadata/labels", i))
+	}
+	files := fieldsStack(componentSources["manifests"], "      []\n    parameters:\n      map: |\n        "+
+		"{'patches': ["+
+		strings.Join(patches, ", ")+"]}\n")
+	benchRender(b, stacks.Request{Root: writeTree(b, files), Stack: "demo"})
+}
+
 func BenchmarkRendererHit(b *testing.B) {
 	req := caseRequest(b, "helm")
 	r := stacks.NewRenderer(stacks.RendererOptions{})

@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"github.com/ksctl/gitops/stacks/internal/document"
+	"github.com/ksctl/gitops/stacks/internal/expr"
 	"github.com/ksctl/gitops/stacks/internal/helm"
 )
 
@@ -30,6 +31,8 @@ type Definition struct {
 	loader helm.Loader
 	// charts are the charts in the source, by component name.
 	charts map[string]*helm.Chart
+	// expressions are the compiled expressions, by the path of their field.
+	expressions map[string]*expr.Expression
 }
 
 // File returns the path of the stack file below the root of the source.
@@ -78,7 +81,9 @@ type Component struct {
 	Kustomize *Kustomize `json:"kustomize,omitempty"`
 	// Manifests are files or folders.
 	Manifests []string `json:"manifests,omitempty"`
-	// Patches change the rendered objects, before those of an install.
+	// Fields set fields of the rendered objects from parameters.
+	Fields []Field `json:"fields,omitempty"`
+	// Patches change the rendered objects after Fields, and before those of an install.
 	Patches []Patch `json:"patches,omitempty"`
 
 	// Schema is the JSON schema of the values that an install may override.
@@ -115,8 +120,8 @@ type Kustomize struct {
 // Parameters are additional override keys of a component, and their mapping to an override.
 type Parameters struct {
 	Schema map[string]any `json:"schema,omitempty"`
-	// Map is a CEL expression over `params`, `stack` and `version`. It returns a map with the
-	// reserved override keys: values, images, replicas, patches.
+	// Map is a CEL expression over the variables of Field.Value. It returns a map with the reserved
+	// override keys: values, images, replicas, patches.
 	Map string `json:"map,omitempty"`
 }
 

@@ -139,13 +139,21 @@ func FuzzMap(f *testing.F) {
 		`{?'a': params[?'on']}`, `a ? b : c ? {} : []`} {
 		f.Add(seed)
 	}
+	object := func(properties map[string]any) map[string]any { return map[string]any{"properties": properties} }
+	compiler, err := expr.NewCompiler(expr.Scope{Stack: object(map[string]any{"x": map[string]any{"type": "string"}}),
+		Params: object(map[string]any{"on": map[string]any{"type": "boolean"},
+			"n": map[string]any{"type": "integer"}})})
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
-		program, err := expr.NewMap(text)
+		program, err := compiler.CompileMap(text)
 		checkErrors(t, err)
 		if err != nil {
 			return
 		}
-		out, err := program.Eval(t.Context(), map[string]any{"on": true, "n": int64(1)}, nil, "1.0.0")
+		out, err := program.EvalMap(t.Context(),
+			expr.Variables{Params: map[string]any{"on": true, "n": int64(1)}, Version: "1.0.0"})
 		checkErrors(t, err)
 		if _, err := json.Marshal(out); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
+	"github.com/ksctl/gitops/stacks/internal/expr"
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/problem"
@@ -124,7 +125,8 @@ func parseDefinition(file string, data []byte) (*Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	def := &Definition{file: file, dir: path.Dir(file), charts: map[string]*helm.Chart{}}
+	def := &Definition{file: file, dir: path.Dir(file), charts: map[string]*helm.Chart{},
+		expressions: map[string]*expr.Expression{}}
 	lines, errs := document.Decode(file, node, def)
 	def.lines = lines
 	for _, e := range errs {

@@ -9,7 +9,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/resid"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/expr"
@@ -31,7 +30,8 @@ type override struct {
 }
 
 // resolveComponent applies the choices for one component.
-func (r *resolver) resolveComponent(c *Component, wave int) ResolvedComponent {
+func (r *resolver) resolveComponent(index, wave int) ResolvedComponent {
+	c := &r.def.Spec.Components[index]
 	choice := r.choices.forComponent(c.Name)
 	p := ResolvedComponent{
 		Component: c, Wave: wave, Version: cmp.Or(choice.Version, c.Version),
@@ -51,7 +51,15 @@ func (r *resolver) resolveComponent(c *Component, wave int) ResolvedComponent {
 		}
 	}
 	explicit := r.decodeReserved(c.Name, "override", own)
-	mapped := r.mapParameters(c, &p, params)
+	before := len(r.errs)
+	r.resolveParameters(c, &p, params)
+	var mapped override
+	if len(r.errs) == before {
+		vars := expr.Variables{Stack: r.resolved.Parameters, Params: p.Parameters,
+			Version: cmp.Or(p.Version, r.def.Spec.Version), Name: r.install.Name, Namespace: r.install.Namespace}
+		mapped = r.mapParameters(index, c, vars)
+		p.fields = r.resolveFields(index, c, vars)
+	}
 	if c.Helm == nil && (explicit.Values != nil || mapped.Values != nil) {
 		r.add(c.Name, "override.values",
 			"override key \"values\" is for Helm charts, but this component is not a Helm chart")
@@ -120,37 +128,35 @@ func (p *Patch) invalid() string {
 	return "needs patch"
 }
 
-// mapParameters checks the parameters of a component and maps them to an override.
-func (r *resolver) mapParameters(c *Component, p *ResolvedComponent, params map[string]any) override {
+// resolveParameters checks the parameters of a component, and sets them with their defaults.
+func (r *resolver) resolveParameters(c *Component, p *ResolvedComponent, params map[string]any) {
 	if c.Parameters == nil {
 		for _, key := range slices.Sorted(maps.Keys(params)) {
 			r.add(c.Name, "override."+key, "override key %q is not known: the component declares no parameters",
 				key).Suggestion = problem.Nearest(key, ReservedKeys)
 		}
-		return override{}
+		return
 	}
 	schema, err := values.Compile(c.Parameters.Schema, values.Closed)
 	if err != nil {
 		r.add(c.Name, "override", "the schema of the parameters %s", err)
-		return override{}
+		return
 	}
 	p.Parameters = schema.Defaults(params)
-	before := len(r.errs)
 	for _, v := range schema.Validate(p.Parameters) {
 		if v.Unknown != "" && len(v.Path) == 0 {
 			v.Suggestion = problem.Nearest(v.Unknown, append(values.Properties(c.Parameters.Schema), ReservedKeys...))
 		}
 		r.addViolation(c.Name, "override", "override key", v)
 	}
-	if c.Parameters.Map == "" || len(r.errs) > before {
+}
+
+// mapParameters maps the parameters of a component to an override.
+func (r *resolver) mapParameters(index int, c *Component, vars expr.Variables) override {
+	if c.Parameters == nil || c.Parameters.Map == "" {
 		return override{}
 	}
-	program, err := expr.NewMap(c.Parameters.Map)
-	if err != nil {
-		r.add(c.Name, "parameters.map", "parameters.map %s", err)
-		return override{}
-	}
-	out, err := program.Eval(r.ctx, p.Parameters, r.resolved.Parameters, p.Version)
+	out, err := r.def.expressions[r.def.componentField(index, "parameters.map").path].EvalMap(r.ctx, vars)
 	if err != nil {
 		r.add(c.Name, "parameters.map", "parameters.map %s", err)
 		return override{}
@@ -231,12 +237,8 @@ func kustomizeOverride(p *ResolvedComponent) kustomize.Override {
 		case i >= stack:
 			own.Field = fmt.Sprintf("parameters.map: patches[%d]", i-stack)
 		}
-		if t := patch.Target; t != nil {
-			own.Target = &types.Selector{
-				ResId: resid.ResId{Gvk: resid.Gvk{Group: t.Group, Version: t.Version, Kind: t.Kind},
-					Name: t.Name, Namespace: t.Namespace},
-				LabelSelector: t.LabelSelector, AnnotationSelector: t.AnnotationSelector,
-			}
+		if patch.Target != nil {
+			own.Target = patch.Target.selector()
 		}
 		out.Patches = append(out.Patches, own)
 	}

@@ -60,8 +60,9 @@ func (r *renderRun) release(p *ResolvedComponent, values *generated.Values) (Rel
 		Replicas []Replica
 		Patches  []Patch
 		Release  Release
+		Fields   []any `json:",omitempty"`
 	}{p.chart.Digest(), p.Values, p.Images, p.Replicas, p.Patches,
-		Release{Namespace: p.Namespace, Name: releaseName(p.Component)}})
+		Release{Namespace: p.Namespace, Name: releaseName(p.Component)}, digestedFields(p)})
 	if err != nil {
 		return ReleaseRecord{}, nil, err
 	}

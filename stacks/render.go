@@ -158,8 +158,14 @@ func (r *renderRun) render() (Result, error) {
 	changed := false
 	for i := range r.resolved.Components {
 		p := &r.resolved.Components[i]
+		if p.Component.Helm != nil && p.chart == nil { // a chart that is left out has no objects
+			continue
+		}
+		if err := setFields(p, rendered[i]); err != nil {
+			return Result{}, err
+		}
 		o := kustomizeOverride(p)
-		if o.Empty() || p.Component.Helm != nil && p.chart == nil { // a chart that is left out has no objects
+		if o.Empty() {
 			continue
 		}
 		changed = true

@@ -42,6 +42,8 @@ type ResolvedComponent struct {
 	// mappedPatches is the number of patches that parameters.map returned: those after the patches
 	// of the stack, and before those of the install.
 	mappedPatches int
+	// fields are the fields of the stack with their values.
+	fields []resolvedField
 
 	// chart is nil if the component is not a chart, or if Request.WithoutCharts leaves it out.
 	chart *helm.Chart
@@ -106,7 +108,7 @@ func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Reques
 		if disabled[c.Name] {
 			continue
 		}
-		r.resolved.Components = append(r.resolved.Components, r.resolveComponent(c, n.wave))
+		r.resolved.Components = append(r.resolved.Components, r.resolveComponent(n.index, n.wave))
 	}
 	slices.Sort(r.resolved.Warnings)
 	r.resolved.Warnings = slices.Compact(r.resolved.Warnings)

@@ -161,7 +161,7 @@ func TestResolveRejectsInvalidChoices(t *testing.T) {
     manifests: [a.yaml]
   - name: mapped
     manifests: [a.yaml]
-    parameters: {schema: {properties: {kind: {type: string}}}, map: "params.kind == 'loop' ? {'patches': [1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d, [1,2,3,4,5,6,7,8,9,10].map(e, [1,2,3,4,5,6,7,8,9,10].map(f, f))))))} : params.kind == 'typo' ? {'imagse': []} : params.kind == 'values' ? {'values': {}} : {'replicas': [{'name': params.gone, 'count': 1}]}"}
+    parameters: {schema: {properties: {kind: {type: string}, gone: {type: string}}}, map: "params.kind == 'loop' ? {'patches': [1,2,3,4,5,6,7,8,9,10].map(a, [1,2,3,4,5,6,7,8,9,10].map(b, [1,2,3,4,5,6,7,8,9,10].map(c, [1,2,3,4,5,6,7,8,9,10].map(d, [1,2,3,4,5,6,7,8,9,10].map(e, [1,2,3,4,5,6,7,8,9,10].map(f, f))))))} : params.kind == 'typo' ? {'imagse': []} : params.kind == 'values' ? {'values': {}} : {'replicas': [{'name': params.gone, 'count': 1}]}"}
 `
 	root := writeSource(t, stack, nil)
 	zone := map[string]any{"zone": "eu"}

@@ -156,6 +156,7 @@ func (v *validator) checkComponent(i int) {
 		}
 	}
 	v.checkParameters(c, at)
+	v.checkExpressions(c, at)
 	for i := range c.Patches {
 		if why := c.Patches[i].invalid(); why != "" {
 			v.fail(at("patches["+strconv.Itoa(i)+"]"), "%s", why)
@@ -228,10 +229,37 @@ func (v *validator) checkParameters(c *Component, at func(string) fieldRef) {
 			}
 		}
 	}
-	if c.Parameters.Map != "" {
-		_, err := expr.NewMap(c.Parameters.Map)
-		v.addAll(at("parameters.map"), err)
+}
+
+// checkExpressions compiles the expressions of a component.
+func (v *validator) checkExpressions(c *Component, at func(string) fieldRef) {
+	hasMap := c.Parameters != nil && c.Parameters.Map != ""
+	if !hasMap && len(c.Fields) == 0 {
+		return
 	}
+	var scope expr.Scope
+	if p := v.def.Spec.Parameters; p != nil {
+		scope.Stack = p.Schema
+	}
+	if c.Parameters != nil {
+		scope.Params = c.Parameters.Schema
+	}
+	compiler, err := expr.NewCompiler(scope)
+	if err != nil {
+		v.addAll(at("parameters.schema"), err)
+		return
+	}
+	if hasMap {
+		v.compile(at("parameters.map"), c.Parameters.Map, compiler.CompileMap)
+	}
+	v.checkFields(c, compiler, at)
+}
+
+// compile compiles the expression of a field.
+func (v *validator) compile(p fieldRef, source string, compile func(string) (*expr.Expression, error)) {
+	compiled, err := compile(source)
+	v.addAll(p, err)
+	v.def.expressions[p.path] = compiled
 }
 
 func (v *validator) checkSchema(p fieldRef, schema map[string]any, defaults bool) {

@@ -1,10 +1,11 @@
-// Package expr compiles and evaluates the CEL expressions of parameters.map, within limits.
+// Package expr compiles and evaluates the CEL expressions of stacks, within limits.
 package expr
 
 import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -25,31 +26,57 @@ const (
 	maxDepth  = 64
 )
 
-var mapEnv = sync.OnceValues(func() (*cel.Env, error) {
+var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Sets(), ext.Math(), ext.Encoders(),
 		ext.TwoVarComprehensions(), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), cel.ParserRecursionLimit(100),
-		cel.Variable("params", cel.MapType(cel.StringType, cel.DynType)),
-		cel.Variable("stack", cel.MapType(cel.StringType, cel.DynType)),
-		cel.Variable("version", cel.StringType))
+		cel.Variable("version", cel.StringType), cel.Variable("name", cel.StringType),
+		cel.Variable(namespaceVariable, cel.StringType))
 })
 
-// Map is the compiled expression that maps parameters to an override.
-type Map struct{ program cel.Program }
+// Compiler compiles the expressions of one component.
+type Compiler struct{ env *cel.Env }
 
-// NewMap compiles the map expression of a component.
-func NewMap(source string) (*Map, error) {
-	env, err := mapEnv()
+// NewCompiler returns a compiler for expressions over parameters with the schemas of a scope.
+func NewCompiler(s Scope) (*Compiler, error) {
+	base, err := baseEnv()
 	if err != nil {
 		return nil, err
 	}
+	options, err := s.options()
+	if err != nil {
+		return nil, err
+	}
+	env, err := base.Extend(options...)
+	return &Compiler{env}, err
+}
+
+// Expression is a compiled expression.
+type Expression struct{ program cel.Program }
+
+// Compile compiles an expression of any type.
+func (c *Compiler) Compile(source string) (*Expression, error) { return c.compile(source, "any value") }
+
+// CompileMap compiles an expression that returns a map.
+func (c *Compiler) CompileMap(source string) (*Expression, error) {
+	return c.compile(source, "a map", types.MapKind, types.StructKind)
+}
+
+// CompileBool compiles an expression that returns true or false.
+func (c *Compiler) CompileBool(source string) (*Expression, error) {
+	return c.compile(source, "true or false", types.BoolKind)
+}
+
+// compile compiles an expression that returns one of some kinds; of all if there are none.
+func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Expression, error) {
 	if len(source) > maxSource {
 		return nil, problem.Newf("has %d characters; %d are allowed", len(source), maxSource)
 	}
-	ast, issues := env.Parse(source)
+	ast, issues := c.env.Parse(renameNamespace(source))
 	if issues.Err() == nil {
+		selectConstantKeys(ast)
 		makeBranchesDynamic(ast)
-		ast, issues = env.Check(ast)
+		ast, issues = c.env.Check(ast)
 	}
 	if issues.Err() != nil {
 		var lines []string
@@ -59,30 +86,35 @@ func NewMap(source string) (*Map, error) {
 		}
 		return nil, &problem.Error{Message: "does not compile: " + strings.Join(lines, "; "), Err: issues.Err()}
 	}
-	if got := ast.OutputType(); got.Kind() != types.MapKind && got.Kind() != types.DynKind {
-		return nil, problem.Newf("must return a map, not %s", got)
+	if got := ast.OutputType(); len(kinds) > 0 && got.Kind() != types.DynKind && !slices.Contains(kinds, got.Kind()) {
+		return nil, problem.Newf("must return %s, not %s", result, got)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100),
+	program, err := c.env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100),
 		cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, problem.Newf("does not compile: %w", err)
 	}
-	return &Map{program: program}, nil
+	return &Expression{program: program}, nil
 }
 
-// Eval evaluates the expression.
-func (m *Map) Eval(ctx context.Context, params, stack map[string]any, version string) (map[string]any, error) {
-	out, err := evaluate(ctx, m.program,
-		map[string]any{"params": nonNil(params), "stack": nonNil(stack), "version": version})
+// Eval evaluates an expression to plain JSON values, with integers as int64.
+func (x *Expression) Eval(ctx context.Context, v Variables) (any, error) {
+	out, err := evaluate(ctx, x.program, map[string]any{"params": nonNil(v.Params), "stack": nonNil(v.Stack),
+		"version": v.Version, "name": v.Name, namespaceVariable: v.Namespace})
 	if err != nil {
 		return nil, err
 	}
 	left := maxValues
-	v, err := toNative(out, &left, 0)
+	return toNative(out, &left, 0)
+}
+
+// EvalMap evaluates an expression that returns a map.
+func (x *Expression) EvalMap(ctx context.Context, v Variables) (map[string]any, error) {
+	out, err := x.Eval(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	result, ok := v.(map[string]any)
+	result, ok := out.(map[string]any)
 	if !ok {
 		return nil, problem.Newf("must return a map")
 	}

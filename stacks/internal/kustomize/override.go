@@ -54,7 +54,8 @@ var (
 // anything.
 const probeImage = "override.invalid/probe"
 
-// Apply applies an override to objects of any origin. An entry that matches no object is an error.
+// Apply applies an override to objects of any origin: patches first. An entry that matches no
+// object is an error.
 func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*manifest.Object, error) {
 	defer lockKubernetesSchema()()
 	factory := resmap.NewFactory(provider.NewDefaultDepProvider().GetResourceFactory())
@@ -72,17 +73,20 @@ func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*mani
 		origin[res] = object
 	}
 	a := &applier{m: m, factory: factory}
-	for _, image := range o.Images {
-		a.applyImage(image)
-	}
-	for _, replica := range o.Replicas {
-		a.applyReplicas(replica)
-	}
 	for _, patch := range o.Patches {
 		if err := ctx.Err(); err != nil {
 			return nil, problem.Newf("the render was stopped: %w", err)
 		}
 		a.applyPatch(patch)
+	}
+	if len(a.errs) > 0 { // a failed patch may leave half an object
+		return nil, a.errs.Err()
+	}
+	for _, image := range o.Images {
+		a.applyImage(image)
+	}
+	for _, replica := range o.Replicas {
+		a.applyReplicas(replica)
 	}
 	if len(a.errs) > 0 {
 		return nil, a.errs.Err()
@@ -199,7 +203,7 @@ func (a *applier) applyToTarget(name, text string, target *types.Selector) {
 		return
 	}
 	if len(selected) == 0 {
-		a.fail(name, "%s matches no rendered object: its target is %s", name, describeTarget(target))
+		a.fail(name, "%s matches no rendered object: its target is %s", name, DescribeTarget(target))
 		return
 	}
 	config, err := yaml.Marshal(map[string]any{"patch": text, "target": target})
@@ -217,8 +221,8 @@ func (a *applier) applyToTarget(name, text string, target *types.Selector) {
 	}
 }
 
-// describeTarget describes a target for messages.
-func describeTarget(t *types.Selector) string {
+// DescribeTarget describes a target for messages.
+func DescribeTarget(t *types.Selector) string {
 	var parts []string
 	add := func(name, value string) {
 		if value != "" {
