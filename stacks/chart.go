@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 
 	"github.com/ksctl/gitops/stacks/internal/kustomize"
@@ -11,23 +12,25 @@ import (
 // maxReleaseName is Helm's limit for release names.
 const maxReleaseName = 53
 
-// releaseName returns the Helm release name of a chart component.
-func releaseName(c *Component) string { return cmp.Or(c.Helm.ReleaseName, c.Name) }
-
 func isReleaseName(name string) bool {
 	return releasePattern.MatchString(name) && len(name) <= maxReleaseName
 }
 
+func releaseNameRule(name string) string {
+	if isReleaseName(name) {
+		return ""
+	}
+	return fmt.Sprintf("is the Helm release name, which must be a DNS name of at most %d characters, not %q",
+		maxReleaseName, name)
+}
+
 // checkHelm checks the chart settings of a component, and opens a chart in the source.
-func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
+func (v *validator) checkHelm(c *Component, x *expressions, at func(string) fieldRef) {
 	h := c.Helm
-	if name := releaseName(c); !isReleaseName(name) {
-		field := "helm.releaseName"
-		if h.ReleaseName == "" {
-			field = "name"
-		}
-		v.fail(at(field), "is the Helm release name, which must be a DNS name of at most %d characters, not %q",
-			maxReleaseName, name)
+	if h.ReleaseName.isSet() {
+		x.checkText(at("helm.releaseName"), &h.ReleaseName, releaseNameRule)
+	} else if why := releaseNameRule(c.Name); why != "" {
+		v.fail(at("name"), "%s", why)
 	}
 	for i, rel := range h.ValuesFiles {
 		field := at("helm.valuesFiles[" + strconv.Itoa(i) + "]")
@@ -37,10 +40,11 @@ func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 		}
 	}
 	if h.Repository != "" {
-		v.checkRepositoryChart(c, at)
+		v.checkRepositoryChart(c, x, at)
 		return
 	}
-	if h.Name != "" || h.Digest != "" {
+	x.checkText(at("version"), &c.Version, anyText)
+	if h.Name.isSet() || h.Digest != "" {
 		v.fail(at("helm"), "has name or digest, which are for a chart in a repository, but no repository")
 		return
 	}
@@ -54,8 +58,8 @@ func (v *validator) checkHelm(c *Component, at func(string) fieldRef) {
 		v.addAll(field, err)
 		return
 	}
-	if c.Version != "" && c.Version != chart.Version() {
-		v.fail(at("version"), "is %s, but the chart %s in the source has version %s", c.Version, dir, chart.Version())
+	if text := c.Version.Text; text != "" && text != chart.Version() {
+		v.fail(at("version"), "is %s, but the chart %s in the source has version %s", text, dir, chart.Version())
 	}
 	v.checkDependencies(chart, field)
 	v.def.charts[c.Name] = chart
@@ -76,13 +80,13 @@ func (v *validator) checkKustomize(c *Component, at func(string) fieldRef) {
 }
 
 // openChart sets the chart of a component and its exact version. attachDependencies completes the
-// chart when the values are known.
-func (r *resolver) openChart(p *ResolvedComponent, choice *ComponentChoice) {
+// chart when the values are known. version is that of the stack.
+func (r *resolver) openChart(p *ResolvedComponent, choice *ComponentChoice, name, version string) {
 	if p.Component.Helm.Repository != "" {
-		r.openFetched(p, choice)
+		r.openFetched(p, choice, name, version)
 		return
 	}
-	pinned := choice.Version
+	pinned := cmp.Or(choice.Version, version)
 	if choice.Digest != "" {
 		r.add(p.Component.Name, "digest", "digest is set, but the chart is in the source and not in a repository")
 	}

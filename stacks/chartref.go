@@ -57,8 +57,9 @@ const maxRepositoryURL = 1024
 // RequiredCharts returns the charts from repositories that a render of req needs, whatever the
 // values are: charts that its components name, and dependencies that charts in the source do not
 // vendor. The caller fetches them into req.Charts before Render, which returns a
-// *MissingChartsError for dependencies that conditions and tags enable. RequiredCharts skips
-// invalid stacks and components: Render reports their errors.
+// *MissingChartsError for dependencies that conditions and tags enable, and for charts whose name
+// or version is an expression. RequiredCharts skips invalid stacks and components: Render reports
+// their errors.
 func RequiredCharts(req Request) ([]ChartRef, error) {
 	tree, err := source.Open(req.Root)
 	if err != nil {
@@ -94,7 +95,10 @@ func RequiredCharts(req Request) ([]ChartRef, error) {
 			out = append(out, more...)
 			continue
 		}
-		ref := requestedChart(c, &choice)
+		if c.Helm.Name.Expr != "" || c.Version.Expr != "" {
+			continue // Render returns it in a *MissingChartsError
+		}
+		ref := requestedChart(c, &choice, c.Helm.Name.Text, c.Version.Text)
 		if c.Helm.Chart == "" && validateRepositoryURL(ref.Repository) == nil &&
 			chartNamePattern.MatchString(ref.Name) && exactVersion(ref.Version) && validDigest(ref.Digest) {
 			out = append(out, ref)
@@ -103,12 +107,12 @@ func RequiredCharts(req Request) ([]ChartRef, error) {
 	return out, nil
 }
 
-// requestedChart returns the chart of a component with the choices of an install applied. The
-// stack's digest is only for the stack's version.
-func requestedChart(c *Component, choice *ComponentChoice) ChartRef {
-	ref := ChartRef{Component: c.Name, Repository: c.Helm.Repository, Name: c.Helm.Name, Version: c.Version,
+// requestedChart returns the chart of a component with the choices of an install applied. name and
+// version are those of the stack, and its digest is only for that version.
+func requestedChart(c *Component, choice *ComponentChoice, name, version string) ChartRef {
+	ref := ChartRef{Component: c.Name, Repository: c.Helm.Repository, Name: name, Version: version,
 		Digest: c.Helm.Digest}
-	if choice.Version != "" && choice.Version != c.Version {
+	if choice.Version != "" && choice.Version != version {
 		ref.Version, ref.Digest = choice.Version, ""
 	}
 	ref.Digest = cmp.Or(choice.Digest, ref.Digest)
@@ -145,7 +149,7 @@ func validateRepositoryURL(s string) error {
 }
 
 // checkRepositoryChart checks the settings of a component for a chart in a repository.
-func (v *validator) checkRepositoryChart(c *Component, at func(string) fieldRef) {
+func (v *validator) checkRepositoryChart(c *Component, x *expressions, at func(string) fieldRef) {
 	h := c.Helm
 	if h.Chart != "" {
 		v.fail(at("helm"), "has both chart, which is in the source, and repository; set only one of them")
@@ -154,28 +158,43 @@ func (v *validator) checkRepositoryChart(c *Component, at func(string) fieldRef)
 	if err := validateRepositoryURL(h.Repository); err != nil {
 		v.fail(at("helm.repository"), "%s", err)
 	}
-	switch {
-	case h.Name == "":
+	if !h.Name.isSet() {
 		v.fail(at("helm.name"), "is required: the name of the chart in the repository")
-	case !chartNamePattern.MatchString(h.Name):
-		v.fail(at("helm.name"), "must be a chart name (letters, digits, dashes, dots and underscores), not %q", h.Name)
 	}
+	x.checkText(at("helm.name"), &h.Name, chartNameRule)
 	if !validDigest(h.Digest) {
 		v.fail(at("helm.digest"), "must be sha256: followed by 64 lowercase hexadecimal digits, not %q", h.Digest)
 	}
-	switch {
-	case c.Version == "":
+	if !c.Version.isSet() {
 		v.fail(at("version"), "is required: the version of the chart in the repository")
-	case !exactVersion(c.Version):
-		v.fail(at("version"), "must be one exact version of the chart such as 1.4.0, not %q", c.Version)
+	}
+	x.checkText(at("version"), &c.Version, chartVersionRule)
+	if h.Digest != "" && (c.Version.Expr != "" || h.Name.Expr != "") {
+		v.fail(at("helm.digest"), "is that of one chart and version, but name or version is an expression; "+
+			"an install can set digest beside version")
 	}
 }
 
+func chartNameRule(name string) string {
+	if chartNamePattern.MatchString(name) {
+		return ""
+	}
+	return fmt.Sprintf("must be a chart name (letters, digits, dashes, dots and underscores), not %q", name)
+}
+
+func chartVersionRule(version string) string {
+	if exactVersion(version) {
+		return ""
+	}
+	return fmt.Sprintf("must be one exact version of the chart such as 1.4.0, not %q", version)
+}
+
 // openFetched opens the fetched chart of a component. If it was not fetched, openFetched skips the
-// chart with a warning under Request.WithoutCharts, and fails otherwise.
-func (r *resolver) openFetched(p *ResolvedComponent, choice *ComponentChoice) {
+// chart with a warning under Request.WithoutCharts, and fails otherwise. A chart whose name or
+// version is an expression is reported as missing.
+func (r *resolver) openFetched(p *ResolvedComponent, choice *ComponentChoice, name, version string) {
 	c := p.Component
-	want := requestedChart(c, choice)
+	want := requestedChart(c, choice, name, version)
 	p.Version = want.Version
 	switch {
 	case !exactVersion(want.Version):
@@ -189,12 +208,16 @@ func (r *resolver) openFetched(p *ResolvedComponent, choice *ComponentChoice) {
 	case want.Digest == "" && c.Helm.Digest != "":
 		r.warn("stack %q: component %q: chart version %s is requested without a digest, and the stack's digest is "+
 			"for version %s: any archive of the version is accepted; set digest beside version",
-			r.def.Metadata.Name, c.Name, want.Version, c.Version)
+			r.def.Metadata.Name, c.Name, want.Version, version)
 	}
 	f := r.findFetched(want)
 	if f == nil {
 		if r.withoutCharts {
 			r.warn("component %q: %s is not fetched here, so neither it nor its values are checked", c.Name, want)
+			return
+		}
+		if c.Helm.Name.Expr != "" || c.Version.Expr != "" {
+			r.missing = append(r.missing, want)
 			return
 		}
 		r.add(c.Name, "helm.repository", "%s was not fetched", want)

@@ -30,6 +30,8 @@ type Choices struct {
 	// TargetNamespace is the namespace of objects if neither the object nor its component sets
 	// one. Defaults to the namespace of the install.
 	TargetNamespace string `json:"targetNamespace,omitempty"`
+	// CommonMetadata of all objects.
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
 	// Strict makes values that the chart does not know an error instead of a warning.
 	Strict bool `json:"strict,omitempty"`
 }
@@ -42,6 +44,14 @@ type ComponentChoice struct {
 	Digest string `json:"digest,omitempty"`
 	// Enabled defaults to true.
 	Enabled *bool `json:"enabled,omitempty"`
+	// CommonMetadata of the objects of the component. NamePrefix and NameSuffix replace those of
+	// the stack.
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
+	NamePrefix     string          `json:"namePrefix,omitempty"`
+	NameSuffix     string          `json:"nameSuffix,omitempty"`
+	// KustomizeComponents are the paths of Components that the kustomization also uses, relative to
+	// its folder.
+	KustomizeComponents []string `json:"kustomizeComponents,omitempty"`
 	// Override has the reserved keys values, images, replicas and patches, and the
 	// component's own parameters.
 	Override map[string]any `json:"override,omitempty"`
@@ -81,6 +91,7 @@ func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Cho
 		Values:          values,
 		TargetNamespace: spec.TargetNamespace,
 		Strict:          spec.Strict,
+		CommonMetadata:  commonMetadata(spec.CommonMetadata),
 	}
 	var err error
 	if out.Parameters, err = rawMap(spec.Parameters); err != nil {
@@ -96,10 +107,18 @@ func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Cho
 		}
 		out.Components = append(out.Components, ComponentChoice{
 			Name: choice.Name, Version: choice.Version, Digest: choice.Digest, Enabled: choice.Enabled,
-			Override: override,
+			CommonMetadata: commonMetadata(choice.CommonMetadata), NamePrefix: choice.NamePrefix,
+			NameSuffix: choice.NameSuffix, KustomizeComponents: choice.KustomizeComponents, Override: override,
 		})
 	}
 	return out, nil
+}
+
+func commonMetadata(in *appsv1.CommonMetadata) *CommonMetadata {
+	if in == nil {
+		return nil
+	}
+	return &CommonMetadata{Labels: in.Labels, Annotations: in.Annotations}
 }
 
 // ValuesSource describes a values reference for messages.

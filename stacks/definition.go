@@ -58,7 +58,9 @@ type Spec struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Parameters are the stack-wide choices.
 	Parameters *StackParameters `json:"parameters,omitempty"`
-	Components []Component      `json:"components"`
+	// CommonMetadata of all objects of the stack.
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
+	Components     []Component     `json:"components"`
 }
 
 // StackParameters are stack-wide choices. The parameters.map of every component reads them as
@@ -72,18 +74,24 @@ type Component struct {
 	Name      string   `json:"name"`
 	DependsOn []string `json:"dependsOn,omitempty"`
 	// Version is the default version. Defaults to the version of the chart.
-	Version string `json:"version,omitempty"`
+	Version Text `json:"version,omitzero"`
 	// Namespace of objects without a namespace.
-	Namespace       string `json:"namespace,omitempty"`
-	CreateNamespace bool   `json:"createNamespace,omitempty"`
+	Namespace       Text `json:"namespace,omitzero"`
+	CreateNamespace bool `json:"createNamespace,omitempty"`
 
 	Helm      *Helm      `json:"helm,omitempty"`
 	Kustomize *Kustomize `json:"kustomize,omitempty"`
 	// Manifests are files or folders.
 	Manifests []string `json:"manifests,omitempty"`
-	// Fields set fields of the rendered objects from parameters.
+	// Variables replace ${name} in the rendered objects, as in Flux.
+	Variables map[string]Text `json:"variables,omitempty"`
+	// Fields set fields of the rendered objects from parameters, after Variables.
 	Fields []Field `json:"fields,omitempty"`
-	// Patches change the rendered objects after Fields, and before those of an install.
+	// CommonMetadata, NamePrefix and NameSuffix change the rendered objects after Fields.
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
+	NamePrefix     Text            `json:"namePrefix,omitzero"`
+	NameSuffix     Text            `json:"nameSuffix,omitzero"`
+	// Patches change the rendered objects after the names, and before those of an install.
 	Patches []Patch `json:"patches,omitempty"`
 
 	// Schema is the JSON schema of the values that an install may override.
@@ -97,6 +105,12 @@ type Component struct {
 	PreRemove bool `json:"preRemove,omitempty"`
 }
 
+// CommonMetadata are labels and annotations of all objects. Selectors and pod templates stay.
+type CommonMetadata struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
 // Helm renders a chart from the source or from a repository.
 type Helm struct {
 	// Chart is a folder or a .tgz, relative to the stack.
@@ -104,10 +118,10 @@ type Helm struct {
 	// Repository of the chart Name: https:// with an index.yaml, or oci://. The component's
 	// version is the exact chart version.
 	Repository string `json:"repository,omitempty"`
-	Name       string `json:"name,omitempty"`
+	Name       Text   `json:"name,omitzero"`
 	// Digest is the expected digest of that chart version, sha256:….
 	Digest      string         `json:"digest,omitempty"`
-	ReleaseName string         `json:"releaseName,omitempty"`
+	ReleaseName Text           `json:"releaseName,omitzero"`
 	Values      map[string]any `json:"values,omitempty" dialect:"helm"`
 	ValuesFiles []string       `json:"valuesFiles,omitempty"`
 }

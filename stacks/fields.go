@@ -45,10 +45,11 @@ type resolvedField struct {
 }
 
 // checkFields checks the fields of a component, and compiles their expressions.
-func (v *validator) checkFields(c *Component, compiler *expr.Compiler, at func(string) fieldRef) {
-	for i := range c.Fields {
-		f := &c.Fields[i]
-		at := func(name string) fieldRef { return at("fields[" + strconv.Itoa(i) + "]." + name) }
+func (x *expressions) checkFields() {
+	v := x.v
+	for i := range x.component.Fields {
+		f := &x.component.Fields[i]
+		at := func(name string) fieldRef { return x.at("fields[" + strconv.Itoa(i) + "]." + name) }
 		if f.Target == (PatchTarget{}) {
 			v.fail(at("target"), "selects nothing: it needs a kind, a name or another field")
 		} else if _, err := f.Target.matcher(); err != nil {
@@ -57,9 +58,9 @@ func (v *validator) checkFields(c *Component, compiler *expr.Compiler, at func(s
 		if _, err := fieldpath.Parse(f.Path); err != nil {
 			v.addAll(at("path"), err)
 		}
-		v.compile(at("value"), f.Value, compiler.Compile)
+		x.compile(at("value"), f.Value, (*expr.Compiler).Compile)
 		if f.When != "" {
-			v.compile(at("when"), f.When, compiler.CompileBool)
+			x.compile(at("when"), f.When, (*expr.Compiler).CompileBool)
 		}
 	}
 }

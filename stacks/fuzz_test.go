@@ -216,7 +216,7 @@ func FuzzKustomization(f *testing.F) {
 			checkErrors(t, err)
 			return
 		}
-		_, err = kustomize.Build(t.Context(), from, "k", func(kustomize.Release) ([]*manifest.Object, error) {
+		_, err = kustomize.Build(t.Context(), from, "k", nil, func(kustomize.Release) ([]*manifest.Object, error) {
 			return manifest.Parse("chart.yaml", []byte(fuzzWeb))
 		})
 		checkErrors(t, err)

@@ -2,6 +2,7 @@ package stacks_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,15 @@ func TestGoldenRequestDigests(t *testing.T) {
 		withLive.Lookups[query] = l
 	}
 	hasLive.Generate.Values = map[string]*generated.Values{"web": withLive}
-	goldenfile.Complete(t, hasLive)
+	hasNames := hasLive
+	metadata := &stacks.CommonMetadata{Labels: map[string]string{"team": "a"},
+		Annotations: map[string]string{"note": "b"}}
+	hasNames.Choices.CommonMetadata = metadata
+	hasNames.Choices.Components = slices.Clone(hasLive.Choices.Components)
+	names := &hasNames.Choices.Components[0]
+	names.CommonMetadata, names.NamePrefix, names.NameSuffix = metadata, "my-", "-2"
+	names.KustomizeComponents = []string{"../component"}
+	goldenfile.Complete(t, hasNames)
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
@@ -152,7 +161,8 @@ func TestGoldenRequestDigests(t *testing.T) {
 	}{{"least", stacks.Request{}}, {"every field", full}, {"every field, decrypted files without keys", decrypted},
 		{"with generated values", generates}, {"with answers of lookup", looksUp},
 		{"with hooks of a removal", hasHooks}, {"with records of releases", hasReleases},
-		{"with values that are not in the cluster", hasLive}} {
+		{"with values that are not in the cluster", hasLive},
+		{"with metadata and names", hasNames}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -33,15 +32,7 @@ type override struct {
 func (r *resolver) resolveComponent(index, wave int) ResolvedComponent {
 	c := &r.def.Spec.Components[index]
 	choice := r.choices.forComponent(c.Name)
-	p := ResolvedComponent{
-		Component: c, Wave: wave, Version: cmp.Or(choice.Version, c.Version),
-		Namespace: cmp.Or(c.Namespace, r.choices.TargetNamespace, r.install.Namespace, "default"),
-	}
-	if c.Helm != nil {
-		r.openChart(&p, &choice)
-	} else if choice.Digest != "" {
-		r.add(c.Name, "digest", "digest is set, but this component is not a Helm chart")
-	}
+	p := ResolvedComponent{Component: c, Wave: wave}
 	params, own := map[string]any{}, map[string]any{}
 	for k, v := range choice.Override {
 		if slices.Contains(ReservedKeys, k) {
@@ -53,11 +44,15 @@ func (r *resolver) resolveComponent(index, wave int) ResolvedComponent {
 	explicit := r.decodeReserved(c.Name, "override", own)
 	before := len(r.errs)
 	r.resolveParameters(c, &p, params)
+	if len(r.errs) > before && c.hasNameExpressions() {
+		return p // the other errors would be consequences
+	}
+	valid := len(r.errs) == before
+	vars := r.resolveNames(index, &p, &choice)
 	var mapped override
-	if len(r.errs) == before {
-		vars := expr.Variables{Stack: r.resolved.Parameters, Params: p.Parameters,
-			Version: cmp.Or(p.Version, r.def.Spec.Version), Name: r.install.Name, Namespace: r.install.Namespace}
+	if valid {
 		mapped = r.mapParameters(index, c, vars)
+		p.variables = r.resolveVariables(index, c, vars)
 		p.fields = r.resolveFields(index, c, vars)
 	}
 	if c.Helm == nil && (explicit.Values != nil || mapped.Values != nil) {

@@ -61,8 +61,9 @@ func (r *renderRun) release(p *ResolvedComponent, values *generated.Values) (Rel
 		Patches  []Patch
 		Release  Release
 		Fields   []any `json:",omitempty"`
+		Changes  any   `json:",omitempty"`
 	}{p.chart.Digest(), p.Values, p.Images, p.Replicas, p.Patches,
-		Release{Namespace: p.Namespace, Name: releaseName(p.Component)}, digestedFields(p)})
+		Release{Namespace: p.Namespace, Name: p.ReleaseName}, digestedFields(p), p.digestedChanges()})
 	if err != nil {
 		return ReleaseRecord{}, nil, err
 	}

@@ -152,35 +152,8 @@ func (r *renderRun) render() (Result, error) {
 	if r.discoveryPass() {
 		return Result{}, nil
 	}
-	if err := r.assignNamespaces(rendered); err != nil {
+	if err := r.changeObjects(rendered); err != nil {
 		return Result{}, err
-	}
-	changed := false
-	for i := range r.resolved.Components {
-		p := &r.resolved.Components[i]
-		if p.Component.Helm != nil && p.chart == nil { // a chart that is left out has no objects
-			continue
-		}
-		if err := setFields(p, rendered[i]); err != nil {
-			return Result{}, err
-		}
-		o := kustomizeOverride(p)
-		if o.Empty() {
-			continue
-		}
-		changed = true
-		objects, err := r.runStep(p, func() ([]*manifest.Object, error) {
-			return kustomize.Apply(r.ctx, rendered[i], o)
-		})
-		if err != nil {
-			return Result{}, err
-		}
-		rendered[i] = objects
-	}
-	if changed {
-		if err := r.assignNamespaces(rendered); err != nil {
-			return Result{}, err
-		}
 	}
 	for i, objects := range rendered {
 		if err := r.suspendPreRemoveJobs(&r.resolved.Components[i], objects); err != nil {
@@ -211,25 +184,6 @@ func (r *renderRun) runStep(p *ResolvedComponent,
 	return objects, nil
 }
 
-// assignNamespaces sets the namespace of every object, drops those that a chart repeats, and
-// reports other duplicate objects.
-func (r *renderRun) assignNamespaces(rendered [][]*manifest.Object) error {
-	clusterKinds := manifest.ClusterKindsOf(slices.Concat(rendered...))
-	for i, objects := range rendered {
-		p := &r.resolved.Components[i]
-		for _, o := range objects {
-			clusterKinds.SetNamespace(o, p.Namespace)
-			o.Component = p.Component.Name
-		}
-		if p.Component.Helm != nil {
-			var warnings []string
-			rendered[i], warnings = manifest.DropRepeated(objects)
-			r.warn(p.Component, warnings)
-		}
-	}
-	return manifest.FindDuplicates(slices.Concat(rendered...)).Err()
-}
-
 func (r *renderRun) warn(c *Component, warnings []string) {
 	for _, w := range warnings {
 		r.warnings = append(r.warnings, fmt.Sprintf("component %q: %s", c.Name, w))
@@ -250,9 +204,10 @@ func (r *renderRun) renderComponent(p *ResolvedComponent) ([]*manifest.Object, e
 		if err != nil {
 			return nil, err
 		}
-		return kustomize.Build(r.ctx, r.tree, dir, func(release kustomize.Release) ([]*manifest.Object, error) {
-			return r.renderRelease(p, release)
-		})
+		return kustomize.Build(r.ctx, r.tree, dir, p.kustomizeComponents,
+			func(release kustomize.Release) ([]*manifest.Object, error) {
+				return r.renderRelease(p, release)
+			})
 	}
 	return r.readManifests(c)
 }
@@ -276,7 +231,7 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 		return nil, err
 	}
 	options := helm.Options{
-		Release: releaseName(c), Namespace: p.Namespace, Revision: record.Revision, Values: p.Values,
+		Release: p.ReleaseName, Namespace: p.Namespace, Revision: record.Revision, Values: p.Values,
 		KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
 		Seed: r.randomSeed(c),
 		Generation: helm.Generation{Policy: generate.Policy, Stored: stored,
@@ -355,7 +310,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			Record:            r.releases[p.Component.Name],
 		}
 		if p.Component.Helm != nil {
-			c.Release = &Release{Namespace: p.Namespace, Name: releaseName(p.Component)}
+			c.Release = &Release{Namespace: p.Namespace, Name: p.ReleaseName}
 			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
 		}
 		values := r.generated[p.Component.Name]

@@ -9,6 +9,7 @@ import (
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/internal/values"
+	"github.com/ksctl/gitops/stacks/internal/variables"
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
@@ -30,6 +31,8 @@ type ResolvedComponent struct {
 	Version string
 	// Namespace of objects without a namespace.
 	Namespace string
+	// ReleaseName is the name of the Helm release of a chart component.
+	ReleaseName string
 	// Wave is the length of the longest chain of dependencies below the component.
 	Wave int
 	// Parameters of the component, with defaults.
@@ -42,8 +45,14 @@ type ResolvedComponent struct {
 	// mappedPatches is the number of patches that parameters.map returned: those after the patches
 	// of the stack, and before those of the install.
 	mappedPatches int
+	// variables are those of the stack with their values; nil if it has none.
+	variables variables.Variables
 	// fields are the fields of the stack with their values.
 	fields []resolvedField
+	// metadata, namePrefix and nameSuffix are those that the objects get.
+	metadata               CommonMetadata
+	namePrefix, nameSuffix string
+	kustomizeComponents    []string
 
 	// chart is nil if the component is not a chart, or if Request.WithoutCharts leaves it out.
 	chart *helm.Chart

@@ -97,6 +97,9 @@ func validate(def *Definition, tree *source.Tree) Errors {
 			maxComponents)
 		return v.errs
 	}
+	if why := def.Spec.CommonMetadata.invalid(); why != "" {
+		v.fail(def.fieldAt("spec.commonMetadata"), "is invalid: %s", why)
+	}
 	for i := range def.Spec.Components {
 		v.checkComponent(i)
 	}
@@ -140,10 +143,9 @@ func (v *validator) checkComponent(i int) {
 	if !isLabel(c.Name) {
 		v.fail(at("name"), "must be a DNS label (lower case letters, digits and dashes, at most 63), not %q", c.Name)
 	}
-	if c.Namespace != "" && !isLabel(c.Namespace) {
-		v.fail(at("namespace"), "must be a DNS label, not %q", c.Namespace)
-	}
-	v.checkContent(c, at)
+	x := &expressions{v: v, component: c, at: at}
+	x.checkText(at("namespace"), &c.Namespace, labelRule)
+	v.checkContent(c, x, at)
 	if c.Schema != nil {
 		if c.Helm == nil {
 			v.fail(at("schema"), "is for Helm values, but this component is not a Helm chart")
@@ -156,7 +158,12 @@ func (v *validator) checkComponent(i int) {
 		}
 	}
 	v.checkParameters(c, at)
-	v.checkExpressions(c, at)
+	if c.Parameters != nil && c.Parameters.Map != "" {
+		x.compile(at("parameters.map"), c.Parameters.Map, (*expr.Compiler).CompileMap)
+	}
+	x.checkVariables()
+	x.checkFields()
+	x.checkMetadata()
 	for i := range c.Patches {
 		if why := c.Patches[i].invalid(); why != "" {
 			v.fail(at("patches["+strconv.Itoa(i)+"]"), "%s", why)
@@ -172,11 +179,13 @@ func readyExprError(err error) string {
 	return "does not compile: " + strings.Join(strings.Fields(err.Error()), " ")
 }
 
-func (v *validator) checkContent(c *Component, at func(string) fieldRef) {
+func (v *validator) checkContent(c *Component, x *expressions, at func(string) fieldRef) {
 	var given []string
 	if c.Helm != nil {
 		given = append(given, "helm")
-		v.checkHelm(c, at)
+		v.checkHelm(c, x, at)
+	} else {
+		x.checkText(at("version"), &c.Version, anyText)
 	}
 	if c.Kustomize != nil {
 		given = append(given, "kustomize")
@@ -231,35 +240,34 @@ func (v *validator) checkParameters(c *Component, at func(string) fieldRef) {
 	}
 }
 
-// checkExpressions compiles the expressions of a component.
-func (v *validator) checkExpressions(c *Component, at func(string) fieldRef) {
-	hasMap := c.Parameters != nil && c.Parameters.Map != ""
-	if !hasMap && len(c.Fields) == 0 {
-		return
-	}
-	var scope expr.Scope
-	if p := v.def.Spec.Parameters; p != nil {
-		scope.Stack = p.Schema
-	}
-	if c.Parameters != nil {
-		scope.Params = c.Parameters.Schema
-	}
-	compiler, err := expr.NewCompiler(scope)
-	if err != nil {
-		v.addAll(at("parameters.schema"), err)
-		return
-	}
-	if hasMap {
-		v.compile(at("parameters.map"), c.Parameters.Map, compiler.CompileMap)
-	}
-	v.checkFields(c, compiler, at)
+// expressions compiles the expressions of one component. Its compiler is made for the first one.
+type expressions struct {
+	v         *validator
+	component *Component
+	at        func(field string) fieldRef
+	compiler  *expr.Compiler
 }
 
 // compile compiles the expression of a field.
-func (v *validator) compile(p fieldRef, source string, compile func(string) (*expr.Expression, error)) {
-	compiled, err := compile(source)
-	v.addAll(p, err)
-	v.def.expressions[p.path] = compiled
+func (x *expressions) compile(at fieldRef, source string,
+	compile func(*expr.Compiler, string) (*expr.Expression, error)) {
+	if x.compiler == nil {
+		var scope expr.Scope
+		if p := x.v.def.Spec.Parameters; p != nil {
+			scope.Stack = p.Schema
+		}
+		if p := x.component.Parameters; p != nil {
+			scope.Params = p.Schema
+		}
+		var err error
+		if x.compiler, err = expr.NewCompiler(scope); err != nil {
+			x.v.addAll(at, err)
+			return
+		}
+	}
+	compiled, err := compile(x.compiler, source)
+	x.v.addAll(at, err)
+	x.v.def.expressions[at.path] = compiled
 }
 
 func (v *validator) checkSchema(p fieldRef, schema map[string]any, defaults bool) {

@@ -116,7 +116,12 @@ func goldenJSON(raw string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON
 
 func goldenChoice() ComponentChoice {
 	return ComponentChoice{Name: "app", Version: "1.2.3", Digest: "sha256:aa", Enabled: ptr.To(false),
-		Override: goldenJSON(`{"replicas":3}`)}
+		CommonMetadata: goldenMetadata(), NamePrefix: "my-", NameSuffix: "-2",
+		KustomizeComponents: []string{"../component"}, Override: goldenJSON(`{"replicas":3}`)}
+}
+
+func goldenMetadata() *CommonMetadata {
+	return &CommonMetadata{Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": "b"}}
 }
 
 func goldenCharts() []ChartRepository {
@@ -166,7 +171,7 @@ func goldenInstall() *KsctlInstall {
 			SourceRef: SourceRef{Kind: "KsctlSource", Name: "stacks", Namespace: "sources"}, Path: "deploy",
 			Stack: "web", StackVersion: "1.0.0",
 			Parameters: goldenJSON(`{"host":"web.example.com","ports":[80,443]}`),
-			Components: []ComponentChoice{goldenChoice()}, Strict: true,
+			Components: []ComponentChoice{goldenChoice()}, CommonMetadata: goldenMetadata(), Strict: true,
 			ValuesFrom: []ValuesReference{{Kind: ClusterValues, Name: "values",
 				Set: []ClusterValue{{Path: "ingress.host", Expr: "metadata.name"}},
 				Key: "values.yaml", Component: "app", Optional: true}},

@@ -53,6 +53,32 @@ type ComponentChoice struct {
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 
+	// CommonMetadata are labels and annotations of the objects of the component.
+	// +optional
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
+
+	// NamePrefix of the objects of the component, in place of that in the stack. References among
+	// the objects of the install follow. Namespaces, CustomResourceDefinitions and APIServices keep
+	// their names.
+	// +optional
+	// +kubebuilder:validation:Pattern="^[a-z0-9][-a-z0-9.]*$"
+	// +kubebuilder:validation:MaxLength=200
+	NamePrefix string `json:"namePrefix,omitempty"`
+
+	// NameSuffix is like NamePrefix, at the end of the names.
+	// +optional
+	// +kubebuilder:validation:Pattern="^[-a-z0-9.]*[a-z0-9]$"
+	// +kubebuilder:validation:MaxLength=200
+	NameSuffix string `json:"nameSuffix,omitempty"`
+
+	// KustomizeComponents are paths of Components that the kustomization of the component also
+	// uses, relative to its folder.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	KustomizeComponents []string `json:"kustomizeComponents,omitempty"`
+
 	// Override changes what the component renders. Reserved keys are values (Helm values), images,
 	// replicas and patches (as in a kustomization). Every other key is a parameter that the
 	// component declares.
@@ -60,6 +86,19 @@ type ComponentChoice struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Override *apiextensionsv1.JSON `json:"override,omitempty"`
+}
+
+// CommonMetadata are labels and annotations of all objects of an install or of a component.
+// Selectors and pod templates stay. Those of a component win over those of the install, and those
+// of the install over those in the stack.
+type CommonMetadata struct {
+	// Labels to add to the objects, or to replace.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Annotations to add to the objects, or to replace.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // GeneratePolicy is what happens when the templates of a chart generate values.
@@ -123,6 +162,10 @@ type KsctlInstallSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Components []ComponentChoice `json:"components,omitempty"`
+
+	// CommonMetadata are labels and annotations of all objects of the stack.
+	// +optional
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
 
 	// Strict makes an unknown key in an override an error if no schema defines the known keys.
 	// Otherwise an unknown key is a warning.

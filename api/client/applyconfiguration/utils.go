@@ -36,6 +36,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.ClusterSelectorApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ClusterValue"):
 		return &appsv1.ClusterValueApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("CommonMetadata"):
+		return &appsv1.CommonMetadataApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("CommonStatus"):
 		return &appsv1.CommonStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("ComponentChoice"):

@@ -66,6 +66,10 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		return
 	}
+	if own, ok := v.Addr().Interface().(stringOrMapping); ok && n.Kind == yaml.ScalarNode {
+		d.decodeScalar(n, reflect.ValueOf(own.StringField()).Elem(), path)
+		return
+	}
 	if own, ok := v.Addr().Interface().(json.Unmarshaler); ok {
 		d.decodeUnmarshaler(n, own, path)
 		return
@@ -79,9 +83,41 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 	case reflect.Slice:
 		d.decodeList(n, v, path, depth)
 	case reflect.Map, reflect.Interface:
+		if v.Kind() == reflect.Map && v.Type().Elem().Kind() == reflect.Struct {
+			d.decodeMap(n, v, path, depth)
+			return
+		}
 		d.decodeFreeForm(n, v, path)
 	default:
 		d.decodeScalar(n, v, path)
+	}
+}
+
+// stringOrMapping is a struct that may also be written as a string, which is one of its fields.
+type stringOrMapping interface{ StringField() *string }
+
+// decodeMap decodes a mapping whose values are structs.
+func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, path string, depth int) {
+	if n.Kind != yaml.MappingNode {
+		d.report(n, path, "must be a mapping, not %s", KindName(n))
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		field := Join(path, key.Value)
+		name := reflect.ValueOf(key.Value)
+		if key.Kind != yaml.ScalarNode {
+			d.report(key, field, "is not known")
+			continue
+		}
+		if v.MapIndex(name).IsValid() {
+			d.report(key, field, "is set twice")
+			continue
+		}
+		value := reflect.New(v.Type().Elem()).Elem()
+		d.decode(n.Content[i+1], value, field, depth+1)
+		v.SetMapIndex(name, value)
 	}
 }
 

@@ -57,6 +57,11 @@ type Expression struct{ program cel.Program }
 // Compile compiles an expression of any type.
 func (c *Compiler) Compile(source string) (*Expression, error) { return c.compile(source, "any value") }
 
+// CompileString compiles an expression that returns a text.
+func (c *Compiler) CompileString(source string) (*Expression, error) {
+	return c.compile(source, "a text", types.StringKind)
+}
+
 // CompileMap compiles an expression that returns a map.
 func (c *Compiler) CompileMap(source string) (*Expression, error) {
 	return c.compile(source, "a map", types.MapKind, types.StructKind)
@@ -117,6 +122,19 @@ func (x *Expression) EvalMap(ctx context.Context, v Variables) (map[string]any, 
 	result, ok := out.(map[string]any)
 	if !ok {
 		return nil, problem.Newf("must return a map")
+	}
+	return result, nil
+}
+
+// EvalString evaluates an expression that returns a text.
+func (x *Expression) EvalString(ctx context.Context, v Variables) (string, error) {
+	out, err := x.Eval(ctx, v)
+	if err != nil {
+		return "", err
+	}
+	result, ok := out.(string)
+	if !ok {
+		return "", problem.Newf("must return a text")
 	}
 	return result, nil
 }

@@ -14,9 +14,11 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Build builds the kustomization in a folder. render renders its charts.
-func Build(ctx context.Context, tree *source.Tree, dir string, render RenderChart) ([]*manifest.Object, error) {
-	s, err := scan(tree, dir)
+// Build builds the kustomization in a folder, with further Components. Their paths are relative to
+// the folder. render renders its charts.
+func Build(ctx context.Context, tree *source.Tree, dir string, components []string,
+	render RenderChart) ([]*manifest.Object, error) {
+	s, err := scan(tree, dir, components)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +26,10 @@ func Build(ctx context.Context, tree *source.Tree, dir string, render RenderChar
 	if err != nil {
 		return nil, err
 	}
-	charts, err := renderCharts(tree, s.charts, render)
+	generated, err := renderCharts(tree, s.charts, render)
+	if err == nil && len(components) > 0 {
+		err = generated.addComponents(tree, file, components)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +37,7 @@ func Build(ctx context.Context, tree *source.Tree, dir string, render RenderChar
 		return nil, problem.Newf("the render was stopped: %w", err)
 	}
 	built, err := runLocked(s, func() (resmap.ResMap, error) {
-		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree, charts}, "/"+dir)
+		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree, generated}, "/"+dir)
 		if err != nil {
 			return nil, &problem.Error{File: file, Message: "the kustomization cannot be built: " + oneLine(err),
 				Err: err}

@@ -54,7 +54,7 @@ func compareBuild(t *testing.T, tree *source.Tree, root, dir string) bool {
 		Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
 	openapi.ResetOpenAPI()
 	openapi.Schema()
-	got, ownErr := Build(t.Context(), tree, dir, nil)
+	got, ownErr := Build(t.Context(), tree, dir, nil, nil)
 	if err != nil || ownErr != nil {
 		if err == nil || ownErr == nil {
 			t.Errorf("%s: kustomize returns %v, Build returns %v", dir, err, ownErr)

@@ -173,7 +173,7 @@ namespace: shop
 // buildText builds the kustomization in the folder k to YAML.
 func buildText(t *testing.T, tree *source.Tree) string {
 	t.Helper()
-	objects, err := Build(t.Context(), tree, "k", nil)
+	objects, err := Build(t.Context(), tree, "k", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

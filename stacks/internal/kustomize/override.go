@@ -3,6 +3,7 @@ package kustomize
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -62,7 +63,7 @@ func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*mani
 	m := resmap.New()
 	origin := map[*resource.Resource]*manifest.Object{}
 	for _, object := range objects {
-		res, err := factory.RF().FromMap(object.Value)
+		res, err := resourceOf(factory, object)
 		if err == nil {
 			err = m.Append(res)
 		}
@@ -93,6 +94,25 @@ func Apply(ctx context.Context, objects []*manifest.Object, o Override) ([]*mani
 	}
 	m.RemoveBuildAnnotations()
 	return collectObjects(m, origin)
+}
+
+// resourceOf returns an object for kustomize, which also finds it by its former name.
+func resourceOf(factory *resmap.Factory, o *manifest.Object) (*resource.Resource, error) {
+	if o.FormerName == "" {
+		return factory.RF().FromMap(o.Value)
+	}
+	value, metadata := maps.Clone(o.Value), map[string]any{}
+	if own, ok := o.Value["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(own)
+	}
+	metadata["name"] = o.FormerName
+	value["metadata"] = metadata
+	res, err := factory.RF().FromMap(value)
+	if err != nil {
+		return nil, err
+	}
+	res.StorePreviousId()
+	return res, res.SetName(o.Name)
 }
 
 // collectObjects converts the resources back to objects. It keeps file, line, hook and

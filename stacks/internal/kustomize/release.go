@@ -92,25 +92,12 @@ func renderCharts(tree *source.Tree, sets []*chartSet, render RenderChart) (gene
 // replace adds a kustomization with a Component in place of its charts. kustomize builds Components
 // right after generators, such as that of charts.
 func (g *generatedFiles) replace(tree *source.Tree, set *chartSet, folder string, resources []string) error {
-	data, err := tree.Read(set.file, source.MaxFile)
+	fields, components, err := g.read(tree, set.file)
 	if err != nil {
 		return err
 	}
-	fields := map[string]json.RawMessage{}
-	if data, err = yaml.YAMLToJSON(data); err == nil { // as kustomize does
-		err = json.Unmarshal(data, &fields)
-	}
-	if err != nil {
-		return problem.Errorf(set.file, 0, "the kustomization cannot be read: %w", err)
-	}
 	for _, name := range chartFieldNames {
 		delete(fields, name)
-	}
-	components := []json.RawMessage{}
-	if fields["components"] != nil {
-		if err := json.Unmarshal(fields["components"], &components); err != nil {
-			return problem.Errorf(set.file, 0, "field %q must be a list", "components")
-		}
 	}
 	if len(resources) > 0 {
 		name, err := json.Marshal(path.Base(folder))
@@ -126,10 +113,57 @@ func (g *generatedFiles) replace(tree *source.Tree, set *chartSet, folder string
 			return err
 		}
 	}
+	return g.write(set.file, fields, components)
+}
+
+// addComponents adds Components to a kustomization, after its own.
+func (g *generatedFiles) addComponents(tree *source.Tree, file string, paths []string) error {
+	fields, components, err := g.read(tree, file)
+	if err != nil {
+		return err
+	}
+	for _, name := range paths {
+		raw, err := json.Marshal(name)
+		if err != nil {
+			return err
+		}
+		components = append(components, raw)
+	}
+	return g.write(file, fields, components)
+}
+
+// read reads a kustomization, and the entries of its field components.
+func (g *generatedFiles) read(tree *source.Tree, file string) (map[string]json.RawMessage, []json.RawMessage, error) {
+	data, generated := g.files[file]
+	var err error
+	if !generated {
+		if data, err = tree.Read(file, source.MaxFile); err != nil {
+			return nil, nil, err
+		}
+	}
+	fields := map[string]json.RawMessage{}
+	if data, err = yaml.YAMLToJSON(data); err == nil { // as kustomize does
+		err = json.Unmarshal(data, &fields)
+	}
+	if err != nil {
+		return nil, nil, problem.Errorf(file, 0, "the kustomization cannot be read: %w", err)
+	}
+	components := []json.RawMessage{}
+	if fields["components"] != nil {
+		if err := json.Unmarshal(fields["components"], &components); err != nil {
+			return nil, nil, problem.Errorf(file, 0, "field %q must be a list", "components")
+		}
+	}
+	return fields, components, nil
+}
+
+// write replaces a kustomization.
+func (g *generatedFiles) write(file string, fields map[string]json.RawMessage, components []json.RawMessage) error {
+	var err error
 	if fields["components"], err = json.Marshal(components); err != nil {
 		return err
 	}
-	g.files[set.file], err = json.Marshal(fields)
+	g.files[file], err = json.Marshal(fields)
 	return err
 }
 

@@ -27,12 +27,12 @@ const (
 // Scan reads a kustomization and its bases. It rejects everything that would leave the source or
 // execute something, with file and line. It runs before kustomize, which would fetch remote bases.
 func Scan(tree *source.Tree, dir string) error {
-	_, err := scan(tree, dir)
+	_, err := scan(tree, dir, nil)
 	return err
 }
 
-func scan(tree *source.Tree, dir string) (*scanner, error) {
-	s := &scanner{tree: tree}
+func scan(tree *source.Tree, dir string, components []string) (*scanner, error) {
+	s := &scanner{tree: tree, components: components}
 	s.scanKustomization(dir, &scanTarget{}, false)
 	return s, s.errs.Err()
 }
@@ -47,6 +47,8 @@ type scanner struct {
 	schemas   []string
 	// charts of the kustomizations.
 	charts []*chartSet
+	// components are the paths of further Components of the first kustomization.
+	components []string
 }
 
 // scanTarget is the kustomization that is scanned.
@@ -132,6 +134,11 @@ func (s *scanner) scanKustomization(dir string, overlay *scanTarget, plugins boo
 		s.scanField(t, key.Value, value)
 	}
 	s.scanCharts(t, root)
+	if len(overlay.ancestors) == 0 {
+		for _, name := range s.components {
+			s.scanResource(t, "kustomizeComponents", &yaml.Node{Value: name}, false)
+		}
+	}
 }
 
 func resolveAlias(n *yaml.Node) *yaml.Node {

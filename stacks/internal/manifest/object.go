@@ -21,8 +21,10 @@ type Object struct {
 	Group, Version, Kind string
 	Namespace, Name      string
 	NamespaceDefaulted   bool
-	Value                map[string]any
-	Hook                 *Hook
+	// FormerName is the name before a prefix or a suffix, if there is one.
+	FormerName string
+	Value      map[string]any
+	Hook       *Hook
 	// Initial are the fields that only the first release of a chart sets.
 	Initial []InitialField
 	File    string

@@ -21,6 +21,17 @@ type ComponentChoiceApplyConfiguration struct {
 	// Enabled is false to leave out the component. Objects of the component that are already
 	// installed are pruned. Defaults to true.
 	Enabled *bool `json:"enabled,omitempty"`
+	// CommonMetadata are labels and annotations of the objects of the component.
+	CommonMetadata *CommonMetadataApplyConfiguration `json:"commonMetadata,omitempty"`
+	// NamePrefix of the objects of the component, in place of that in the stack. References among
+	// the objects of the install follow. Namespaces, CustomResourceDefinitions and APIServices keep
+	// their names.
+	NamePrefix *string `json:"namePrefix,omitempty"`
+	// NameSuffix is like NamePrefix, at the end of the names.
+	NameSuffix *string `json:"nameSuffix,omitempty"`
+	// KustomizeComponents are paths of Components that the kustomization of the component also
+	// uses, relative to its folder.
+	KustomizeComponents []string `json:"kustomizeComponents,omitempty"`
 	// Override changes what the component renders. Reserved keys are values (Helm values), images,
 	// replicas and patches (as in a kustomization). Every other key is a parameter that the
 	// component declares.
@@ -62,6 +73,40 @@ func (b *ComponentChoiceApplyConfiguration) WithDigest(value string) *ComponentC
 // If called multiple times, the Enabled field is set to the value of the last call.
 func (b *ComponentChoiceApplyConfiguration) WithEnabled(value bool) *ComponentChoiceApplyConfiguration {
 	b.Enabled = &value
+	return b
+}
+
+// WithCommonMetadata sets the CommonMetadata field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CommonMetadata field is set to the value of the last call.
+func (b *ComponentChoiceApplyConfiguration) WithCommonMetadata(value *CommonMetadataApplyConfiguration) *ComponentChoiceApplyConfiguration {
+	b.CommonMetadata = value
+	return b
+}
+
+// WithNamePrefix sets the NamePrefix field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NamePrefix field is set to the value of the last call.
+func (b *ComponentChoiceApplyConfiguration) WithNamePrefix(value string) *ComponentChoiceApplyConfiguration {
+	b.NamePrefix = &value
+	return b
+}
+
+// WithNameSuffix sets the NameSuffix field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the NameSuffix field is set to the value of the last call.
+func (b *ComponentChoiceApplyConfiguration) WithNameSuffix(value string) *ComponentChoiceApplyConfiguration {
+	b.NameSuffix = &value
+	return b
+}
+
+// WithKustomizeComponents adds the given value to the KustomizeComponents field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the KustomizeComponents field.
+func (b *ComponentChoiceApplyConfiguration) WithKustomizeComponents(values ...string) *ComponentChoiceApplyConfiguration {
+	for i := range values {
+		b.KustomizeComponents = append(b.KustomizeComponents, values[i])
+	}
 	return b
 }
 

@@ -35,6 +35,8 @@ type KsctlInstallSpecApplyConfiguration struct {
 	// Components configures individual components. Components that are not listed use the defaults
 	// of the stack.
 	Components []ComponentChoiceApplyConfiguration `json:"components,omitempty"`
+	// CommonMetadata are labels and annotations of all objects of the stack.
+	CommonMetadata *CommonMetadataApplyConfiguration `json:"commonMetadata,omitempty"`
 	// Strict makes an unknown key in an override an error if no schema defines the known keys.
 	// Otherwise an unknown key is a warning.
 	Strict *bool `json:"strict,omitempty"`
@@ -199,6 +201,14 @@ func (b *KsctlInstallSpecApplyConfiguration) WithComponents(values ...*Component
 		}
 		b.Components = append(b.Components, *values[i])
 	}
+	return b
+}
+
+// WithCommonMetadata sets the CommonMetadata field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CommonMetadata field is set to the value of the last call.
+func (b *KsctlInstallSpecApplyConfiguration) WithCommonMetadata(value *CommonMetadataApplyConfiguration) *KsctlInstallSpecApplyConfiguration {
+	b.CommonMetadata = value
 	return b
 }
 

@@ -1,0 +1,220 @@
+// Package variables substitutes ${name} in objects, as Flux does after a build, one text at a time:
+// a value adds nothing to the structure.
+package variables
+
+import (
+	"bytes"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fluxcd/pkg/envsubst"
+	"github.com/fluxcd/pkg/envsubst/parse"
+	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/ksctl/gitops/stacks/internal/document"
+	"github.com/ksctl/gitops/stacks/problem"
+)
+
+// Annotation, or Flux' name of it, has the value Disabled on an object in which nothing is
+// substituted. Flux also reads it from labels.
+const (
+	Annotation     = "ksctl.com/substitute"
+	FluxAnnotation = "kustomize.toolkit.fluxcd.io/substitute"
+	Disabled       = "disabled"
+)
+
+// maxText bounds a text after the substitution.
+const maxText = 1 << 20
+
+// NamePattern is the pattern of the names of variables, as in Flux.
+var NamePattern = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
+
+// Variables are the values of variables by name.
+type Variables map[string]string
+
+// Substitute returns an object in which the variables are substituted, in keys and values, with
+// the functions of envsubst. An unknown variable without a default is an error.
+//
+// A value that YAML writes without quotes is read again as one scalar, so that it may become a
+// number. Labels, annotations and the data of ConfigMaps and Secrets stay text.
+func (v Variables) Substitute(object map[string]any) (map[string]any, error) {
+	metadata, _ := object["metadata"].(map[string]any)
+	for _, field := range []string{"annotations", "labels"} {
+		marks, _ := metadata[field].(map[string]any)
+		if marks[Annotation] == Disabled || marks[FluxAnnotation] == Disabled {
+			return object, nil
+		}
+	}
+	s := substituter{variables: v, isData: object["apiVersion"] == "v1" &&
+		(object["kind"] == "ConfigMap" || object["kind"] == "Secret")}
+	return s.object(object, nil)
+}
+
+type substituter struct {
+	variables Variables
+	isData    bool
+}
+
+func (s substituter) value(value any, path []string) (any, error) {
+	switch value := value.(type) {
+	case map[string]any:
+		return s.object(value, path)
+	case []any:
+		out := make([]any, len(value))
+		for i, item := range value {
+			var err error
+			if out[i], err = s.value(item, append(path, strconv.Itoa(i))); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case string:
+		text, err := s.text(value, path)
+		if err != nil || text == value {
+			return value, err
+		}
+		return s.readAgain(value, text, path), nil
+	}
+	return value, nil
+}
+
+func (s substituter) object(object map[string]any, path []string) (map[string]any, error) {
+	out := make(map[string]any, len(object))
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		at := slices.Concat(path, []string{key})
+		name, err := s.text(key, at)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := out[name]; twice {
+			return nil, problem.Newf("%s: the key %q is there twice after the substitution", dotted(path), name)
+		}
+		if out[name], err = s.value(object[key], at); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// text substitutes the variables in a text.
+func (s substituter) text(text string, path []string) (string, error) {
+	if !strings.Contains(text, "${") {
+		return text, nil
+	}
+	fail := func(format string, args ...any) (string, error) {
+		return "", problem.Newf(dotted(path)+": "+format, args...)
+	}
+	const advice = "; $${ is a literal ${, and the annotation " + Annotation + ": " + Disabled +
+		" leaves the object as it is"
+	tree, err := parse.Parse(text)
+	if err != nil {
+		return fail("the variables in this text cannot be read (%w)"+advice, err)
+	}
+	if s.variables.bound(tree.Root) > maxText {
+		return fail("the text may have more than %d bytes after the substitution", maxText)
+	}
+	missing := ""
+	out, err := envsubst.Eval(text, func(name string) (string, bool) {
+		value, ok := s.variables[name]
+		if !ok {
+			missing = name
+		}
+		return value, ok
+	})
+	if err != nil {
+		failed := problem.Newf("%s: the variable %q is not set, and has no default (${%s:=default})"+advice,
+			dotted(path), missing, missing)
+		failed.Suggestion = problem.Nearest(missing, slices.Sorted(maps.Keys(s.variables)))
+		return "", failed
+	}
+	return out, nil
+}
+
+// bound returns a length that a text does not exceed after the substitution.
+func (v Variables) bound(n parse.Node) int {
+	switch n := n.(type) {
+	case *parse.TextNode:
+		return len(n.Value)
+	case *parse.ListNode:
+		return v.boundAll(n.Nodes)
+	case *parse.FuncNode:
+		value, args := len(v[n.Param]), v.boundAll(n.Args)
+		if strings.HasPrefix(n.Name, "/") {
+			return min((value+1)*(args+1), maxText+1)
+		}
+		return min(max(20, value, args)*2, maxText+1) // a letter of another case may be longer
+	}
+	return 0
+}
+
+func (v Variables) boundAll(nodes []parse.Node) (sum int) {
+	for _, n := range nodes {
+		sum = min(sum+v.bound(n), maxText+1)
+	}
+	return sum
+}
+
+// readAgain reads a substituted value again as one scalar, if YAML wrote its template without
+// quotes. What is more than a scalar stays text.
+func (s substituter) readAgain(template, text string, path []string) any {
+	written, err := sigsyaml.Marshal(template)
+	if err != nil || bytes.ContainsAny(written[:1], `"'|>`) || strings.ContainsAny(text, "\n\r") {
+		return text
+	}
+	var parsed yaml.Node
+	if yaml.Unmarshal([]byte(text), &parsed) != nil {
+		return text
+	}
+	textOnly := s.isTextOnly(path)
+	if len(parsed.Content) == 0 { // an empty text, or only a comment
+		if text != "" || textOnly {
+			return text
+		}
+		return nil
+	}
+	node := parsed.Content[0]
+	value, err := document.Kubectl.Value("", node)
+	_, isText := value.(string)
+	if err != nil || !isScalar(&parsed, strings.TrimSpace(text)) || textOnly && !isText {
+		return text
+	}
+	return value
+}
+
+// isScalar reports whether a document is one scalar without a comment or an anchor.
+func isScalar(parsed *yaml.Node, text string) bool {
+	node := parsed.Content[0]
+	if node.Kind != yaml.ScalarNode || node.Anchor != "" || node.HeadComment+node.LineComment+node.FootComment != "" ||
+		parsed.HeadComment+parsed.FootComment != "" {
+		return false
+	}
+	switch {
+	case node.Style&yaml.TaggedStyle != 0:
+		return strings.HasPrefix(text, "!!")
+	case node.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0:
+		return text[:1] == text[len(text)-1:] && strings.ContainsAny(text[:1], `"'`)
+	}
+	return node.Value == text
+}
+
+// isTextOnly reports whether Kubernetes takes only text in a field.
+func (s substituter) isTextOnly(path []string) bool {
+	for _, field := range [][]string{{"metadata", "labels"}, {"metadata", "annotations"}, {"data"}, {"stringData"}} {
+		at := len(path) - 1 - len(field)
+		if at >= 0 && slices.Equal(path[at:len(path)-1], field) && (len(field) == 2 || s.isData && at == 0) {
+			return true
+		}
+	}
+	return false
+}
+
+func dotted(path []string) string {
+	if len(path) == 0 {
+		return "the object"
+	}
+	return strings.Join(path, ".")
+}
