@@ -3,7 +3,8 @@
 //
 // Each group of programs has a subfolder with its own go.mod, so that its dependencies and replace
 // directives do not affect the library's module graph. The table in table.go maps each program to
-// its subfolder. Versions are defined only in those go.mod files.
+// its subfolder. Versions are defined only in those go.mod files. The subfolder fluxapi
+// builds nothing: tests read the types that it pins.
 //
 // Built programs are cached in <user cache>/ksctl-gitops/tools, in one folder per program, version,
 // platform and build recipe. So a second run builds nothing, and a changed recipe never uses an old
