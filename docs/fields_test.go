@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -26,33 +27,36 @@ const fieldsPage = "docs/flux-argocd-fields.md"
 // apiKind is a kind of Flux or Argo CD with a table in fieldsPage.
 type apiKind struct {
 	name string
-	// folder has the go.mod that pins the module of the types.
+	// folder has the go.mod that pins the modules.
 	folder string
-	// pkg is the package of the type Spec of the kind, and others are those of the types of its
-	// fields.
-	pkg    string
+	// module has the package dir with the type Spec of the kind.
+	module, dir string
+	// others are modules with the types of fields, in their root.
 	others []string
 }
 
 const (
-	argoTypes   = "github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
-	sourceTypes = "github.com/fluxcd/source-controller/api/v1"
-	fluxMeta    = "github.com/fluxcd/pkg/apis/meta"
-	fluxBuild   = "github.com/fluxcd/pkg/apis/kustomize"
-	fluxACL     = "github.com/fluxcd/pkg/apis/acl"
+	argoCD     = "github.com/argoproj/argo-cd/v3"
+	argoDir    = "pkg/apis/application/v1alpha1"
+	fluxSource = "github.com/fluxcd/source-controller/api"
+	fluxMeta   = "github.com/fluxcd/pkg/apis/meta"
+	fluxPatch  = "github.com/fluxcd/pkg/apis/kustomize"
+	fluxACL    = "github.com/fluxcd/pkg/apis/acl"
 )
 
 var apiKinds = []apiKind{
-	{"Kustomization", "e2e/tools/flux", "github.com/fluxcd/kustomize-controller/api/v1", []string{fluxMeta, fluxBuild}},
-	{"HelmRelease", "e2e/tools/fluxapi", "github.com/fluxcd/helm-controller/api/v2", []string{fluxMeta, fluxBuild}},
-	{"GitRepository", ".", sourceTypes, []string{fluxMeta, fluxACL}},
-	{"OCIRepository", ".", sourceTypes, []string{fluxMeta, fluxACL}},
-	{"Bucket", ".", sourceTypes, []string{fluxMeta, fluxACL}},
-	{"HelmRepository", ".", sourceTypes, []string{fluxMeta, fluxACL}},
-	{"HelmChart", ".", sourceTypes, []string{fluxMeta, fluxACL}},
-	{"Application", "e2e/tools/argocd", argoTypes, nil},
-	{"ApplicationSet", "e2e/tools/argocd", argoTypes, nil},
-	{"AppProject", "e2e/tools/argocd", argoTypes, nil},
+	{"Kustomization", "e2e/tools/flux", "github.com/fluxcd/kustomize-controller/api", "v1",
+		[]string{fluxMeta, fluxPatch}},
+	{"HelmRelease", "e2e/tools/fluxapi", "github.com/fluxcd/helm-controller/api", "v2",
+		[]string{fluxMeta, fluxPatch}},
+	{"GitRepository", ".", fluxSource, "v1", []string{fluxMeta, fluxACL}},
+	{"OCIRepository", ".", fluxSource, "v1", []string{fluxMeta, fluxACL}},
+	{"Bucket", ".", fluxSource, "v1", []string{fluxMeta, fluxACL}},
+	{"HelmRepository", ".", fluxSource, "v1", []string{fluxMeta, fluxACL}},
+	{"HelmChart", ".", fluxSource, "v1", []string{fluxMeta, fluxACL}},
+	{"Application", "e2e/tools/argocd", argoCD, argoDir, nil},
+	{"ApplicationSet", "e2e/tools/argocd", argoCD, argoDir, nil},
+	{"AppProject", "e2e/tools/argocd", argoCD, argoDir, nil},
 }
 
 // generators are those of an ApplicationSet. Each has one row, and their fields have none.
@@ -66,10 +70,10 @@ func TestEveryFieldOfFluxAndArgoCDHasARow(t *testing.T) {
 	modules := map[string]*apiModule{}
 	fields := map[string]apiFields{}
 	for _, k := range apiKinds {
-		m := modules[k.pkg]
+		m := modules[k.module]
 		if m == nil {
 			m = loadModule(t, k)
-			modules[k.pkg] = m
+			modules[k.module] = m
 		}
 		if !strings.Contains(page, m.version) {
 			t.Errorf("%s: the tests have %s: check whether the rows of %s are still true, and name that version",
@@ -224,37 +228,30 @@ type apiType struct {
 	imports map[string]string
 }
 
-// loadModule parses the types of a kind in the version that a go.mod pins. It downloads the modules
-// if necessary.
+// loadModule parses the types of a kind in the version that a go.mod pins. It downloads these
+// modules if necessary, and none that they need.
 func loadModule(t *testing.T, k apiKind) *apiModule {
 	t.Helper()
-	args := append([]string{"list", "-find", "-json=ImportPath,Dir,GoFiles,Module", k.pkg}, k.others...)
+	args := append([]string{"mod", "download", "-json", k.module}, k.others...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = filepath.Join(root, k.folder)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
-	var failure strings.Builder
-	cmd.Stderr = &failure
-	out, err := cmd.Output()
+	out, err := cmd.Output() // the go command writes the reason of a failure to standard output
 	if err != nil {
-		t.Fatalf("finding the types of %s: %v: %s", k.name, err, failure.String())
+		t.Fatalf("downloading the types of %s: %v: %s", k.name, err, out)
 	}
 	m := &apiModule{types: map[string]map[string]apiType{}}
-	for decoder := json.NewDecoder(strings.NewReader(string(out))); decoder.More(); {
-		var p struct {
-			ImportPath, Dir string
-			GoFiles         []string
-			Module          struct{ Path, Version string }
-		}
-		if err := decoder.Decode(&p); err != nil {
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var found struct{ Path, Version, Dir string }
+		if err := decoder.Decode(&found); err != nil {
 			t.Fatal(err)
 		}
-		if p.ImportPath == k.pkg {
-			m.version = productOf(p.Module.Path) + " " + p.Module.Version
+		pkg, dir := found.Path, found.Dir
+		if found.Path == k.module {
+			m.version = productOf(found.Path) + " " + found.Version
+			pkg, dir = path.Join(pkg, k.dir), filepath.Join(dir, k.dir)
 		}
-		m.types[p.ImportPath] = map[string]apiType{}
-		for _, name := range p.GoFiles {
-			m.parse(t, p.ImportPath, filepath.Join(p.Dir, name))
-		}
+		m.parse(t, pkg, dir)
 	}
 	return m
 }
@@ -267,44 +264,60 @@ func productOf(modulePath string) string {
 	return path.Base(strings.TrimSuffix(modulePath, "/api"))
 }
 
-func (m *apiModule) parse(t *testing.T, pkg, name string) {
+// parse adds the types of a package.
+func (m *apiModule) parse(t *testing.T, pkg, dir string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s has no Go files: %v", dir, err)
 	}
-	imports := map[string]string{}
+	m.types[pkg] = map[string]apiType{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		imports := importsOf(t, file)
+		for _, d := range file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, s := range g.Specs {
+				if s, ok := s.(*ast.TypeSpec); ok {
+					m.types[pkg][s.Name.Name] = apiType{pkg, s.Name.Name, s.Type, imports}
+				}
+			}
+		}
+	}
+}
+
+// importsOf returns the paths of the packages that a file imports, by name.
+func importsOf(t *testing.T, file *ast.File) map[string]string {
+	t.Helper()
+	out := map[string]string{}
 	for _, i := range file.Imports {
 		importPath, err := strconv.Unquote(i.Path.Value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if i.Name != nil {
-			imports[i.Name.Name] = importPath
+			out[i.Name.Name] = importPath
 		} else {
-			imports[path.Base(importPath)] = importPath
+			out[path.Base(importPath)] = importPath
 		}
 	}
-	for _, d := range file.Decls {
-		g, ok := d.(*ast.GenDecl)
-		if !ok {
-			continue
-		}
-		for _, s := range g.Specs {
-			if s, ok := s.(*ast.TypeSpec); ok {
-				m.types[pkg][s.Name.Name] = apiType{pkg, s.Name.Name, s.Type, imports}
-			}
-		}
-	}
+	return out
 }
 
 // fieldsOf returns the fields of a kind.
 func (m *apiModule) fieldsOf(t *testing.T, k apiKind) apiFields {
 	t.Helper()
 	out := apiFields{byPath: map[string]apiField{}}
-	spec, _ := m.resolve(t, apiType{pkg: k.pkg, expr: ast.NewIdent(k.name + "Spec")})
+	pkg := path.Join(k.module, k.dir)
+	spec, _ := m.resolve(t, apiType{pkg: pkg, expr: ast.NewIdent(k.name + "Spec")})
 	if spec.name == "" {
-		t.Fatalf("%s has no type %sSpec", k.pkg, k.name)
+		t.Fatalf("%s has no type %sSpec", pkg, k.name)
 	}
 	m.walk(t, spec, "", nil, &out)
 	return out
