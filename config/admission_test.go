@@ -161,6 +161,16 @@ var rejectedManifests = []manifest{
 		"spec.components[1]: Duplicate value"},
 
 	// Choices.
+	{"KsctlInstall", "an unknown CRD policy", installSpec + "components: [{name: web, crds: Replace}]",
+		`supported values: "Apply", "CreateOnly", "Skip"`},
+	{"KsctlInstall", "an unknown hook policy", installSpec + "components: [{name: web, hooks: Sometimes}]",
+		`supported values: "Run", "Skip"`},
+	{"KsctlInstall", "a release name in capitals", installSpec + "components: [{name: web, releaseName: Web}]",
+		"spec.components[0].releaseName"},
+	{"KsctlInstall", "a release name of 54 characters", installSpec + "components: [{name: web, releaseName: " +
+		strings.Repeat("x", 54) + "}]", "may not be more than 53"},
+	{"KsctlInstall", "skipSchemaValidation as a string",
+		installSpec + "components: [{name: web, skipSchemaValidation: \"yes\"}]", "must be of type boolean"},
 	{"KsctlInstall", "an override that is not an object", installSpec + "components: [{name: web, override: text}]",
 		"must be of type object"},
 	{"KsctlInstall", "parameters that are a list", installSpec + "parameters: [1]", "must be of type object"},
@@ -293,6 +303,8 @@ var acceptedManifests = []manifest{
 	{kind: "KsctlInstall", name: "any override and parameters", spec: installSpec +
 		"parameters: {a: {b: [1]}}\n" +
 		"components: [{name: web, enabled: false, override: {values: {x: null, y: 1}, own: true}}]"},
+	{kind: "KsctlInstall", name: "settings of a chart", spec: installSpec +
+		"components: [{name: web, releaseName: web.2, crds: CreateOnly, hooks: Skip, skipSchemaValidation: false}]"},
 	{kind: "KsctlInstall", name: "a cluster reference",
 		spec: installSpec + "clusterRef: {name: prod.eu, namespace: clusters}"},
 	{kind: "KsctlInstall", name: "a cluster selector", spec: installSpec + "clusterSelector: {matchLabels: {a: b}, " +

@@ -32,6 +32,7 @@ func (v *validator) checkHelm(c *Component, x *expressions, at func(string) fiel
 	} else if why := releaseNameRule(c.Name); why != "" {
 		v.fail(at("name"), "%s", why)
 	}
+	v.checkHelmPolicies(h, at)
 	for i, rel := range h.ValuesFiles {
 		field := at("helm.valuesFiles[" + strconv.Itoa(i) + "]")
 		if file, ok := v.checkPath(field, rel); ok {

@@ -160,7 +160,7 @@ func (r *resolver) checkSchema(c *Component, layers []valuesLayer) {
 
 // checkChart checks the values against the schemas of the chart and its subcharts.
 func (r *resolver) checkChart(p *ResolvedComponent, layers []valuesLayer) {
-	if !p.chart.HasSchemas() {
+	if p.skipSchemaValidation || !p.chart.HasSchemas() {
 		return
 	}
 	violations, warnings, err := p.chart.CheckValues(p.Values)

@@ -52,6 +52,12 @@ type ComponentChoice struct {
 	// KustomizeComponents are the paths of Components that the kustomization also uses, relative to
 	// its folder.
 	KustomizeComponents []string `json:"kustomizeComponents,omitempty"`
+	// ReleaseName, CRDs, Hooks and SkipSchemaValidation are for Helm charts. They override those of
+	// the stack.
+	ReleaseName          string            `json:"releaseName,omitempty"`
+	CRDs                 appsv1.CRDPolicy  `json:"crds,omitempty"`
+	Hooks                appsv1.HookPolicy `json:"hooks,omitempty"`
+	SkipSchemaValidation *bool             `json:"skipSchemaValidation,omitempty"`
 	// Override has the reserved keys values, images, replicas and patches, and the
 	// component's own parameters.
 	Override map[string]any `json:"override,omitempty"`
@@ -108,7 +114,9 @@ func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Cho
 		out.Components = append(out.Components, ComponentChoice{
 			Name: choice.Name, Version: choice.Version, Digest: choice.Digest, Enabled: choice.Enabled,
 			CommonMetadata: commonMetadata(choice.CommonMetadata), NamePrefix: choice.NamePrefix,
-			NameSuffix: choice.NameSuffix, KustomizeComponents: choice.KustomizeComponents, Override: override,
+			NameSuffix: choice.NameSuffix, KustomizeComponents: choice.KustomizeComponents,
+			ReleaseName: choice.ReleaseName, CRDs: choice.CRDs, Hooks: choice.Hooks,
+			SkipSchemaValidation: choice.SkipSchemaValidation, Override: override,
 		})
 	}
 	return out, nil

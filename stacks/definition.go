@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks/internal/document"
 	"github.com/ksctl/gitops/stacks/internal/expr"
 	"github.com/ksctl/gitops/stacks/internal/helm"
@@ -124,6 +125,11 @@ type Helm struct {
 	ReleaseName Text           `json:"releaseName,omitzero"`
 	Values      map[string]any `json:"values,omitempty" dialect:"helm"`
 	ValuesFiles []string       `json:"valuesFiles,omitempty"`
+	// CRDs and Hooks default to Apply and Run.
+	CRDs  appsv1.CRDPolicy  `json:"crds,omitempty"`
+	Hooks appsv1.HookPolicy `json:"hooks,omitempty"`
+	// SkipSchemaValidation is true to not check values with the schemas of the chart.
+	SkipSchemaValidation bool `json:"skipSchemaValidation,omitempty"`
 }
 
 // Kustomize builds a kustomization in the source.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	goldenfile "github.com/ksctl/gitops/internal/golden"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/generated"
@@ -152,7 +153,12 @@ func TestGoldenRequestDigests(t *testing.T) {
 	names := &hasNames.Choices.Components[0]
 	names.CommonMetadata, names.NamePrefix, names.NameSuffix = metadata, "my-", "-2"
 	names.KustomizeComponents = []string{"../component"}
-	goldenfile.Complete(t, hasNames)
+	hasSettings := hasNames
+	hasSettings.Choices.Components = slices.Clone(hasNames.Choices.Components)
+	choice := &hasSettings.Choices.Components[0]
+	choice.ReleaseName, choice.CRDs, choice.Hooks = "site", appsv1.CRDsCreateOnly, appsv1.HooksSkip
+	choice.SkipSchemaValidation = new(true)
+	goldenfile.Complete(t, hasSettings)
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
@@ -162,7 +168,7 @@ func TestGoldenRequestDigests(t *testing.T) {
 		{"with generated values", generates}, {"with answers of lookup", looksUp},
 		{"with hooks of a removal", hasHooks}, {"with records of releases", hasReleases},
 		{"with values that are not in the cluster", hasLive},
-		{"with metadata and names", hasNames}} {
+		{"with metadata and names", hasNames}, {"with settings of a chart", hasSettings}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

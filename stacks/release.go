@@ -63,7 +63,7 @@ func (r *renderRun) release(p *ResolvedComponent, values *generated.Values) (Rel
 		Fields   []any `json:",omitempty"`
 		Changes  any   `json:",omitempty"`
 	}{p.chart.Digest(), p.Values, p.Images, p.Replicas, p.Patches,
-		Release{Namespace: p.Namespace, Name: p.ReleaseName}, digestedFields(p), p.digestedChanges()})
+		Release{Namespace: p.Namespace, Name: p.releaseName}, digestedFields(p), p.digestedChanges()})
 	if err != nil {
 		return ReleaseRecord{}, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks/generated"
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/kustomize"
@@ -225,17 +226,19 @@ func (r *renderRun) renderChart(p *ResolvedComponent) ([]*manifest.Object, error
 	stored = stored.ForRotation(c.Name, generate.Rotate)
 	readsRelease := p.chart.ReadsRelease(p.Values)
 	storesRelease := generate.Policy == generated.Keep && r.req.Releases != nil &&
-		(readsRelease || p.chart.HasHooks(p.Values))
+		(readsRelease || p.hooks != appsv1.HooksSkip && p.chart.HasHooks(p.Values))
 	record, storedRecord, err := r.release(p, stored)
 	if err != nil {
 		return nil, err
 	}
 	options := helm.Options{
-		Release: p.ReleaseName, Namespace: p.Namespace, Revision: record.Revision, Values: p.Values,
+		Release: p.releaseName, Namespace: p.Namespace, Revision: record.Revision, Values: p.Values,
 		KubeVersion: r.req.Capabilities.KubeVersion, APIVersions: r.req.Capabilities.APIVersions,
 		Seed: r.randomSeed(c),
 		Generation: helm.Generation{Policy: generate.Policy, Stored: stored,
 			Derive: slices.Contains(generate.Derive, c.Name), Now: generate.Now},
+		SkipHooks: p.hooks == appsv1.HooksSkip, WithoutCRDs: p.crds == appsv1.CRDsSkip,
+		CreateOnlyCRDs: p.crds == appsv1.CRDsCreateOnly,
 	}
 	rendered, err := r.renderRevision(p, options)
 	r.warn(c, rendered.Warnings)
@@ -310,7 +313,7 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			Record:            r.releases[p.Component.Name],
 		}
 		if p.Component.Helm != nil {
-			c.Release = &Release{Namespace: p.Namespace, Name: p.ReleaseName}
+			c.Release = &Release{Namespace: p.Namespace, Name: p.releaseName}
 			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
 		}
 		values := r.generated[p.Component.Name]
@@ -412,6 +415,7 @@ func (r *renderRun) buildObject(o *manifest.Object, isGenerated func(manifest []
 		Manifest: raw, File: o.File, Line: o.Line,
 		Hash:          contentHash(o, raw, r.req.SecretKey, isGenerated(raw)),
 		InitialFields: o.InitialPointers(),
+		CreateOnly:    o.CreateOnly,
 	}
 	out.Serves = ServedKindOf(out.GroupKind(), o.Value)
 	if o.Hook != nil {

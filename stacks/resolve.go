@@ -31,8 +31,6 @@ type ResolvedComponent struct {
 	Version string
 	// Namespace of objects without a namespace.
 	Namespace string
-	// ReleaseName is the name of the Helm release of a chart component.
-	ReleaseName string
 	// Wave is the length of the longest chain of dependencies below the component.
 	Wave int
 	// Parameters of the component, with defaults.
@@ -54,6 +52,7 @@ type ResolvedComponent struct {
 	namePrefix, nameSuffix string
 	kustomizeComponents    []string
 
+	helmSettings
 	// chart is nil if the component is not a chart, or if Request.WithoutCharts leaves it out.
 	chart *helm.Chart
 	// fetched identifies a chart from a repository; dependencies are the fetched dependencies of
@@ -119,6 +118,7 @@ func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Reques
 		}
 		r.resolved.Components = append(r.resolved.Components, r.resolveComponent(n.index, n.wave))
 	}
+	r.checkReleases()
 	slices.Sort(r.resolved.Warnings)
 	r.resolved.Warnings = slices.Compact(r.resolved.Warnings)
 	switch {

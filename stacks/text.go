@@ -99,9 +99,13 @@ func (r *resolver) resolveNames(index int, p *ResolvedComponent, choice *Compone
 		}
 		r.openChart(p, choice, name, version)
 		vars.Version = cmp.Or(p.Version, vars.Version)
-		p.ReleaseName = cmp.Or(r.text(at("helm.releaseName"), &c.Helm.ReleaseName, vars, releaseNameRule), c.Name)
+		releaseName := cmp.Or(r.text(at("helm.releaseName"), &c.Helm.ReleaseName, vars, releaseNameRule), c.Name)
+		p.helmSettings = r.resolveHelmSettings(c, choice, releaseName)
 	case choice.Digest != "":
 		r.add(c.Name, "digest", "digest is set, but this component is not a Helm chart")
+	}
+	if c.Helm == nil {
+		r.resolveHelmSettings(c, choice, "")
 	}
 	p.Namespace = cmp.Or(r.text(at("namespace"), &c.Namespace, vars, labelRule), r.choices.TargetNamespace,
 		r.install.Namespace, "default")

@@ -23,7 +23,7 @@ func (o *owner) removalHooks(ctx context.Context, c *engine.Client,
 	for component, ref := range o.generatedSecrets() {
 		if slices.ContainsFunc(desired, func(d plan.Component) bool {
 			return d.Name == component && len(d.Items) > 0
-		}) {
+		}) || skipsHooks(o.req.Object, component) {
 			continue
 		}
 		objects, err := o.readRemovalHooks(ctx, c, component, ref)
@@ -48,6 +48,14 @@ func (o *owner) removalHooks(ctx context.Context, c *engine.Client,
 		out = append(out, plan.RemovalHooks{Secret: ref.ID(), Pre: prepared[0], Post: prepared[1]})
 	}
 	return out, nil
+}
+
+// skipsHooks reports whether an install skips the hooks of a component. The stack may skip them,
+// too: then the component keeps none.
+func skipsHooks(in *appsv1.KsctlInstall, component string) bool {
+	return slices.ContainsFunc(in.Spec.Components, func(c appsv1.ComponentChoice) bool {
+		return c.Name == component && c.Hooks == appsv1.HooksSkip
+	})
 }
 
 // readRemovalHooks returns the hooks in the Secret of a component. Without the Secret, or if it was

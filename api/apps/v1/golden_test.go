@@ -117,7 +117,8 @@ func goldenJSON(raw string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON
 func goldenChoice() ComponentChoice {
 	return ComponentChoice{Name: "app", Version: "1.2.3", Digest: "sha256:aa", Enabled: ptr.To(false),
 		CommonMetadata: goldenMetadata(), NamePrefix: "my-", NameSuffix: "-2",
-		KustomizeComponents: []string{"../component"}, Override: goldenJSON(`{"replicas":3}`)}
+		KustomizeComponents: []string{"../component"},
+		ReleaseName:         "web", CRDs: CRDsCreateOnly, Hooks: HooksSkip, SkipSchemaValidation: ptr.To(true), Override: goldenJSON(`{"replicas":3}`)}
 }
 
 func goldenMetadata() *CommonMetadata {

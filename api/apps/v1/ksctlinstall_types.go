@@ -78,6 +78,28 @@ type ComponentChoice struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
 	KustomizeComponents []string `json:"kustomizeComponents,omitempty"`
+	// ReleaseName is the name of the component's Helm release. Defaults to the one in the stack.
+	// Another name is another release: objects whose name depends on it are replaced.
+	// +optional
+	// +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+	// +kubebuilder:validation:MaxLength=53
+	ReleaseName string `json:"releaseName,omitempty"`
+
+	// CRDs is how the CustomResourceDefinitions in the folder crds/ of the component's chart are
+	// applied: Apply creates and updates them, CreateOnly creates the missing ones and leaves the
+	// others as they are, Skip leaves them out. Defaults to the policy in the stack, else to Apply.
+	// +optional
+	CRDs CRDPolicy `json:"crds,omitempty"`
+
+	// Hooks is whether the hooks of the component's chart run: Run, or Skip for none, not even
+	// those of a removal and tests. Defaults to the policy in the stack, else to Run.
+	// +optional
+	Hooks HookPolicy `json:"hooks,omitempty"`
+
+	// SkipSchemaValidation is true to not check the values with the values.schema.json of the
+	// component's chart and of its subcharts. Defaults to the setting in the stack, else to false.
+	// +optional
+	SkipSchemaValidation *bool `json:"skipSchemaValidation,omitempty"`
 
 	// Override changes what the component renders. Reserved keys are values (Helm values), images,
 	// replicas and patches (as in a kustomization). Every other key is a parameter that the

@@ -251,6 +251,11 @@ func (in *ComponentChoice) DeepCopyInto(out *ComponentChoice) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.SkipSchemaValidation != nil {
+		in, out := &in.SkipSchemaValidation, &out.SkipSchemaValidation
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Override != nil {
 		in, out := &in.Override, &out.Override
 		*out = new(apiextensionsv1.JSON)

@@ -34,8 +34,12 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string,
 	for _, crd := range crds {
 		objects, err := c.parseCRDs(crd.File, c.templateFile(loaded, crd.Filename))
 		errs.Add(err)
+		for _, object := range objects {
+			object.CreateOnly = o.CreateOnlyCRDs
+		}
 		out = append(out, objects...)
 	}
+	read := o.hookReader()
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
 		if path.Base(name) == "NOTES.txt" || strings.TrimSpace(rendered[name]) == "" {
 			continue
@@ -44,10 +48,6 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string,
 		errs.Add(err)
 		warnings = append(warnings, repeated...)
 		for _, object := range objects {
-			read := readHook
-			if o.WithoutHooks {
-				read = skipHook
-			}
 			keep, warning := read(object, o.isUpgrade())
 			if warning != "" {
 				warnings = append(warnings, warning)
@@ -58,6 +58,17 @@ func (c *Chart) collectObjects(loaded *chart.Chart, rendered map[string]string,
 		}
 	}
 	return out, warnings, errs.Err()
+}
+
+// hookReader returns the function that decides about objects that may be hooks.
+func (o *Options) hookReader() func(object *manifest.Object, upgrade bool) (keep bool, warning string) {
+	switch {
+	case o.WithoutHooks:
+		return skipHook
+	case o.SkipHooks:
+		return dropHook
+	}
+	return readHook
 }
 
 // readHook sets o.Hook from the annotations of an object, for an upgrade or an install. keep is
@@ -106,6 +117,12 @@ func skipHook(o *manifest.Object, _ bool) (keep bool, warning string) {
 		return false, fmt.Sprintf("%s: %s is skipped: it is a hook (%s)", o.File, o, events)
 	}
 	return false, ""
+}
+
+// dropHook returns false for a hook. What readHook keeps as an ordinary object stays one.
+func dropHook(o *manifest.Object, upgrade bool) (keep bool, warning string) {
+	keep, _ = readHook(o, upgrade)
+	return keep && o.Hook == nil, ""
 }
 
 // hookOf returns the annotations of an object, and its hook events. They are empty if it is not a

@@ -38,8 +38,10 @@ type Options struct {
 	Seed []byte
 	// Generation is how templates generate values.
 	Generation Generation
-	// WithoutHooks leaves out all hooks; WithoutCRDs leaves out the folder crds/.
-	WithoutHooks, WithoutCRDs bool
+	// WithoutHooks leaves out all hooks, with a warning, and SkipHooks without one.
+	WithoutHooks, SkipHooks bool
+	// WithoutCRDs leaves out the folder crds/. CreateOnlyCRDs marks its objects as CreateOnly.
+	WithoutCRDs, CreateOnlyCRDs bool
 }
 
 func (o *Options) isUpgrade() bool { return o.Revision > 1 }

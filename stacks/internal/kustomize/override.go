@@ -130,7 +130,7 @@ func collectObjects(m resmap.ResMap, origin map[*resource.Resource]*manifest.Obj
 				problem.Flatten(err)[0].Message)
 		}
 		for _, o := range objects {
-			o.Line, o.Hook, o.Initial = before.Line, before.Hook, before.Initial
+			o.Line, o.Hook, o.Initial, o.CreateOnly = before.Line, before.Hook, before.Initial, before.CreateOnly
 			o.NamespaceDefaulted = before.NamespaceDefaulted && o.Namespace == before.Namespace
 			out = append(out, o)
 		}

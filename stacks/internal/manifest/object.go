@@ -25,6 +25,8 @@ type Object struct {
 	FormerName string
 	Value      map[string]any
 	Hook       *Hook
+	// CreateOnly is true for a CustomResourceDefinition that is never changed.
+	CreateOnly bool
 	// Initial are the fields that only the first release of a chart sets.
 	Initial []InitialField
 	File    string

@@ -3,6 +3,7 @@
 package v1
 
 import (
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
@@ -32,6 +33,19 @@ type ComponentChoiceApplyConfiguration struct {
 	// KustomizeComponents are paths of Components that the kustomization of the component also
 	// uses, relative to its folder.
 	KustomizeComponents []string `json:"kustomizeComponents,omitempty"`
+	// ReleaseName is the name of the component's Helm release. Defaults to the one in the stack.
+	// Another name is another release: objects whose name depends on it are replaced.
+	ReleaseName *string `json:"releaseName,omitempty"`
+	// CRDs is how the CustomResourceDefinitions in the folder crds/ of the component's chart are
+	// applied: Apply creates and updates them, CreateOnly creates the missing ones and leaves the
+	// others as they are, Skip leaves them out. Defaults to the policy in the stack, else to Apply.
+	CRDs *appsv1.CRDPolicy `json:"crds,omitempty"`
+	// Hooks is whether the hooks of the component's chart run: Run, or Skip for none, not even
+	// those of a removal and tests. Defaults to the policy in the stack, else to Run.
+	Hooks *appsv1.HookPolicy `json:"hooks,omitempty"`
+	// SkipSchemaValidation is true to not check the values with the values.schema.json of the
+	// component's chart and of its subcharts. Defaults to the setting in the stack, else to false.
+	SkipSchemaValidation *bool `json:"skipSchemaValidation,omitempty"`
 	// Override changes what the component renders. Reserved keys are values (Helm values), images,
 	// replicas and patches (as in a kustomization). Every other key is a parameter that the
 	// component declares.
@@ -107,6 +121,38 @@ func (b *ComponentChoiceApplyConfiguration) WithKustomizeComponents(values ...st
 	for i := range values {
 		b.KustomizeComponents = append(b.KustomizeComponents, values[i])
 	}
+	return b
+}
+
+// WithReleaseName sets the ReleaseName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ReleaseName field is set to the value of the last call.
+func (b *ComponentChoiceApplyConfiguration) WithReleaseName(value string) *ComponentChoiceApplyConfiguration {
+	b.ReleaseName = &value
+	return b
+}
+
+// WithCRDs sets the CRDs field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CRDs field is set to the value of the last call.
+func (b *ComponentChoiceApplyConfiguration) WithCRDs(value appsv1.CRDPolicy) *ComponentChoiceApplyConfiguration {
+	b.CRDs = &value
+	return b
+}
+
+// WithHooks sets the Hooks field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Hooks field is set to the value of the last call.
+func (b *ComponentChoiceApplyConfiguration) WithHooks(value appsv1.HookPolicy) *ComponentChoiceApplyConfiguration {
+	b.Hooks = &value
+	return b
+}
+
+// WithSkipSchemaValidation sets the SkipSchemaValidation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SkipSchemaValidation field is set to the value of the last call.
+func (b *ComponentChoiceApplyConfiguration) WithSkipSchemaValidation(value bool) *ComponentChoiceApplyConfiguration {
+	b.SkipSchemaValidation = &value
 	return b
 }
 
