@@ -165,6 +165,8 @@ type Object struct {
 	// InitialFields are JSON pointers to fields that only the first release sets. They are sent at
 	// creation, and then left to whoever changes them.
 	InitialFields []string `json:"initialFields,omitempty"`
+	// CreateOnly is true for an object that is created when it is missing, and never changed.
+	CreateOnly bool `json:"createOnly,omitempty"`
 	// Serves is what a CustomResourceDefinition serves; nil for other kinds.
 	Serves *ServedKind `json:"serves,omitempty"`
 	// AnsweredBy has the ids of the workloads behind the Services of a webhook configuration, as

@@ -129,6 +129,9 @@ func (a *executor) applyExisting(ctx context.Context, act *plan.Action) actionRe
 	if err != nil {
 		return a.errorResult(act, err)
 	}
+	if it.IsCreateOnly() {
+		return a.leaveExisting(act, u)
+	}
 	state, err := claim(a.owner.Key(), it.Ref, &act.Entry, a.owner.Policies().Adopt, u)
 	if err != nil {
 		if a.observeOtherOwner(u) {

@@ -49,7 +49,9 @@ type Engine struct {
 	// compared has the objects that were compared before they are taken over.
 	compared ownerMap[comparison]
 	// definitions has the CustomResourceDefinitions of other owners that an owner uses.
-	definitions    ownerMap[definitionUse]
+	definitions ownerMap[definitionUse]
+	// existed has the create-only objects that existed before, and until when that is assumed.
+	existed        ownerMap[time.Time]
 	requestTimeout time.Duration
 }
 
@@ -150,6 +152,7 @@ func (e *Engine) Reconcile(ctx context.Context, p Pass, components []plan.Compon
 		return nil, err
 	}
 	a.updateDefinitions()
+	a.rememberExisting()
 	rep, err := a.run(ctx, plan.Reconcile)
 	if err == nil && rep.Plan.Settled {
 		p.Owner.Inventory().MarkSettled(a.desired)
@@ -223,6 +226,7 @@ func (e *Engine) forgetOwner(owner string) {
 	e.done.resetAll(owner)
 	e.compared.resetAll(owner)
 	e.definitions.resetAll(owner)
+	e.existed.resetAll(owner)
 }
 
 // run plans and executes until no action is possible now.
@@ -237,7 +241,7 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 			in, now = a.snapshot()
 			rep.Plan = makePlan(in)
 		}
-		if found, err := a.findExisting(ctx, rep.Plan.Waits); err != nil || found {
+		if found, err := a.findExisting(ctx, &rep.Plan); err != nil || found {
 			if err != nil {
 				return rep, err
 			}
@@ -298,6 +302,7 @@ type RetryPolicy struct {
 func (e *Engine) ResetBackoff(key plan.OwnerKey) {
 	e.backoffs.resetAll(key.String())
 	e.corrections.resetAll(key.String())
+	e.existed.resetAll(key.String())
 }
 
 // ResetRecreations drops the history of the objects that an owner created and deleted repeatedly: a

@@ -50,8 +50,7 @@ type executor struct {
 	hookIDs        map[string]bool
 	// replanned are the ids that needed another plan once in this pass.
 	replanned map[string]bool
-	// existing has the webhook configurations that were read because they wait for workloads, and
-	// whether they exist.
+	// existing has the objects that findExisting has read, and whether they exist.
 	existing map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
 	retained map[string]bool

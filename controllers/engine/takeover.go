@@ -123,7 +123,8 @@ func (a *executor) backOffComponent(c *plan.Component, err error) {
 // compareItem reads the object of an item, and compares it. It returns its version; empty when
 // there is none.
 func (a *executor) compareItem(ctx context.Context, it *plan.Item) (*DifferentObject, string, error) {
-	if it.Mapping == nil || it.ResolveErr != nil || it.Shared || it.Generated || it.Settled || it.Runs() {
+	if it.Mapping == nil || it.ResolveErr != nil || it.Shared || it.Generated || it.Settled || it.Runs() ||
+		it.IsCreateOnly() {
 		return nil, "", nil //nolint:nilerr // what is not sent needs no comparison
 	}
 	for try := 1; ; try++ {

@@ -33,6 +33,9 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	if owner, ok := definitionOwner(in, it); ok {
 		return decideDefinition(in, a, owner)
 	}
+	if act, ready, ok := decideCreateOnly(in, a); ok {
+		return act, ready
+	}
 	if owner := in.FormerOwners[it.ID]; owner != "" && a.Live == nil && a.Entry.UID == "" {
 		return awaitFormerOwner(a, owner), false
 	}
@@ -161,12 +164,27 @@ func decidePresent(in *Snapshot, a Action) (Action, bool) {
 		}
 		a.Verb, a.Reason = VerbUpdate, ReasonDrifted
 		return a, false
+	default:
+		return decideUnchanged(a)
+	}
+	return withReadiness(a)
+}
+
+// decideUnchanged returns the action for an object that needs no request.
+func decideUnchanged(a Action) (Action, bool) {
+	switch {
 	case a.Entry.Wave != a.Item.Wave, a.Entry.Component != a.Item.Component, a.Entry.PreRemove != a.Item.PreRemove,
 		a.Entry.Leaving:
 		a.Verb, a.Reason = VerbRecord, ReasonMoved
 	default:
 		a.Verb, a.Reason = VerbSkip, ReasonUnchanged
 	}
+	return withReadiness(a)
+}
+
+// withReadiness returns an action, and true if its object is ready; else with the reason.
+func withReadiness(a Action) (Action, bool) {
+	l := a.Live
 	if runsOn(&a) {
 		a.Message = fmt.Sprintf("%s runs, and is not done", a.Item.Ref)
 		return a, false

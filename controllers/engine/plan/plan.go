@@ -60,6 +60,8 @@ const (
 	ReasonOwnedByOther Reason = "Owned"
 	// ReasonShared: another owner has the CustomResourceDefinition, and it serves what is desired.
 	ReasonShared Reason = "Shared"
+	// ReasonExisted: the object is only created when it is missing, and existed before.
+	ReasonExisted Reason = "Existed"
 	// ReasonAwaitsFormerOwner: the CustomResourceDefinition of another owner was deleted, and that
 	// owner creates it again.
 	ReasonAwaitsFormerOwner Reason = "AwaitsFormerOwner"

@@ -27,6 +27,7 @@ func planEntry(in *Snapshot, it *Item, p *Plan) {
 	e, known := entryFor(in, it)
 	_, owned := definitionOwner(in, it)
 	_, recorded := in.Inventory.Get(it.ID)
+	owned = owned || leavesExisting(in, it)
 	switch {
 	case owned && recorded && in.SyncErrors[it.GroupKind()] == nil:
 		p.Removals = append(p.Removals, Action{Verb: VerbDrop, Reason: ReasonOwnedByOther, Entry: e})

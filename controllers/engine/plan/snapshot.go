@@ -74,7 +74,8 @@ type Snapshot struct {
 	Policies   Policies
 	// Objects are the objects of the components and of the inventory that the index knows.
 	Objects map[string]*live.Object
-	// Existing has the webhook configurations that exist although the index does not know them.
+	// Existing has the webhook configurations and create-only objects that exist although the index
+	// does not know them.
 	Existing map[string]bool
 	// Succeeded has the Jobs and Pods that were observed to complete successfully, also if they
 	// were deleted after that. Those with another uid than in the inventory do not count.
