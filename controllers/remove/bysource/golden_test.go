@@ -26,10 +26,21 @@ import (
 // golden files were written.
 func goldenSpec(t *testing.T) *appsv1.KsctlRemoveSpec {
 	t.Helper()
-	spec := wholeSpec(t)
+	spec := specWithCharts(t)
 	for i := range spec.Choices {
 		c := &spec.Choices[i]
 		c.ReleaseName, c.CRDs, c.Hooks, c.SkipSchemaValidation = "", "", "", nil
+	}
+	return spec
+}
+
+// specWithCharts returns goldenSpec with the settings of charts.
+func specWithCharts(t *testing.T) *appsv1.KsctlRemoveSpec {
+	t.Helper()
+	spec := wholeSpec(t)
+	for i := range spec.Choices {
+		c := &spec.Choices[i]
+		c.CommonMetadata, c.NamePrefix, c.NameSuffix, c.KustomizeComponents = nil, "", "", nil
 	}
 	return spec
 }
@@ -79,7 +90,8 @@ func TestGoldenFingerprint(t *testing.T) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		line("least with "+name, spec)
 	}
-	line("every field, with settings of charts", wholeSpec(t))
+	line("every field, with settings of charts", specWithCharts(t))
+	line("every field, with metadata and names", wholeSpec(t))
 	golden.Equal(t, "fingerprints.txt", out.Bytes())
 }
 
