@@ -120,6 +120,15 @@ var rejectedManifests = []manifest{
 		`supported values: "ConfigMap", "Secret"`},
 	{"KsctlInstall", "values for no component", installSpec + "valuesFrom: [{kind: Secret, name: x}]",
 		"spec.valuesFrom[0].component: Required value"},
+	{"KsctlInstall", "Cluster values with a targetPath", installSpec + "clusterSelector: {}\n" +
+		"valuesFrom: [{kind: Cluster, set: [{path: a, expr: metadata.name}], targetPath: x, component: web}]",
+		"targetPath is not allowed for kind Cluster"},
+	{"KsctlInstall", "parameters from another kind", installSpec + "parametersFrom: [{kind: Cluster, name: x}]",
+		`supported values: "ConfigMap", "Secret"`},
+	{"KsctlInstall", "parameters from no object", installSpec + "parametersFrom: [{kind: Secret}]",
+		"spec.parametersFrom[0].name: Required value"},
+	{"KsctlInstall", "a targetPath without a key", installSpec +
+		"parametersFrom: [{kind: Secret, name: x, targetPath: a.b}]", "targetPath requires key"},
 	{"KsctlInstall", "two clusters", installSpec + "clusterRef: {name: a}\nkubeConfig: {secretRef: {name: b}}",
 		"set at most one of clusterRef and kubeConfig"},
 	{"KsctlInstall", "an empty kubeConfig", installSpec + "kubeConfig: {}", "spec.kubeConfig.secretRef"},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
+	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/values"
 	"github.com/ksctl/gitops/stacks/problem"
 )
@@ -96,6 +97,7 @@ func (r *resolver) mergeValues(p *ResolvedComponent, mapped, explicit map[string
 // valuesInputs returns the values from ConfigMaps and Secrets for one component.
 func (r *resolver) valuesInputs(c *Component) []valuesLayer {
 	var out []valuesLayer
+	var merged map[string]any
 	for _, in := range r.choices.Values {
 		if in.Component != c.Name {
 			continue
@@ -104,17 +106,27 @@ func (r *resolver) valuesInputs(c *Component) []valuesLayer {
 			r.add(c.Name, "spec.valuesFrom", "%s has Helm values, but this component is not a Helm chart", in.Source)
 			continue
 		}
-		m, err := parseValues(in)
+		m, err := parseValues(in, merged)
 		for _, e := range problem.Flatten(err) {
 			r.add(c.Name, "spec.valuesFrom", "%s", e.Message)
 		}
+		merged = values.Merge(merged, m)
 		out = append(out, valuesLayer{name: in.Source, values: m, install: true})
 	}
 	return out
 }
 
-// parseValues parses a values document. Its errors do not contain the content, which may be secret.
-func parseValues(in ValuesInput) (map[string]any, error) {
+// parseValues parses a values document, or the value of a target path. before are the values of
+// earlier inputs: an index of the path may lead into one of their lists. Errors do not contain the
+// content, which may be secret.
+func parseValues(in ValuesInput, before map[string]any) (map[string]any, error) {
+	if in.TargetPath != "" {
+		m, err := helm.SetValue(before, in.TargetPath, string(in.Data))
+		if err != nil {
+			return nil, problem.Newf("%s: targetPath %q %s", in.Source, in.TargetPath, err)
+		}
+		return m, nil
+	}
 	docs, err := document.Parse("", in.Data)
 	var m map[string]any
 	switch {

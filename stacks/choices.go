@@ -23,6 +23,9 @@ type Choices struct {
 	StackVersion string `json:"stackVersion,omitempty"`
 	// Parameters are the stack-wide choices.
 	Parameters map[string]any `json:"parameters,omitempty"`
+	// ParametersFrom are stack-wide choices from ConfigMaps and Secrets. Later entries override
+	// earlier ones, and Parameters override them all.
+	ParametersFrom []ParametersInput `json:"parametersFrom,omitempty"`
 	// Components are the choices per component.
 	Components []ComponentChoice `json:"components,omitempty"`
 	// Values are Helm values from ConfigMaps and Secrets. Later entries override earlier ones.
@@ -71,7 +74,9 @@ type ValuesInput struct {
 	Source string `json:"source"`
 	// Public is true if the content is not secret. Errors of template engines may then contain it.
 	Public bool `json:"public,omitempty"`
-	// Data is YAML.
+	// TargetPath is that of the ValuesReference.
+	TargetPath string `json:"targetPath,omitempty"`
+	// Data is YAML; with a target path, a value of Helm's --set.
 	Data []byte `json:"data"`
 }
 
@@ -89,7 +94,8 @@ func (c *ComponentChoice) UnmarshalJSON(data []byte) error {
 }
 
 // ChoicesFromInstall returns the choices of an install. values are the contents of its
-// valuesFrom, in order, without optional references that do not exist.
+// valuesFrom, in order, without optional references that do not exist. The caller sets
+// ParametersFrom.
 func ChoicesFromInstall(install *appsv1.KsctlInstall, values []ValuesInput) (Choices, error) {
 	spec := &install.Spec
 	out := Choices{

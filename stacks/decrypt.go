@@ -39,6 +39,9 @@ func RenderWithDecryption(ctx context.Context, req Request, decrypt Decrypter, r
 	if err := d.decryptValues(ctx); err != nil {
 		return Result{}, err
 	}
+	if err := d.decryptParameters(ctx); err != nil {
+		return Result{}, err
+	}
 	for range maxRounds {
 		result, err := render(ctx, d.req)
 		met, ok := errors.AsType[*EncryptedError](err)
@@ -85,6 +88,27 @@ func (d *decryption) decryptValues(ctx context.Context) error {
 		}
 		in.Data, in.Public = plain, false
 		d.decryptedValues = append(d.decryptedValues, in.Source)
+	}
+	return nil
+}
+
+// decryptParameters decrypts the documents of spec.parametersFrom. What was encrypted is secret.
+func (d *decryption) decryptParameters(ctx context.Context) error {
+	encrypted := encryptedParameters(&d.req)
+	if len(encrypted) == 0 {
+		return nil
+	}
+	d.req.Choices.ParametersFrom = slices.Clone(d.req.Choices.ParametersFrom)
+	for _, i := range encrypted {
+		in := &d.req.Choices.ParametersFrom[i]
+		f, _ := valuesFormat(in.Data[in.Key])
+		source := in.Source + ", key " + in.Key
+		plain, err := d.decrypt(ctx, EncryptedFile{Values: source}, f, in.Data[in.Key])
+		if err != nil {
+			return err
+		}
+		in.Data, in.Secret = map[string][]byte{in.Key: plain}, true
+		d.decryptedValues = append(d.decryptedValues, source)
 	}
 	return nil
 }
@@ -146,6 +170,17 @@ func encryptedValues(req *Request) (out []int) {
 	for i := range req.Choices.Values {
 		in := &req.Choices.Values[i]
 		if _, encrypted := valuesFormat(in.Data); encrypted && !disabled[in.Component] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// encryptedParameters returns the indexes of the encrypted documents of spec.parametersFrom.
+func encryptedParameters(req *Request) (out []int) {
+	for i := range req.Choices.ParametersFrom {
+		in := &req.Choices.ParametersFrom[i]
+		if _, encrypted := valuesFormat(in.Data[in.Key]); encrypted && in.Key != "" && in.TargetPath == "" {
 			out = append(out, i)
 		}
 	}

@@ -69,6 +69,10 @@ func encryptedInputs(tree *source.Tree, req *Request) (out []EncryptedFile) {
 		in := &req.Choices.Values[i]
 		out = append(out, EncryptedFile{Component: in.Component, Values: in.Source})
 	}
+	for _, i := range encryptedParameters(req) {
+		in := &req.Choices.ParametersFrom[i]
+		out = append(out, EncryptedFile{Values: in.Source + ", key " + in.Key})
+	}
 	return append(out, encryptedFiles(tree, req)...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -128,6 +129,53 @@ func FuzzValues(f *testing.F) {
 		if err != nil && strings.Contains(err.Error(), "hunter2-hunter2") &&
 			!strings.Contains(err.Error(), "did you mean") && !strings.Contains(err.Error(), "is not in its schema") {
 			t.Fatalf("the message contains the values: %v", err)
+		}
+	})
+}
+
+// FuzzParametersFrom reads arbitrary content as a parameter of each type. It is the value of that
+// type, or refused with an error that does not contain it.
+func FuzzParametersFrom(f *testing.F) {
+	for _, seed := range []string{"", "12", "-0", "0x1f", "1e3", "1e999", "true", "yes", "12\n",
+		"[a, 1]", "{a: {b: null}}", "&a [*a]", "a: 1\na: 2\n", "\xff", "--- 1\n--- 2\n", "99999999999999999999",
+		"hunter2-hunter2: ["} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, name := range []string{"string", "boolean", "integer", "number", "array", "object", ""} {
+			value, err := readParameter(map[string]any{"type": name}, data)
+			if err != nil {
+				if strings.Contains(err.Error(), "hunter2") {
+					t.Fatal(err)
+				}
+				continue
+			}
+			got := ""
+			switch v := value.(type) {
+			case string:
+				if got = "string"; name == "string" && v != string(data) {
+					t.Fatalf("%q became %q", data, v)
+				}
+			case bool:
+				got = "boolean"
+			case int64:
+				if got = "integer"; name == "integer" && strings.TrimPrefix(string(data), "-") !=
+					strings.TrimPrefix(strconv.FormatInt(v, 10), "-") {
+					t.Fatalf("%q became %d", data, v)
+				}
+			case float64:
+				got = "number"
+			case []any:
+				got = "array"
+			case map[string]any:
+				got = "object"
+			}
+			if got != name && name != "" && (got != "integer" || name != "number") {
+				t.Fatalf("%q is %s, not %s", data, got, name)
+			}
+			if _, err := json.Marshal(value); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

@@ -158,7 +158,12 @@ func TestGoldenRequestDigests(t *testing.T) {
 	choice := &hasSettings.Choices.Components[0]
 	choice.ReleaseName, choice.CRDs, choice.Hooks = "site", appsv1.CRDsCreateOnly, appsv1.HooksSkip
 	choice.SkipSchemaValidation = new(true)
-	goldenfile.Complete(t, hasSettings)
+	reads := hasSettings
+	reads.Choices.ParametersFrom = []stacks.ParametersInput{{Source: "Secret site", Key: "password",
+		TargetPath: "db.password", Secret: true, Data: map[string][]byte{"password": []byte("x7Gb")}}}
+	reads.Choices.Values = slices.Clone(reads.Choices.Values)
+	reads.Choices.Values[0].TargetPath = "replicas"
+	goldenfile.Complete(t, reads)
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
@@ -168,7 +173,8 @@ func TestGoldenRequestDigests(t *testing.T) {
 		{"with generated values", generates}, {"with answers of lookup", looksUp},
 		{"with hooks of a removal", hasHooks}, {"with records of releases", hasReleases},
 		{"with values that are not in the cluster", hasLive},
-		{"with metadata and names", hasNames}, {"with settings of a chart", hasSettings}} {
+		{"with metadata and names", hasNames}, {"with settings of a chart", hasSettings},
+		{"with parameters from a Secret", reads}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

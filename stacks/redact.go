@@ -59,13 +59,23 @@ func redactorFor(tree *source.Tree, req *Request, created map[string]*generated.
 			continue
 		}
 		secret = true
-		m, err := parseValues(in)
+		if in.TargetPath != "" {
+			secrets = append(secrets, strings.Split(string(in.Data), "\n")...)
+			continue
+		}
+		m, err := parseValues(in, nil)
 		if err != nil {
 			// The values cannot be parsed: every line may be secret.
 			secrets = append(secrets, strings.Split(string(in.Data), "\n")...)
 			continue
 		}
 		secrets = append(secrets, scalars(m)...)
+	}
+	for i := range req.Choices.ParametersFrom {
+		if in := &req.Choices.ParametersFrom[i]; in.Secret {
+			secret = true
+			secrets = append(secrets, in.secrets()...)
+		}
 	}
 	total := 0
 	for _, value := range secrets {

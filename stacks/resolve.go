@@ -62,9 +62,9 @@ type ResolvedComponent struct {
 }
 
 // Resolve applies choices to a definition. Precedence, lowest to highest: the stack's defaults,
-// values from ConfigMaps and Secrets, parameters, component override. fetched must include all
-// charts from repositories, else the error may be a *MissingChartsError. It is an *EncryptedError
-// if values or files are encrypted.
+// values and parameters from ConfigMaps and Secrets, parameters, component override. fetched must
+// include all charts from repositories, else the error may be a *MissingChartsError. It is an
+// *EncryptedError if values or files are encrypted.
 func Resolve(ctx context.Context, def *Definition, install Identity, choices Choices,
 	fetched ...FetchedChart) (*ResolvedStack, error) {
 	tree, err := source.Open(def.root)
@@ -179,6 +179,7 @@ func (r *resolver) checkNames() {
 func (r *resolver) resolveStackParameters() {
 	params := r.def.Spec.Parameters
 	if params == nil {
+		r.readParameters(nil)
 		for _, key := range slices.Sorted(maps.Keys(r.choices.Parameters)) {
 			r.add("", "spec.parameters", "parameter %q is not known: the stack declares no parameters", key)
 		}
@@ -189,7 +190,8 @@ func (r *resolver) resolveStackParameters() {
 		r.add("", "spec.parameters", "the schema of the parameters %s", err)
 		return
 	}
-	r.resolved.Parameters = schema.Defaults(r.choices.Parameters)
+	given := values.Merge(r.readParameters(params.Schema), r.choices.Parameters)
+	r.resolved.Parameters = schema.Defaults(given)
 	for _, v := range schema.Validate(r.resolved.Parameters) {
 		r.addViolation("", "spec.parameters", "parameter", v)
 	}

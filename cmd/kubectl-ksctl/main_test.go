@@ -111,7 +111,7 @@ func TestRenderStack(t *testing.T) {
 		{[]string{"--values-from", "site=x"},
 			`error: --values-from site=x: ConfigMap/name/key=file or Secret/name/key=file is expected`},
 		{[]string{"--values-from", "ConfigMap/a/b=main_test.go"},
-			`error: --values-from ConfigMap/a/b: the install has no such valuesFrom`},
+			`error: --values-from ConfigMap/a/b: the install has no such valuesFrom or parametersFrom`},
 		{[]string{"--kube-version", "v1.20.0"},
 			`error: stacks/monitoring/stack.yaml:6: the stack requires Kubernetes >=1.28, but the target has v1.20.0`},
 	} {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/checkout"
 )
@@ -63,7 +62,7 @@ in flags and, unless --offline is set, charts from chart repositories.`,
 		"parameter of the stack: key=value, with dots for nested keys and YAML for values")
 	flags.StringArrayVar(&o.override, "override", nil, "override of a component: component.key=value")
 	flags.StringArrayVar(&o.valuesFrom, "values-from", nil,
-		"content of a valuesFrom reference of the install: kind/name/key=file")
+		"content of a valuesFrom or parametersFrom reference of the install: kind/name/key=file")
 	flags.StringArrayVar(&o.secrets, "secret", nil,
 		"content of a key of a Secret that spec.charts of the install references: name/key=file")
 	o.keys.addFlag(flags)
@@ -162,12 +161,17 @@ func (o *renderOptions) request(install *checkout.Install) (stacks.Request, erro
 	if err != nil {
 		return stacks.Request{}, err
 	}
-	used := map[string]bool{}
-	req, missing, err := install.RenderRequest(o.root, caps, func(ref appsv1.ValuesReference) ([]byte, bool) {
-		key := valuesName(ref)
-		used[key] = true
-		data, ok := given[key]
-		return data, ok
+	req, missing, err := install.RenderRequest(o.root, caps, func(kind, name string) map[string][]byte {
+		var data map[string][]byte
+		for ref, content := range given {
+			if key, ok := strings.CutPrefix(ref, kind+"/"+name+"/"); ok {
+				if data == nil {
+					data = map[string][]byte{}
+				}
+				data[key] = content
+			}
+		}
+		return data
 	})
 	if err != nil {
 		return stacks.Request{}, err
@@ -175,11 +179,12 @@ func (o *renderOptions) request(install *checkout.Install) (stacks.Request, erro
 	var errs []error
 	for _, ref := range missing {
 		errs = append(errs, fmt.Errorf("the install takes values from %s: give them with --values-from %s=FILE",
-			stacks.ValuesSource(ref), valuesName(ref)))
+			ref.Source, ref.Name))
 	}
 	for key := range given {
-		if !used[key] {
-			errs = append(errs, fmt.Errorf("--values-from %s: the install has no such valuesFrom", key))
+		if !readsContent(&install.Spec, key) {
+			errs = append(errs, fmt.Errorf("--values-from %s: the install has no such valuesFrom or parametersFrom",
+				key))
 		}
 	}
 	req.Choices.Strict = req.Choices.Strict || o.strict

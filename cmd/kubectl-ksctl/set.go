@@ -13,14 +13,14 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// valuesName returns the name of a values reference on the command line: kind/name/key, or
-// kind/component/key if the values come from the cluster.
-func valuesName(ref appsv1.ValuesReference) string {
-	name := ref.Name
-	if ref.Kind == appsv1.ClusterValues {
-		name = ref.Component
-	}
-	return ref.Kind + "/" + name + "/" + stacks.ValuesKey(ref)
+// readsContent reports whether an install reads a kind/name/key.
+func readsContent(spec *appsv1.KsctlInstallSpec, content string) bool {
+	return slices.ContainsFunc(spec.ValuesFrom, func(ref appsv1.ValuesReference) bool {
+		return content == ref.Kind+"/"+ref.Name+"/"+stacks.ValuesKey(ref)
+	}) || slices.ContainsFunc(spec.ParametersFrom, func(ref appsv1.ParametersReference) bool {
+		name := ref.Kind + "/" + ref.Name + "/"
+		return content == name+ref.Key || ref.Key == "" && strings.HasPrefix(content, name)
+	})
 }
 
 // parseValuesFrom parses flags of the form kind/name/key=file. It returns the contents of the files

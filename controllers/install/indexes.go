@@ -84,6 +84,9 @@ func referencedConfigs(in *appsv1.KsctlInstall) (out []string) {
 			out = append(out, reconcile.IndexValue(v.Kind, in.Namespace, v.Name))
 		}
 	}
+	for _, p := range in.Spec.ParametersFrom {
+		out = append(out, reconcile.IndexValue(p.Kind, in.Namespace, p.Name))
+	}
 	addSecrets := func(names ...string) {
 		for _, name := range names {
 			out = append(out, reconcile.IndexValue("Secret", in.Namespace, name))

@@ -224,9 +224,14 @@ func (s *Steps) publish(ctx context.Context, o *owner, input *applyInput) (pendi
 	return false, nil
 }
 
-// valuesSecretNames returns the names of the Secrets in spec.valuesFrom.
+// valuesSecretNames returns the names of the Secrets in spec.valuesFrom and spec.parametersFrom.
 func valuesSecretNames(spec *appsv1.KsctlInstallSpec) (names []string) {
 	for _, ref := range spec.ValuesFrom {
+		if ref.Kind == "Secret" {
+			names = append(names, ref.Name)
+		}
+	}
+	for _, ref := range spec.ParametersFrom {
 		if ref.Kind == "Secret" {
 			names = append(names, ref.Name)
 		}

@@ -49,11 +49,7 @@ func boundWarnings(all []string) []string {
 func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Client,
 	a artifact.Artifact) (*renderedStack, error) {
 	in := o.req.Object
-	values, secrets, keys, err := s.inputs(ctx, o, c)
-	if err != nil {
-		return nil, err
-	}
-	choices, err := stacks.ChoicesFromInstall(in, values)
+	choices, secrets, keys, err := s.inputs(ctx, o, c)
 	if err != nil {
 		return nil, err
 	}

@@ -42,8 +42,8 @@ var valuesResources = map[string]schema.GroupVersionResource{
 // inputs reads the ConfigMaps and Secrets of an install. Existence and version come from a watch of
 // the metadata. The data is read with the install's service account, and only if the version has
 // changed.
-func (s *Steps) inputs(ctx context.Context, o *owner,
-	c dynamic.Interface) ([]stacks.ValuesInput, chartSecrets, *content.Keys, error) {
+func (s *Steps) inputs(ctx context.Context, o *owner, c dynamic.Interface) (stacks.Choices, chartSecrets,
+	*content.Keys, error) {
 	in, seen := o.req.Object, map[valuesKey]cachedValues{}
 	read := func(kind, name string) (cachedValues, error) {
 		key := valuesKey{kind, name}
@@ -56,20 +56,61 @@ func (s *Steps) inputs(ctx context.Context, o *owner,
 		}
 		return v, err
 	}
-	values, err := s.valuesFor(ctx, in, read)
+	choices, err := s.choicesFor(ctx, in, read)
 	if err != nil {
-		return nil, nil, nil, err
+		return stacks.Choices{}, nil, nil, err
 	}
 	secrets, err := chartSecretsFor(in, read)
 	if err != nil {
-		return nil, nil, nil, err
+		return stacks.Choices{}, nil, nil, err
 	}
 	keys, err := s.decryptionKeys(in, read)
 	if err != nil {
-		return nil, nil, nil, err
+		return stacks.Choices{}, nil, nil, err
 	}
 	o.values = seen
-	return values, secrets, keys, nil
+	return choices, secrets, keys, nil
+}
+
+// choicesFor returns the choices of an install, with what it reads from ConfigMaps and Secrets.
+func (s *Steps) choicesFor(ctx context.Context, in *appsv1.KsctlInstall, read configReader) (stacks.Choices, error) {
+	values, err := s.valuesFor(ctx, in, read)
+	if err != nil {
+		return stacks.Choices{}, err
+	}
+	choices, err := stacks.ChoicesFromInstall(in, values)
+	if err != nil {
+		return stacks.Choices{}, err
+	}
+	choices.ParametersFrom, err = parametersFor(in, read)
+	return choices, err
+}
+
+// parametersFor reads the parameters of spec.parametersFrom.
+func parametersFor(in *appsv1.KsctlInstall, read configReader) ([]stacks.ParametersInput, error) {
+	var out []stacks.ParametersInput
+	for _, ref := range in.Spec.ParametersFrom {
+		v, err := read(ref.Kind, ref.Name)
+		if err != nil {
+			return nil, fmt.Errorf("parametersFrom %s %q: %w", ref.Kind, ref.Name, err)
+		}
+		input, ok := stacks.NewParametersInput(ref, v.data)
+		switch {
+		case ok:
+			out = append(out, input)
+		case !ref.Optional:
+			missing := "the object"
+			if v.version != "" {
+				missing = fmt.Sprintf("key %q", ref.Key)
+			}
+			if ref.TargetPath != "" {
+				missing = fmt.Sprintf("parameter %q: %s", ref.TargetPath, missing)
+			}
+			return nil, reconcile.NewTransientError(appsv1.ValuesNotFoundReason,
+				"parametersFrom %s %q: %s does not exist", ref.Kind, ref.Name, missing)
+		}
+	}
+	return out, nil
 }
 
 // valuesFor reads the values of spec.valuesFrom.
@@ -94,7 +135,7 @@ func (s *Steps) valuesFor(ctx context.Context, in *appsv1.KsctlInstall,
 		switch {
 		case ok:
 			out = append(out, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref), Data: data,
-				Public: ref.Kind == "ConfigMap"})
+				Public: ref.Kind == "ConfigMap", TargetPath: ref.TargetPath})
 		case !ref.Optional:
 			missing := "the object"
 			if v.version != "" {

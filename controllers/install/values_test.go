@@ -85,7 +85,7 @@ func (r *valuesTest) values(refs ...appsv1.ValuesReference) (string, error) {
 	r.o.req.Object.Spec.ValuesFrom = refs
 	in, _, _, err := r.inputs(r.t.Context(), r.o, r.server)
 	var out []string
-	for _, v := range in {
+	for _, v := range in.Values {
 		out = append(out, fmt.Sprintf("%s=%s", v.Source, v.Data))
 		if v.Public != strings.HasPrefix(v.Source, "ConfigMap") || v.Component != "c" {
 			r.t.Errorf("%+v", v)
@@ -245,5 +245,48 @@ func TestMissingValuesAreRetried(t *testing.T) {
 	out, ok := renderOutcome(err, "r1", time.Time{}).(reconcile.Retry)
 	if !ok || out.Reason != appsv1.ValuesNotFoundReason || out.Revision != "r1" {
 		t.Errorf("%+v", out)
+	}
+}
+
+func TestParametersFrom(t *testing.T) {
+	r := newValuesTest(t, configMap("site", "1", "a: 1"), secret("db", "1", "b: 2"))
+	read := func(refs ...appsv1.ParametersReference) (string, error) {
+		r.o.req.Object.Spec.ParametersFrom = refs
+		in, _, _, err := r.inputs(t.Context(), r.o, r.server)
+		var out []string
+		for _, p := range in.ParametersFrom {
+			out = append(out, fmt.Sprintf("%s %v %s%s", p.Source, p.Secret, p.Data["values.yaml"], p.TargetPath))
+		}
+		return strings.Join(out, "; "), err
+	}
+	all := []appsv1.ParametersReference{{Kind: "ConfigMap", Name: "site"},
+		{Kind: "Secret", Name: "db", Key: "values.yaml", TargetPath: " x"},
+		{Kind: "Secret", Name: "db", Key: "absent", Optional: true},
+		{Kind: "Secret", Name: "absent", Optional: true}}
+	const want = "ConfigMap site false a: 1; Secret db true b: 2 x"
+	for range 2 {
+		if got, err := read(all...); err != nil || got != want {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	if r.reads != 2 {
+		t.Errorf("%d reads of two objects that did not change", r.reads)
+	}
+	for _, tt := range []struct {
+		ref  appsv1.ParametersReference
+		want string
+	}{
+		{appsv1.ParametersReference{Kind: "Secret", Name: "absent"}, `Secret "absent": the object does not exist`},
+		{appsv1.ParametersReference{Kind: "Secret", Name: "db", Key: "k"}, `Secret "db": key "k" does not exist`},
+		{appsv1.ParametersReference{Kind: "Secret", Name: "db", Key: "k", TargetPath: "db.password"},
+			`Secret "db": parameter "db.password": key "k" does not exist`},
+	} {
+		if _, err := read(tt.ref); !isValuesNotFound(err) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got %v, want %s", err, tt.want)
+		}
+	}
+	if got := referencedConfigs(&appsv1.KsctlInstall{ObjectMeta: meta("i", "1"),
+		Spec: appsv1.KsctlInstallSpec{ParametersFrom: all[:2]}}); len(got) != 2 {
+		t.Errorf("watched: %v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package checkout
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -107,25 +108,42 @@ func ReadInstall(file string, data []byte) (*Install, error) {
 	return found, nil
 }
 
-// RenderRequest returns the render request that the controller would use for an install. values
-// returns the content of a values reference, and false if it does not exist. missing are the
-// references that do not exist and are not optional.
+// Missing is a reference of an install to a ConfigMap or Secret whose content is not known.
+type Missing struct {
+	// Field of the install, such as spec.valuesFrom.
+	Field string
+	// Source describes the content for messages, and Name is its kind/name/key.
+	Source, Name string
+}
+
+// RenderRequest returns the render request that the controller would use for an install. lookup
+// returns the data of a ConfigMap or Secret, and nil if it does not exist. missing are the
+// references to what does not exist and is not optional.
 func (i *Install) RenderRequest(root string, caps stacks.Capabilities,
-	values func(appsv1.ValuesReference) ([]byte, bool)) (req stacks.Request, missing []appsv1.ValuesReference,
-	err error) {
+	lookup func(kind, name string) map[string][]byte) (req stacks.Request, missing []Missing, err error) {
 	var inputs []stacks.ValuesInput
 	for _, ref := range i.Spec.ValuesFrom {
-		data, ok := values(ref)
-		if !ok {
-			if !ref.Optional {
-				missing = append(missing, ref)
-			}
-			continue
+		data, ok := lookup(ref.Kind, ref.Name)[stacks.ValuesKey(ref)]
+		switch {
+		case ok:
+			inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref),
+				Data: data, Public: ref.Kind != "Secret", TargetPath: ref.TargetPath})
+		case !ref.Optional:
+			missing = append(missing, Missing{Field: "spec.valuesFrom", Source: stacks.ValuesSource(ref),
+				Name: ref.Kind + "/" + cmp.Or(ref.Name, ref.Component) + "/" + stacks.ValuesKey(ref)})
 		}
-		inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref),
-			Data: data, Public: ref.Kind != "Secret"})
 	}
 	choices, err := stacks.ChoicesFromInstall(&i.KsctlInstall, inputs)
+	for _, ref := range i.Spec.ParametersFrom {
+		input, ok := stacks.NewParametersInput(ref, lookup(ref.Kind, ref.Name))
+		switch {
+		case ok:
+			choices.ParametersFrom = append(choices.ParametersFrom, input)
+		case !ref.Optional:
+			missing = append(missing, Missing{Field: "spec.parametersFrom", Source: ref.Kind + " " + ref.Name,
+				Name: ref.Kind + "/" + ref.Name + "/" + cmp.Or(ref.Key, "KEY")})
+		}
+	}
 	out := stacks.Request{Root: root, Path: i.Spec.Path, Stack: i.Spec.Stack, Install: i.Identity(), Choices: choices,
 		Capabilities: caps}
 	if !stacks.RefusesGenerated(&i.KsctlInstall) {
@@ -159,19 +177,23 @@ func (i *Install) lineOf(e *stacks.Error) int {
 	return i.lines.Of(e.Field)
 }
 
-// valuesLookup returns a function that looks up values references in the ConfigMaps of the
-// checkout.
-func (c *Checkout) valuesLookup(i *Install) func(appsv1.ValuesReference) ([]byte, bool) {
-	return func(ref appsv1.ValuesReference) ([]byte, bool) {
-		if ref.Kind != "ConfigMap" {
-			return nil, false
-		}
+// configData returns a function that returns the data of the ConfigMaps of the checkout.
+func (c *Checkout) configData(i *Install) func(kind, name string) map[string][]byte {
+	return func(kind, name string) map[string][]byte {
 		for _, namespace := range []string{i.Namespace, ""} {
-			if text, ok := c.configMaps[namespace+"/"+ref.Name][stacks.ValuesKey(ref)].(string); ok {
-				return []byte(text), true
+			data, ok := c.configMaps[namespace+"/"+name]
+			if kind != "ConfigMap" || !ok {
+				continue
 			}
+			out := map[string][]byte{}
+			for key, value := range data {
+				if text, ok := value.(string); ok {
+					out[key] = []byte(text)
+				}
+			}
+			return out
 		}
-		return nil, false
+		return nil
 	}
 }
 

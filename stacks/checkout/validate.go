@@ -153,7 +153,7 @@ func (v *validation) checkCatalogInstall(i *Install) {
 
 // render renders an install of the stack def below root.
 func (v *validation) render(i *Install, root string, def *stacks.Definition) {
-	req, missing, err := i.RenderRequest(root, v.capabilities(def), v.c.valuesLookup(i))
+	req, missing, err := i.RenderRequest(root, v.capabilities(def), v.c.configData(i))
 	if err != nil {
 		v.addProblems(i.locate(err))
 		return
@@ -165,8 +165,8 @@ func (v *validation) render(i *Install, root string, def *stacks.Definition) {
 	}
 	found := i.locate(err)
 	for _, ref := range missing {
-		v.warn("%s:%d: %s is not in this checkout; %q was checked without it", i.File, i.lines.Of("spec.valuesFrom"),
-			stacks.ValuesSource(ref), i.Name)
+		v.warn("%s:%d: %s is not in this checkout; %q was checked without it", i.File, i.lines.Of(ref.Field),
+			ref.Source, i.Name)
 	}
 	if len(missing) > 0 {
 		for _, e := range found {

@@ -200,6 +200,14 @@ type KsctlInstallSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	ValuesFrom []ValuesReference `json:"valuesFrom,omitempty"`
 
+	// ParametersFrom reads stack-wide parameters from ConfigMaps and Secrets, which are watched.
+	// Later entries override earlier ones, and parameters override them all. Keys that are no
+	// parameter are ignored, with a warning. Expressions of the stack can only pass on a value of a
+	// Secret as a whole, into Secrets and chart values, unless its schema says sensitive: false.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	ParametersFrom []ParametersReference `json:"parametersFrom,omitempty"`
+
 	// Charts configures the access to chart repositories of the stack. Repositories that are not
 	// listed are accessed without credentials.
 	// +optional

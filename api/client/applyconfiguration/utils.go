@@ -110,6 +110,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.OCIVerificationApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("OIDCIdentityMatch"):
 		return &appsv1.OIDCIdentityMatchApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("ParametersReference"):
+		return &appsv1.ParametersReferenceApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Publish"):
 		return &appsv1.PublishApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("Removal"):

@@ -47,8 +47,8 @@ func (e *SecretsError) Error() string {
 	const risk = "and anyone who can reach the controller's file server can read published artifacts"
 	switch {
 	case len(e.Read) > 0:
-		return fmt.Sprintf("spec.valuesFrom reads Secrets (%s), %s: read no Secrets, or set spec.publish.secrets to "+
-			"Include to publish their values", reconcile.JoinNames(e.Read), risk)
+		return fmt.Sprintf("spec.valuesFrom or spec.parametersFrom reads Secrets (%s), %s: read no Secrets, or set "+
+			"spec.publish.secrets to Include to publish their values", reconcile.JoinNames(e.Read), risk)
 	case len(e.Decrypted) > 0:
 		return fmt.Sprintf("the stack is rendered from decrypted files (%s), %s: set spec.publish.secrets to Include "+
 			"to publish their content", reconcile.JoinNames(e.Decrypted), risk)

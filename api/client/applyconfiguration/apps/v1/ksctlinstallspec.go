@@ -43,6 +43,11 @@ type KsctlInstallSpecApplyConfiguration struct {
 	// ValuesFrom reads values from ConfigMaps and Secrets, which are watched, and from the
 	// KsctlCluster. Precedence: stack defaults < valuesFrom < parameters < component override.
 	ValuesFrom []ValuesReferenceApplyConfiguration `json:"valuesFrom,omitempty"`
+	// ParametersFrom reads stack-wide parameters from ConfigMaps and Secrets, which are watched.
+	// Later entries override earlier ones, and parameters override them all. Keys that are no
+	// parameter are ignored, with a warning. Expressions of the stack can only pass on a value of a
+	// Secret as a whole, into Secrets and chart values, unless its schema says sensitive: false.
+	ParametersFrom []ParametersReferenceApplyConfiguration `json:"parametersFrom,omitempty"`
 	// Charts configures the access to chart repositories of the stack. Repositories that are not
 	// listed are accessed without credentials.
 	Charts []ChartRepositoryApplyConfiguration `json:"charts,omitempty"`
@@ -229,6 +234,19 @@ func (b *KsctlInstallSpecApplyConfiguration) WithValuesFrom(values ...*ValuesRef
 			panic("nil value passed to WithValuesFrom")
 		}
 		b.ValuesFrom = append(b.ValuesFrom, *values[i])
+	}
+	return b
+}
+
+// WithParametersFrom adds the given value to the ParametersFrom field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ParametersFrom field.
+func (b *KsctlInstallSpecApplyConfiguration) WithParametersFrom(values ...*ParametersReferenceApplyConfiguration) *KsctlInstallSpecApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithParametersFrom")
+		}
+		b.ParametersFrom = append(b.ParametersFrom, *values[i])
 	}
 	return b
 }

@@ -18,9 +18,9 @@ type PublishApplyConfiguration struct {
 	Mode *appsv1.PublishMode `json:"mode,omitempty"`
 	// Secrets specifies how Secrets are handled: anyone who can reach the controller's file server
 	// can read what is published. Refuse publishes nothing while the stack renders a Secret,
-	// spec.valuesFrom reads a Secret, or a file or value is decrypted. Omit leaves out rendered
-	// Secrets, and publishes nothing in the other two cases. Include publishes everything. Defaults
-	// to Refuse.
+	// spec.valuesFrom or spec.parametersFrom reads a Secret, or a file or value is decrypted. Omit
+	// leaves out rendered Secrets, and publishes nothing in the other two cases. Include publishes
+	// everything. Defaults to Refuse.
 	Secrets *appsv1.PublishedSecrets `json:"secrets,omitempty"`
 }
 

@@ -17,6 +17,10 @@ type ValuesReferenceApplyConfiguration struct {
 	Set []ClusterValueApplyConfiguration `json:"set,omitempty"`
 	// Key of the object's data. Defaults to values.yaml.
 	Key *string `json:"key,omitempty"`
+	// TargetPath is the path of the value that the key has, such as auth.password or hosts[0], in
+	// the notation of Helm's --set. The content of the key is read as the value of --set, and must
+	// be one value. Without a path, the key has a YAML document of values.
+	TargetPath *string `json:"targetPath,omitempty"`
 	// Component that uses the values.
 	Component *string `json:"component,omitempty"`
 	// Optional allows that the object or key does not exist.
@@ -63,6 +67,14 @@ func (b *ValuesReferenceApplyConfiguration) WithSet(values ...*ClusterValueApply
 // If called multiple times, the Key field is set to the value of the last call.
 func (b *ValuesReferenceApplyConfiguration) WithKey(value string) *ValuesReferenceApplyConfiguration {
 	b.Key = &value
+	return b
+}
+
+// WithTargetPath sets the TargetPath field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the TargetPath field is set to the value of the last call.
+func (b *ValuesReferenceApplyConfiguration) WithTargetPath(value string) *ValuesReferenceApplyConfiguration {
+	b.TargetPath = &value
 	return b
 }
 
