@@ -118,7 +118,8 @@ func goldenChoice() ComponentChoice {
 	return ComponentChoice{Name: "app", Version: "1.2.3", Digest: "sha256:aa", Enabled: ptr.To(false),
 		CommonMetadata: goldenMetadata(), NamePrefix: "my-", NameSuffix: "-2",
 		KustomizeComponents: []string{"../component"},
-		ReleaseName:         "web", CRDs: CRDsCreateOnly, Hooks: HooksSkip, SkipSchemaValidation: ptr.To(true), Override: goldenJSON(`{"replicas":3}`)}
+		ReleaseName:         "web", CRDs: CRDsCreateOnly, Hooks: HooksSkip, SkipSchemaValidation: ptr.To(true),
+		Override: goldenJSON(`{"replicas":3}`)}
 }
 
 func goldenMetadata() *CommonMetadata {
