@@ -415,8 +415,10 @@ func (r *renderRun) buildObject(o *manifest.Object, isGenerated func(manifest []
 		Manifest: raw, File: o.File, Line: o.Line,
 		Hash:          contentHash(o, raw, r.req.SecretKey, isGenerated(raw)),
 		InitialFields: o.InitialPointers(),
-		CreateOnly:    o.CreateOnly,
 	}
+	policy := ObjectPolicyOf(o.Value)
+	out.CreateOnly, out.Recreate, out.IgnoreHealth = policy.CreateOnly || o.CreateOnly, policy.Recreate,
+		policy.IgnoreHealth
 	out.Serves = ServedKindOf(out.GroupKind(), o.Value)
 	if o.Hook != nil {
 		out.Hook = hookOf(o)

@@ -167,6 +167,10 @@ type Object struct {
 	InitialFields []string `json:"initialFields,omitempty"`
 	// CreateOnly is true for an object that is created when it is missing, and never changed.
 	CreateOnly bool `json:"createOnly,omitempty"`
+	// Recreate is true for an object that is recreated if a change affects an immutable field.
+	Recreate bool `json:"recreate,omitempty"`
+	// IgnoreHealth is true for an object that need not be ready.
+	IgnoreHealth bool `json:"ignoreHealth,omitempty"`
 	// Serves is what a CustomResourceDefinition serves; nil for other kinds.
 	Serves *ServedKind `json:"serves,omitempty"`
 	// AnsweredBy has the ids of the workloads behind the Services of a webhook configuration, as

@@ -164,6 +164,7 @@ func (e *Engine) Reconcile(ctx context.Context, p Pass, components []plan.Compon
 // only the inventory. It is complete when the inventory is empty.
 func (e *Engine) Teardown(ctx context.Context, p Pass) (*Report, error) {
 	a := e.newExecutor(p)
+	a.teardown = true
 	if err := a.start(ctx); err != nil {
 		return nil, err
 	}

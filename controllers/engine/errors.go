@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -24,7 +25,7 @@ type ImmutableError struct {
 }
 
 func (e *ImmutableError) Error() string {
-	hint := "set spec.force to recreate it"
+	hint := "set spec.force, or the annotation " + appsv1.RecreateAnnotation + ": \"true\", to recreate it"
 	switch {
 	case e.Adopted:
 		hint = "it existed before and is not recreated: delete it, or revert the change"

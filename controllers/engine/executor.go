@@ -58,6 +58,8 @@ type executor struct {
 	// is the time of the next check.
 	unsettled map[string]string
 	settleAt  time.Time
+	// teardown is true if all objects are removed.
+	teardown bool
 	// onlyRequested is true if only objects with a removal request may leave.
 	onlyRequested bool
 	// preview is true before anything was deleted: objects that will be deleted, too, then do not

@@ -15,8 +15,9 @@ import (
 )
 
 // recreateImmutable deletes an object that cannot be changed in place, to create it again. It does
-// so for hooks, and for other objects with spec.force; never for objects that existed before or
-// that are protected. A dry run checks first if the API server would accept the new object.
+// so for hooks, and for other objects with spec.force or RecreateAnnotation; never for objects that
+// existed before or that are protected. A dry run checks first if the API server would accept the
+// new object.
 func (a *executor) recreateImmutable(ctx context.Context, act *plan.Action, uid types.UID, state appsv1.EntryState,
 	cause error) actionResult {
 	it, policies := act.Item, a.owner.Policies()
@@ -24,7 +25,7 @@ func (a *executor) recreateImmutable(ctx context.Context, act *plan.Action, uid 
 		return a.errorResult(act, cause)
 	}
 	adopted := state == appsv1.EntryAdopted
-	if adopted || (!policies.Force && it.Hook == nil) {
+	if adopted || (!policies.Force && !it.Recreate && it.Hook == nil) {
 		return actionResult{err: &ImmutableError{Ref: it.Ref, Adopted: adopted,
 			KeepReason: policies.ProtectReason(it.Ref), Err: cause}}
 	}
@@ -64,6 +65,8 @@ func (a *executor) recreate(ctx context.Context, act *plan.Action, uid types.UID
 		return refused("it has the annotation " + live.PreventDeletionAnnotation)
 	case live.IsKeptByHelm(u.GetAnnotations()[live.HelmPolicyAnnotation]):
 		return refused(plan.KeptByHelmMessage)
+	case isKept(u):
+		return refused(plan.KeptByAnnotationMessage)
 	}
 	keepReason, err := a.checkDeletion(ctx, act, it.Ref)
 	var customResources *CustomResourcesError

@@ -105,12 +105,29 @@ func (a *executor) confirm(ctx context.Context, act *plan.Action, ref stacks.Ref
 		act.Message = keepReason
 	case live.IsKeptByHelm(u.GetAnnotations()[live.HelmPolicyAnnotation]):
 		act.Message = plan.KeptByHelmMessage
+	case a.keeps(&policies, act, u):
+		act.Message = plan.KeptByAnnotationMessage
 	case u.GetAnnotations()[live.PreventDeletionAnnotation] == "true":
 		return actionResult{err: &plan.ProtectedError{Ref: ref}}
 	default:
 		return a.delete(ctx, act, ref, m, u.GetUID(), u.GetResourceVersion())
 	}
 	return a.release(ctx, act, ref, r, u.GetUID())
+}
+
+// isKept is true for an object that annotations keep in some removals.
+func isKept(u *unstructured.Unstructured) bool {
+	policy := stacks.ObjectPolicyOf(u.Object)
+	return policy.KeptWhenPruned || policy.KeptWhenDeleted
+}
+
+// keeps reports whether annotations keep an object in the removal of an action.
+func (a *executor) keeps(p *plan.Policies, act *plan.Action, u *unstructured.Unstructured) bool {
+	policy := stacks.ObjectPolicyOf(u.Object)
+	if a.teardown || p.RequestFor(&act.Entry) != nil {
+		return policy.KeptWhenDeleted
+	}
+	return policy.KeptWhenPruned
 }
 
 // delete deletes exactly the object with the uid and the version on which the plan is based: the
@@ -184,6 +201,7 @@ func (a *executor) recheckDeletion(ctx context.Context, act *plan.Action, ref st
 		return "", new(a.errorResult(act, err))
 	}
 	if l := act.Live; l == nil || o.Deleting || o.Protected != l.Protected || o.KeptByHelm != l.KeptByHelm ||
+		o.KeptWhenPruned != l.KeptWhenPruned || o.KeptWhenDeleted != l.KeptWhenDeleted ||
 		o.Adopted != l.Adopted || o.Mark != l.Mark {
 		return "", &actionResult{replan: true}
 	}

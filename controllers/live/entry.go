@@ -39,6 +39,8 @@ const (
 	flagSuspended
 	flagTrackedByTool
 	flagKeptByHelm
+	flagKeptWhenPruned
+	flagKeptWhenDeleted
 )
 
 // entry is a packed Object. An index may hold tens of thousands of them.
@@ -106,6 +108,8 @@ func pack(o *Object, in *interner) *entry {
 	e.set(flagSuspended, o.Suspended)
 	e.set(flagTrackedByTool, o.TrackedByTool)
 	e.set(flagKeptByHelm, o.KeptByHelm)
+	e.set(flagKeptWhenPruned, o.KeptWhenPruned)
+	e.set(flagKeptWhenDeleted, o.KeptWhenDeleted)
 	var r rareFields
 	var ok bool
 	if e.uid, ok = parseUUID(string(o.UID)); !ok {
@@ -159,6 +163,8 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 		Suspended:     e.is(flagSuspended),
 		TrackedByTool: e.is(flagTrackedByTool),
 		KeptByHelm:    e.is(flagKeptByHelm),
+
+		KeptWhenPruned: e.is(flagKeptWhenPruned), KeptWhenDeleted: e.is(flagKeptWhenDeleted),
 	}
 	if e.resourceVersion != 0 {
 		o.ResourceVersion = strconv.FormatUint(e.resourceVersion, 10)
@@ -187,7 +193,7 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 // which every heartbeat changes.
 func (e *entry) differsForOwner(b *entry) bool {
 	const acted = flagFinished | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected |
-		flagSuspended | flagTrackedByTool | flagKeptByHelm
+		flagSuspended | flagTrackedByTool | flagKeptByHelm | flagKeptWhenPruned | flagKeptWhenDeleted
 	if e.UID() != b.UID() || e.ownedHash != b.ownedHash || e.readiness != b.readiness ||
 		e.flags&acted != b.flags&acted || e.owner != b.owner {
 		return true

@@ -180,7 +180,8 @@ func TestPutKeepsNewestVersion(t *testing.T) {
 func TestDiffersForOwnerPerFlag(t *testing.T) {
 	for flag, want := range map[flags]bool{flagFinished: true, flagDeleting: true, flagLabelLost: true,
 		flagMarkLost: true, flagReplicas: true,
-		flagProtected: true, flagSuspended: true, flagTrackedByTool: true, flagKeptByHelm: true, flagHinted: false} {
+		flagProtected: true, flagSuspended: true, flagTrackedByTool: true, flagKeptByHelm: true,
+		flagKeptWhenPruned: true, flagKeptWhenDeleted: true, flagHinted: false} {
 		var before, after entry
 		after.set(flag, true)
 		if got := after.differsForOwner(&before); got != want {

@@ -76,6 +76,9 @@ type Object struct {
 	// KeptByHelm is true when HelmPolicyAnnotation is "keep": the object is released instead of
 	// deleted.
 	KeptByHelm bool
+	// KeptWhenPruned and KeptWhenDeleted are true when annotations release the object instead, see
+	// stacks.ObjectPolicy.
+	KeptWhenPruned, KeptWhenDeleted bool
 	// OtherManager is the field manager, other than FieldManager, of the latest write;
 	// writes of the status do not count. It is for messages.
 	OtherManager string

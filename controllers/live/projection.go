@@ -65,6 +65,8 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 	o.Adopted = stringField(annotations, AdoptedAnnotation) != ""
 	o.Protected = stringField(annotations, PreventDeletionAnnotation) == "true"
 	o.KeptByHelm = IsKeptByHelm(stringField(annotations, HelmPolicyAnnotation))
+	policy := stacks.ObjectPolicyOf(u.Object)
+	o.KeptWhenPruned, o.KeptWhenDeleted = policy.KeptWhenPruned, policy.KeptWhenDeleted
 	version := o.projectOwned(u.Object, meta, stringField(annotations, IgnoreAnnotation), key)
 	gk := o.Ref.GroupKind()
 	o.Readiness, o.Message = assess(u, gk, stringField(annotations, ReadyExprAnnotation))

@@ -189,7 +189,7 @@ func withReadiness(a Action) (Action, bool) {
 		a.Message = fmt.Sprintf("%s runs, and is not done", a.Item.Ref)
 		return a, false
 	}
-	if l.Readiness == live.Current || a.Item.PreRemove > 0 {
+	if l.Readiness == live.Current || a.Item.PreRemove > 0 || a.Item.ignoresHealth() {
 		return a, true
 	}
 	a.Message = notReadyMessage(&a)

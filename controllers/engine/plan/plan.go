@@ -371,7 +371,8 @@ func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Act
 		p.Waits = append(p.Waits, a)
 	}
 	st.Ready = st.Ready && ready
-	if (a.Verb == VerbSkip || a.Verb == VerbRecord) && a.Live != nil && a.Live.Readiness == live.Failed {
+	if (a.Verb == VerbSkip || a.Verb == VerbRecord) && a.Live != nil && a.Live.Readiness == live.Failed &&
+		!a.Item.ignoresHealth() {
 		st.Unhealthy = true
 	}
 }

@@ -45,6 +45,8 @@ func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *
 // Teardown plans the actions that are possible now to remove all objects of the inventory. It
 // is a pure function.
 func Teardown(in *Snapshot) Plan {
+	all := *in
+	all.Teardown, in = true, &all
 	var p Plan
 	entries := planHandovers(in, in.Inventory.Entries(), &p)
 	inUse := p.splitLeft()
@@ -203,6 +205,8 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, keepReason
 	case a.Live.KeptByHelm:
 		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, KeptByHelmMessage
+	case in.keeps(&e, a.Live):
+		a.Verb, a.Reason, a.Message = VerbRelease, ReasonKept, KeptByAnnotationMessage
 	case a.Live.Protected:
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonProtected, (&ProtectedError{Ref: ref}).Error()
 	default:
@@ -210,6 +214,17 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 	}
 	return a
 }
+
+// keeps reports whether the annotations of an object release it instead.
+func (s *Snapshot) keeps(e *appsv1.InventoryEntry, l *live.Object) bool {
+	if s.Teardown || s.Policies.RequestFor(e) != nil {
+		return l.KeptWhenDeleted
+	}
+	return l.KeptWhenPruned
+}
+
+// KeptByAnnotationMessage is why an object is released that an annotation keeps.
+const KeptByAnnotationMessage = "an annotation keeps it: " + appsv1.KeepAnnotation + ", or that of Flux or Argo CD"
 
 // KeptByHelmMessage is why an object is released that helm uninstall would keep.
 const KeptByHelmMessage = "its annotation " + live.HelmPolicyAnnotation + " is keep"

@@ -95,6 +95,9 @@ type Snapshot struct {
 	// FormerOwners are the display names of the owners that create a CustomResourceDefinition again
 	// that this owner used: it was deleted a moment ago.
 	FormerOwners map[string]string
+	// Teardown is true for the removal of all objects, and false for the removal of what left the
+	// stack.
+	Teardown bool
 	// RemovalHooks are the hooks that charts run when their component is removed.
 	RemovalHooks []RemovalHooks
 	// Unsettled are the uncreated entries of which it is not certain that they have no object, with

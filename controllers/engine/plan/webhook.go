@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ksctl/gitops/controllers/live"
 )
 
 // awaitsWorkloads returns why a webhook configuration is not created yet: a workload that answers
@@ -20,7 +22,11 @@ func awaitsWorkloads(in *Snapshot, c *Component, a *Action) string {
 		if it.Step > a.Item.Step || !slices.Contains(a.Item.AnsweredBy, it.ID) {
 			continue // a later step waits for the webhook configuration
 		}
-		if w, ready := decideItem(in, it); !ready {
+		w, ready := decideItem(in, it)
+		if ready && it.ignoresHealth() && w.Live != nil { // the webhook needs it nevertheless
+			ready = w.Live.Readiness == live.Current
+		}
+		if !ready {
 			names = append(names, it.Ref.String())
 			if why == "" && w.Message != "" {
 				why = ": " + w.Message

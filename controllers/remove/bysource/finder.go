@@ -161,6 +161,8 @@ func (l *finder) classify(it *plan.Item, release *stacks.Release, u *unstructure
 		out.leave(it.ID, reasonNotMatched, mismatch)
 	case match.KeptByHelm(w, u):
 		out.leave(it.ID, reasonKept, "annotation helm.sh/resource-policy is keep")
+	case match.KeptByAnnotation(w, u):
+		out.leave(it.ID, reasonKept, plan.KeptByAnnotationMessage)
 	case rule != "":
 		out.leave(it.ID, reasonKept, rule)
 	default:

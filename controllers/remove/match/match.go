@@ -70,14 +70,21 @@ func isInRelease(u *unstructured.Unstructured, r *stacks.Release) bool {
 
 // KeptByHelm reports whether helm uninstall would keep the object.
 func KeptByHelm(rendered *Rendered, u *unstructured.Unstructured) bool {
-	if live.IsKeptByHelm(u.GetAnnotations()[live.HelmPolicyAnnotation]) {
-		return true
+	want := unstructured.Unstructured{Object: contentOf(rendered)}
+	return live.IsKeptByHelm(u.GetAnnotations()[live.HelmPolicyAnnotation]) ||
+		live.IsKeptByHelm(want.GetAnnotations()[live.HelmPolicyAnnotation])
+}
+
+// KeptByAnnotation reports whether other annotations keep the object when its removal is requested.
+func KeptByAnnotation(rendered *Rendered, u *unstructured.Unstructured) bool {
+	return stacks.ObjectPolicyOf(u.Object).KeptWhenDeleted || stacks.ObjectPolicyOf(contentOf(rendered)).KeptWhenDeleted
+}
+
+// contentOf returns the content of a manifest; nil if it is invalid.
+func contentOf(rendered *Rendered) map[string]any {
+	var content map[string]any
+	if utiljson.Unmarshal(rendered.Manifest, &content) != nil {
+		return nil
 	}
-	var want struct {
-		Metadata struct {
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-	}
-	return utiljson.Unmarshal(rendered.Manifest, &want) == nil &&
-		live.IsKeptByHelm(want.Metadata.Annotations[live.HelmPolicyAnnotation])
+	return content
 }

@@ -187,6 +187,24 @@ func TestKeptByHelm(t *testing.T) {
 	}
 }
 
+func TestKeptByAnnotation(t *testing.T) {
+	annotation := func(text string) string { return ", annotations: {" + text + "}" }
+	keep := annotation(`ksctl.com/keep: "true"`)
+	for name, c := range map[string]struct {
+		want, live string
+		kept       bool
+	}{
+		"no annotation": {}, "in the stack": {want: keep, kept: true}, "in the cluster": {live: keep, kept: true},
+		"Delete=false of Argo CD": {live: annotation("argocd.argoproj.io/sync-options: Delete=false"), kept: true},
+		"Prune=false of Argo CD":  {live: annotation("argocd.argoproj.io/sync-options: Prune=false")},
+	} {
+		got := match.KeptByAnnotation(rendered(t, configMap(c.want, ""), nil), object(t, configMap(c.live, "")))
+		if got != c.kept {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
 // FuzzMatch checks that a rendered object matches itself, also with additional fields of the
 // cluster, and that no input panics.
 func FuzzMatch(f *testing.F) {

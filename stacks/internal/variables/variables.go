@@ -19,12 +19,13 @@ import (
 	"github.com/ksctl/gitops/stacks/problem"
 )
 
-// Annotation, or Flux' name of it, has the value Disabled on an object in which nothing is
-// substituted. Flux also reads it from labels.
+// Annotation has the value NotSubstituted on an object in which nothing is substituted.
+// FluxAnnotation is that of Flux, with the value fluxDisabled.
 const (
 	Annotation     = "ksctl.com/substitute"
+	NotSubstituted = "false"
 	FluxAnnotation = "kustomize.toolkit.fluxcd.io/substitute"
-	Disabled       = "disabled"
+	fluxDisabled   = "disabled"
 )
 
 // maxText bounds a text after the substitution.
@@ -45,7 +46,7 @@ func (v Variables) Substitute(object map[string]any) (map[string]any, error) {
 	metadata, _ := object["metadata"].(map[string]any)
 	for _, field := range []string{"annotations", "labels"} {
 		marks, _ := metadata[field].(map[string]any)
-		if marks[Annotation] == Disabled || marks[FluxAnnotation] == Disabled {
+		if marks[Annotation] == NotSubstituted || marks[FluxAnnotation] == fluxDisabled {
 			return object, nil
 		}
 	}
@@ -108,7 +109,7 @@ func (s substituter) text(text string, path []string) (string, error) {
 	fail := func(format string, args ...any) (string, error) {
 		return "", problem.Newf(dotted(path)+": "+format, args...)
 	}
-	const advice = "; $${ is a literal ${, and the annotation " + Annotation + ": " + Disabled +
+	const advice = "; $${ is a literal ${, and the annotation " + Annotation + `: "` + NotSubstituted + `"` +
 		" leaves the object as it is"
 	tree, err := parse.Parse(text)
 	if err != nil {

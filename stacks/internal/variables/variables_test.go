@@ -75,8 +75,8 @@ func TestSubstitute(t *testing.T) {
 		"spec: {template: {metadata: {labels: {m: '${n}'}}}}": `{"spec":{"template":{"metadata":{"labels":{"m":"3"}}}}}`,
 		"apiVersion: v1\nkind: ConfigMap\ndata: {m: '${n}'}":  `{"apiVersion":"v1","data":{"m":"3"},"kind":"ConfigMap"}`,
 		"apiVersion: x/v1\nkind: X\ndata: {m: '${n}'}":        `{"apiVersion":"x/v1","data":{"m":3},"kind":"X"}`,
-		"metadata: {annotations: {ksctl.com/substitute: disabled}}\na: ${x}": `{"a":"${x}","metadata":` +
-			`{"annotations":{"ksctl.com/substitute":"disabled"}}}`,
+		"metadata: {annotations: {ksctl.com/substitute: 'false'}}\na: ${x}": `{"a":"${x}","metadata":` +
+			`{"annotations":{"ksctl.com/substitute":"false"}}}`,
 		"metadata: {labels: {kustomize.toolkit.fluxcd.io/substitute: disabled}}\na: ${x}": `{"a":"${x}","metadata":` +
 			`{"labels":{"kustomize.toolkit.fluxcd.io/substitute":"disabled"}}}`,
 	} {
