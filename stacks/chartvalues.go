@@ -60,7 +60,7 @@ func hasPath(v any, keys []string) bool {
 // mergeValues merges the values of a component, completes its chart, and checks the values.
 func (r *resolver) mergeValues(p *ResolvedComponent, mapped, explicit map[string]any) {
 	c := p.Component
-	inputs := r.valuesInputs(c)
+	inputs := r.valuesInputs(p)
 	if c.Helm == nil {
 		return
 	}
@@ -95,7 +95,8 @@ func (r *resolver) mergeValues(p *ResolvedComponent, mapped, explicit map[string
 }
 
 // valuesInputs returns the values from ConfigMaps and Secrets for one component.
-func (r *resolver) valuesInputs(c *Component) []valuesLayer {
+func (r *resolver) valuesInputs(p *ResolvedComponent) []valuesLayer {
+	c := p.Component
 	var out []valuesLayer
 	var merged map[string]any
 	for _, in := range r.choices.Values {
@@ -111,6 +112,7 @@ func (r *resolver) valuesInputs(c *Component) []valuesLayer {
 			r.add(c.Name, "spec.valuesFrom", "%s", e.Message)
 		}
 		merged = values.Merge(merged, m)
+		p.sensitive = p.sensitive || !in.Public
 		out = append(out, valuesLayer{name: in.Source, values: m, install: true})
 	}
 	return out

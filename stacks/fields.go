@@ -76,6 +76,10 @@ func (r *resolver) resolveFields(index int, c *Component, vars expr.Variables) (
 				r.errs = append(r.errs, at("when").fieldErrorf("%s", err))
 				continue
 			}
+			if secret := expr.FindSecret(when); secret != nil {
+				r.errs = append(r.errs, at("when").fieldErrorf("%s", secretUse(secret)))
+				continue
+			}
 			if when != true {
 				continue
 			}
@@ -95,7 +99,7 @@ func (r *resolver) resolveFields(index int, c *Component, vars expr.Variables) (
 }
 
 func checkFieldSize(value any) error {
-	raw, err := json.Marshal(value)
+	raw, err := json.Marshal(expr.Reveal(value))
 	if err == nil && len(raw) > maxFieldBytes {
 		err = fmt.Errorf("has %d bytes; %d are allowed", len(raw), maxFieldBytes)
 	}
@@ -118,7 +122,11 @@ func setFields(p *ResolvedComponent, objects []*manifest.Object) error {
 				continue
 			}
 			found = true
-			if err := f.path.Set(o.Value, f.value, f.create); err != nil {
+			value, err := fieldValue(o, f)
+			if err == nil {
+				err = f.path.Set(o.Value, value, f.create)
+			}
+			if err != nil {
 				errs = append(errs, f.at.fieldErrorf("in %s: %s", o, err))
 			}
 		}
@@ -176,7 +184,7 @@ func (t *PatchTarget) selector() *types.Selector {
 func digestedFields(p *ResolvedComponent) (out []any) {
 	for i := range p.fields {
 		f := &p.fields[i]
-		out = append(out, []any{f.target, f.path.String(), f.value, f.create})
+		out = append(out, []any{f.target, f.path.String(), expr.Reveal(f.value), f.create})
 	}
 	return out
 }

@@ -20,7 +20,8 @@ const renderFormat = "1"
 const hashBytes = 12
 
 // contentHash returns the hash of a manifest. That of a Secret, and of what contains a generated
-// value, is keyed: the content is often guessable, and a published hash must not disclose it.
+// value or one of a Secret, is keyed: the content is often guessable, and a published hash must not
+// disclose it.
 func contentHash(o *manifest.Object, raw, key []byte, isGenerated bool) string {
 	h := sha256.New()
 	if o.Group == "" && o.Kind == "Secret" || isGenerated {
@@ -52,8 +53,12 @@ func Digest(req Request) (string, error) {
 	}
 	req.Choices.Values = slices.Clone(req.Choices.Values)
 	for i := range req.Choices.Values {
-		// These fields are for messages only.
-		req.Choices.Values[i].Public, req.Choices.Values[i].Source = false, ""
+		// The source is for messages only, but the hashes of what a Secret reaches are keyed.
+		in := &req.Choices.Values[i]
+		if in.Source = ""; !in.Public {
+			in.Source = "Secret"
+		}
+		in.Public = false
 	}
 	raw, err := manifest.Canonical(struct {
 		Format  string  `json:"format"`

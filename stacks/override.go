@@ -51,9 +51,10 @@ func (r *resolver) resolveComponent(index, wave int) ResolvedComponent {
 	vars := r.resolveNames(index, &p, &choice)
 	var mapped override
 	if valid {
-		mapped = r.mapParameters(index, c, vars)
-		p.variables = r.resolveVariables(index, c, vars)
+		mapped = r.mapParameters(index, &p, vars)
+		r.resolveVariables(index, &p, vars)
 		p.fields = r.resolveFields(index, c, vars)
+		p.sensitive = p.sensitive || hasSecretFields(p.fields)
 	}
 	if c.Helm == nil && (explicit.Values != nil || mapped.Values != nil) {
 		r.add(c.Name, "override.values",
@@ -147,7 +148,8 @@ func (r *resolver) resolveParameters(c *Component, p *ResolvedComponent, params 
 }
 
 // mapParameters maps the parameters of a component to an override.
-func (r *resolver) mapParameters(index int, c *Component, vars expr.Variables) override {
+func (r *resolver) mapParameters(index int, p *ResolvedComponent, vars expr.Variables) override {
+	c := p.Component
 	if c.Parameters == nil || c.Parameters.Map == "" {
 		return override{}
 	}
@@ -156,7 +158,7 @@ func (r *resolver) mapParameters(index int, c *Component, vars expr.Variables) o
 		r.add(c.Name, "parameters.map", "parameters.map %s", err)
 		return override{}
 	}
-	return r.decodeReserved(c.Name, "parameters.map", out)
+	return r.decodeReserved(c.Name, "parameters.map", r.revealValues(p, out))
 }
 
 // mergeByName replaces items of base with items of over that have the same name, and appends the

@@ -47,8 +47,8 @@ func NewParametersInput(ref appsv1.ParametersReference, data map[string][]byte) 
 // maxIgnoredKeys bounds the keys in the warning about keys that are no parameter.
 const maxIgnoredKeys = 10
 
-// readParameters returns the parameters from ConfigMaps and Secrets, merged. Keys that are no
-// parameter are ignored with one warning.
+// readParameters returns the parameters from ConfigMaps and Secrets, merged, those of Secrets as
+// *expr.Secret. Keys that are no parameter are ignored with one warning.
 func (r *resolver) readParameters(schema map[string]any) (out map[string]any) {
 	var ignored []string
 	for i := range r.choices.ParametersFrom {
@@ -60,7 +60,10 @@ func (r *resolver) readParameters(schema map[string]any) (out map[string]any) {
 		for _, key := range unknown {
 			ignored = append(ignored, fmt.Sprintf("%s, key %q", in.Source, key))
 		}
-		out = values.Merge(out, layer)
+		if in.Secret {
+			layer, _ = conceal(schema, nil, layer).(map[string]any)
+		}
+		out = mergeParameters(out, layer)
 	}
 	if more := len(ignored) - maxIgnoredKeys; more > 0 {
 		ignored = append(ignored[:maxIgnoredKeys], fmt.Sprintf("and %d more", more))

@@ -317,13 +317,14 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
 		}
 		values := r.generated[p.Component.Name]
-		contains := values.Finder()
+		contains := keyedBy(p, values)
 		for _, o := range applied[i] {
 			object, err := r.buildObject(o, contains)
 			if err != nil {
 				return Result{}, r.withComponent(p, err)
 			}
 			isSecret := o.Group == "" && o.Kind == "Secret"
+			object.Sensitive = p.sensitive
 			object.InitialFields = append(object.InitialFields, values.LiveFields(isSecret, o.Value)...)
 			c.Objects = append(c.Objects, object)
 		}

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/ksctl/gitops/stacks/internal/expr"
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/internal/values"
@@ -45,12 +48,17 @@ type ResolvedComponent struct {
 	mappedPatches int
 	// variables are those of the stack with their values; nil if it has none.
 	variables variables.Variables
+	// secretVariables are the names of those with values of a Secret.
+	secretVariables sets.Set[string]
 	// fields are the fields of the stack with their values.
 	fields []resolvedField
 	// metadata, namePrefix and nameSuffix are those that the objects get.
 	metadata               CommonMetadata
 	namePrefix, nameSuffix string
 	kustomizeComponents    []string
+	// sensitive is true if values of a Secret reach the component. The hashes of its objects are
+	// keyed.
+	sensitive bool
 
 	helmSettings
 	// chart is nil if the component is not a chart, or if Request.WithoutCharts leaves it out.
@@ -95,7 +103,10 @@ type resolver struct {
 	missing  []ChartRef
 	fetches  int
 	resolved *ResolvedStack
-	errs     Errors
+	// stackVariables are the parameters of the stack as expressions read them: with the secret ones
+	// as *expr.Secret.
+	stackVariables map[string]any
+	errs           Errors
 }
 
 func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Request) (*ResolvedStack, error) {
@@ -190,9 +201,15 @@ func (r *resolver) resolveStackParameters() {
 		r.add("", "spec.parameters", "the schema of the parameters %s", err)
 		return
 	}
-	given := values.Merge(r.readParameters(params.Schema), r.choices.Parameters)
-	r.resolved.Parameters = schema.Defaults(given)
+	given := mergeParameters(r.readParameters(params.Schema), r.choices.Parameters)
+	plain, _ := expr.Reveal(given).(map[string]any)
+	r.resolved.Parameters = schema.Defaults(plain)
+	r.stackVariables, _ = concealAs(given, r.resolved.Parameters).(map[string]any)
 	for _, v := range schema.Validate(r.resolved.Parameters) {
+		if secret := secretAt(given, v.Path); secret != nil && isComposite(expr.Reveal(secret)) {
+			r.add("", "spec.parameters", "%s, which is from a Secret, does not match its schema", secret.Name())
+			continue
+		}
 		r.addViolation("", "spec.parameters", "parameter", v)
 	}
 }

@@ -178,7 +178,10 @@ type Object struct {
 	AnsweredBy []string `json:"answeredBy,omitempty"`
 	// Manifest is canonical JSON: keys sorted, no whitespace.
 	Manifest json.RawMessage `json:"manifest"`
-	// Hash of the manifest: 16 characters of base64url. Keyed for Secrets.
+	// Sensitive is true if the manifest may have values of a Secret that the install reads.
+	Sensitive bool `json:"sensitive,omitempty"`
+	// Hash of the manifest: 16 characters of base64url. Keyed for Secrets, and what is sensitive or
+	// has generated values.
 	Hash string `json:"hash"`
 	// File and Line are the origin of the manifest. Line is 0 if unknown.
 	File string `json:"file,omitempty"`

@@ -55,12 +55,20 @@ func (r *resolver) text(at fieldRef, t *Text, vars expr.Variables, rule textRule
 	if t.Expr == "" {
 		return t.Text
 	}
-	out, err := r.def.expressions[at.path].EvalString(r.ctx, vars)
-	if err != nil {
-		r.errs = append(r.errs, at.fieldErrorf("%s", err))
-		return ""
+	value, err := r.def.expressions[at.path].Eval(r.ctx, vars)
+	out, isText := value.(string)
+	why := ""
+	switch secret := expr.FindSecret(value); {
+	case err != nil:
+		why = err.Error()
+	case secret != nil:
+		why = secretUse(secret)
+	case !isText:
+		why = "must return a text"
+	default:
+		why = rule(out)
 	}
-	if why := rule(out); why != "" {
+	if why != "" {
 		r.errs = append(r.errs, at.fieldErrorf("%s", why))
 		return ""
 	}
@@ -81,7 +89,7 @@ func (c *Component) hasNameExpressions() bool {
 func (r *resolver) resolveNames(index int, p *ResolvedComponent, choice *ComponentChoice) expr.Variables {
 	c := p.Component
 	at := func(field string) fieldRef { return r.def.componentField(index, field) }
-	vars := expr.Variables{Stack: r.resolved.Parameters, Params: p.Parameters, Version: r.def.Spec.Version,
+	vars := expr.Variables{Stack: r.stackVariables, Params: p.Parameters, Version: r.def.Spec.Version,
 		Name: r.install.Name, Namespace: r.install.Namespace}
 	versionRule := anyText
 	if c.Helm != nil && c.Helm.Repository != "" {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/ksctl/gitops/stacks/internal/expr"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 	"github.com/ksctl/gitops/stacks/internal/variables"
@@ -25,12 +27,14 @@ func (x *expressions) checkVariables() {
 	}
 }
 
-// resolveVariables returns the variables of a component with their values.
-func (r *resolver) resolveVariables(index int, c *Component, vars expr.Variables) variables.Variables {
+// resolveVariables sets the variables of a component with their values.
+func (r *resolver) resolveVariables(index int, p *ResolvedComponent, vars expr.Variables) {
+	c := p.Component
 	if c.Variables == nil {
-		return nil
+		return
 	}
 	out := variables.Variables{}
+	p.variables, p.secretVariables = out, sets.Set[string]{}
 	for _, name := range slices.Sorted(maps.Keys(c.Variables)) {
 		value := c.Variables[name]
 		if out[name] = value.Text; value.Expr == "" {
@@ -38,6 +42,11 @@ func (r *resolver) resolveVariables(index int, c *Component, vars expr.Variables
 		}
 		at := r.def.componentField(index, "variables."+name)
 		result, err := r.def.expressions[at.path].Eval(r.ctx, vars)
+		if expr.FindSecret(result) != nil {
+			p.secretVariables.Insert(name)
+			p.sensitive = true
+			result = expr.Reveal(result)
+		}
 		if err == nil {
 			out[name], err = variableText(result)
 		}
@@ -45,7 +54,6 @@ func (r *resolver) resolveVariables(index int, c *Component, vars expr.Variables
 			r.errs = append(r.errs, at.fieldErrorf("%s", err))
 		}
 	}
-	return out
 }
 
 // variableText returns the text of a scalar.
@@ -71,7 +79,7 @@ func (p *ResolvedComponent) substitute(objects []*manifest.Object) ([]*manifest.
 	var errs Errors
 	out := make([]*manifest.Object, 0, len(objects))
 	for _, o := range objects {
-		value, err := p.variables.Substitute(o.Value)
+		value, err := p.variables.Substitute(o.Value, p.secretVariables)
 		var changed *manifest.Object
 		if err == nil {
 			changed, err = manifest.New(o.File, o.Line, value)

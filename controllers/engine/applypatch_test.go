@@ -20,6 +20,8 @@ func TestApplyPatch(t *testing.T) {
 	zone := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "h.io", Kind: "Zone", Name: "z"}},
 		ID: "_z_h.io_Zone"}
 	withHints := cm
+	sensitive := cm
+	sensitive.Sensitive = true
 	withHints.ReadyExpr, withHints.Ignore = "object.ok", []string{"/data/a~1b", `/x"y`}
 	rbac := plan.Item{Object: stacks.Object{Ref: stacks.Ref{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole",
 		Name: "system:x|y"}}}
@@ -50,6 +52,9 @@ func TestApplyPatch(t *testing.T) {
 		"ready expression and ignored paths": {withHints, `{"metadata":{}}`, precondition{}, false,
 			`{"metadata":{"labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/mark":"x/local/KsctlInstall/ns/me|ns_a__ConfigMap",
 			"ksctl.com/ready-expr":"object.ok","ksctl.com/ignore":"[\"/data/a~1b\",\"/x\\\"y\"]"}}}`},
+		"values of a Secret": {sensitive, `{"metadata":{"annotations":{"ksctl.com/sensitive":"theirs"}}}`, precondition{},
+			false, `{"metadata":{"labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/mark":` +
+				`"x/local/KsctlInstall/ns/me|ns_a__ConfigMap","ksctl.com/sensitive":"true"}}}`},
 		"cluster-scoped with a defaulted namespace": {zone, `{"metadata":{"name":"z","namespace":"ns"}}`,
 			precondition{}, false,
 			`{"metadata":{"name":"z","labels":{"ksctl.com/owner-id":"x"},"annotations":{"ksctl.com/mark":"x/local/KsctlInstall/ns/me|_z_h.io_Zone"}}}`},

@@ -222,7 +222,8 @@ func (a *executor) release(ctx context.Context, act *plan.Action, ref stacks.Ref
 		"uid":    uid,
 		"labels": map[string]any{live.OwnerLabel: nil},
 		"annotations": map[string]any{live.MarkAnnotation: nil, live.AdoptedAnnotation: nil,
-			live.ReadyExprAnnotation: nil, live.IgnoreAnnotation: nil},
+			live.ReadyExprAnnotation: nil, live.IgnoreAnnotation: nil,
+			live.SensitiveAnnotation: nil},
 	}})
 	switch {
 	case err == nil:

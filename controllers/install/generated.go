@@ -271,26 +271,28 @@ func (o *owner) expiringCertificates(now time.Time) []string {
 	return out
 }
 
-// redactGenerated returns a function that removes generated values from messages; nil without
-// values.
-func redactGenerated(values map[string]*generated.Values) func(string) string {
-	if len(values) == 0 {
+// redactGenerated returns a function that removes generated values, and those of Secrets, from
+// messages; nil without values.
+func redactGenerated(values map[string]*generated.Values, secrets map[valuesKey]cachedValues) func(string) string {
+	if len(values) == 0 && len(secrets) == 0 {
 		return nil
 	}
 	replacer := sync.OnceValue(func() *strings.Replacer {
-		var secrets []string
+		texts := secretTexts(secrets)
 		for _, v := range values {
-			for _, secret := range v.Secrets() {
-				if len(secret) >= generated.ShortestRecognized {
-					secrets = append(secrets, secret, base64.StdEncoding.EncodeToString([]byte(secret)))
-				}
+			texts = append(texts, v.Secrets()...)
+		}
+		var encodings []string
+		for _, text := range texts {
+			if len(text) >= generated.ShortestRecognized {
+				encodings = append(encodings, text, base64.StdEncoding.EncodeToString([]byte(text)))
 			}
 		}
 		// The longest first: one may begin with another.
-		slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+		slices.SortFunc(encodings, func(a, b string) int { return len(b) - len(a) })
 		var pairs []string
-		for _, secret := range secrets {
-			pairs = append(pairs, secret, "***")
+		for _, encoding := range encodings {
+			pairs = append(pairs, encoding, "***")
 		}
 		return strings.NewReplacer(pairs...)
 	})

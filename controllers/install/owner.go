@@ -145,7 +145,7 @@ func (o *owner) Policies() plan.Policies {
 	if handoverTo := p.HandoverTo; o.provisional && handoverTo != nil {
 		p.HandoverTo = keepUntilFinalPlan
 	}
-	p.Redact = redactGenerated(o.generated)
+	p.Redact = redactGenerated(o.generated, o.readSecrets())
 	p.AdoptStraysSince = o.req.Object.CreationTimestamp.Time
 	p.RemovalRequest = o.removalRequests.policy(spec.Guard, o.holdAll)
 	p.Orphan = spec.DeletionPolicy == appsv1.DeletionOrphan

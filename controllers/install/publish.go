@@ -150,7 +150,7 @@ func (s *Steps) keepPublishedValues(ctx context.Context, o *owner, components []
 			}
 			if err != nil {
 				return fmt.Errorf("storing the generated values of component %q: %w", it.Component,
-					&engine.ObjectError{Ref: it.Ref, Verb: "apply", Err: err, Redact: redactGenerated(o.generated)})
+					&engine.ObjectError{Ref: it.Ref, Verb: "apply", Err: err, Redact: o.Policies().Redact})
 			}
 		}
 	}

@@ -166,6 +166,7 @@ func TestGoldenNames(t *testing.T) {
 	for _, c := range [][2]string{{"OwnerLabel", OwnerLabel}, {"MarkAnnotation", MarkAnnotation}, {"AdoptedAnnotation",
 		AdoptedAnnotation},
 		{"ReadyExprAnnotation", ReadyExprAnnotation}, {"IgnoreAnnotation", IgnoreAnnotation},
+		{"SensitiveAnnotation", SensitiveAnnotation},
 		{"PreventDeletionAnnotation", PreventDeletionAnnotation}, {"FieldManager", FieldManager}} {
 		fmt.Fprintf(&out, "%s = %s\n", c[0], c[1])
 	}

@@ -17,6 +17,9 @@ const (
 	// IgnoreAnnotation is a JSON array of JSON pointers to fields whose live values the
 	// controllers leave unchanged.
 	IgnoreAnnotation = "ksctl.com/ignore"
+	// SensitiveAnnotation is "true" on an object that may have values of a Secret. The hash of its
+	// owned fields, which is published, is keyed.
+	SensitiveAnnotation = "ksctl.com/sensitive"
 	// FieldManager is the field manager of the applies of managed objects.
 	FieldManager = "ksctl-gitops"
 )

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"maps"
@@ -54,13 +55,19 @@ type hasher struct {
 	keyPool [][]string
 }
 
-// hashOwned hashes the fields of an object that m.ours names.
+// hashOwned hashes the fields of an object that m.ours names. With a key, nobody can guess their
+// values from the hash.
 func hashOwned(object map[string]any, m *managedFields, ignored []ignoredPath, skip *pointers,
-	secret *secretData) string {
+	secret *secretData, key []byte) string {
 	h := hasher{buf: make([]byte, 0, 2048), others: m.others, ignored: ignored, secret: secret}
 	h.writeFields(m.ours, object, true, skip)
 	h.writeShared(object, m, skip)
 	sum := sha256.Sum256(h.buf)
+	if len(key) > 0 {
+		mac := hmac.New(sha256.New, key)
+		mac.Write(h.buf)
+		mac.Sum(sum[:0])
+	}
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 

@@ -169,6 +169,28 @@ func TestSecretDataIsHashedWithKey(t *testing.T) {
 	}
 }
 
+// So is the hash of an object with values of a Secret.
+func TestSensitiveObjectsAreHashedWithKey(t *testing.T) {
+	hash := func(value, sensitive, key string) string {
+		t.Helper()
+		u := objectWithManagedFields(t, "ConfigMap", fmt.Sprintf(`"data": {"password": %q}`, value),
+			`{"f:data": {"f:password": {}}}`)
+		u.SetAPIVersion("v1")
+		u.SetAnnotations(map[string]string{SensitiveAnnotation: sensitive})
+		o, _, err := project(u, []byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.OwnedHash
+	}
+	if hash("a", "", "k") != hash("a", "", "other") {
+		t.Error("the key changes the hash of another object")
+	}
+	if hash("a", "true", "k") == hash("a", "true", "other") || hash("a", "true", "k") == hash("b", "true", "k") {
+		t.Error("the key or the value does not change the hash")
+	}
+}
+
 func TestOtherManager(t *testing.T) {
 	entry := func(manager, operation, subresource, at string) string {
 		return fmt.Sprintf(`{"manager": %q, "operation": %q, "subresource": %q, "time": %q, "fieldsV1": {"f:a": {}}}`,

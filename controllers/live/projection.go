@@ -67,7 +67,7 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 	o.KeptByHelm = IsKeptByHelm(stringField(annotations, HelmPolicyAnnotation))
 	policy := stacks.ObjectPolicyOf(u.Object)
 	o.KeptWhenPruned, o.KeptWhenDeleted = policy.KeptWhenPruned, policy.KeptWhenDeleted
-	version := o.projectOwned(u.Object, meta, stringField(annotations, IgnoreAnnotation), key)
+	version := o.projectOwned(u.Object, meta, annotations, key)
 	gk := o.Ref.GroupKind()
 	o.Readiness, o.Message = assess(u, gk, stringField(annotations, ReadyExprAnnotation))
 	o.Finished, o.Succeeded = outcome(u.Object, gk)
@@ -81,7 +81,7 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 
 // projectOwned sets the fields that are derived from managedFields. It returns the API version of
 // the managedFields entry of FieldManager.
-func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []byte) string {
+func (o *Object) projectOwned(object, meta, annotations map[string]any, key []byte) string {
 	m := parseManagedFields(meta)
 	o.OtherManager = m.otherManager
 	if o.Deleting {
@@ -91,7 +91,7 @@ func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []
 	skip := &pointers{}
 	skip.add(replicasPath.tokens)
 	ignoresReplicas := false
-	ignored := m.expandIgnored(object, parseIgnored(ignore))
+	ignored := m.expandIgnored(object, parseIgnored(stringField(annotations, IgnoreAnnotation)))
 	for _, p := range ignored {
 		skip.add(p.tokens)
 		ignoresReplicas = ignoresReplicas || p.pointer == replicasPath.pointer || p.pointer == "/spec"
@@ -101,7 +101,11 @@ func (o *Object) projectOwned(object, meta map[string]any, ignore string, key []
 	for _, s := range m.scale {
 		scaled = scaled || owns(s, object, replicasPath)
 	}
-	o.OwnedHash = hashOwned(object, &m, ignored, skip, newSecretData(o.Ref, object, key))
+	secret := newSecretData(o.Ref, object, key)
+	if stringField(annotations, SensitiveAnnotation) != "true" {
+		key = nil
+	}
+	o.OwnedHash = hashOwned(object, &m, ignored, skip, secret, key)
 	if !ignoresReplicas && (scaled || owns(m.ours, object, replicasPath)) {
 		o.OwnedHash += replicasSuffix
 	}

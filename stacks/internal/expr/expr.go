@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -27,11 +28,11 @@ const (
 )
 
 var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
+	return cel.NewEnv(append(secretFunctions(),
 		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Sets(), ext.Math(), ext.Encoders(),
 		ext.TwoVarComprehensions(), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), cel.ParserRecursionLimit(100),
 		cel.Variable("version", cel.StringType), cel.Variable("name", cel.StringType),
-		cel.Variable(namespaceVariable, cel.StringType))
+		cel.Variable(namespaceVariable, cel.StringType))...)
 })
 
 // Compiler compiles the expressions of one component.
@@ -80,6 +81,7 @@ func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Express
 	ast, issues := c.env.Parse(renameNamespace(source))
 	if issues.Err() == nil {
 		selectConstantKeys(ast)
+		refuseComparisons(ast)
 		makeBranchesDynamic(ast)
 		ast, issues = c.env.Check(ast)
 	}
@@ -102,7 +104,8 @@ func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Express
 	return &Expression{program: program}, nil
 }
 
-// Eval evaluates an expression to plain JSON values, with integers as int64.
+// Eval evaluates an expression to plain JSON values, with integers as int64, and a *Secret for each
+// secret value that it passes on.
 func (x *Expression) Eval(ctx context.Context, v Variables) (any, error) {
 	out, err := evaluate(ctx, x.program, map[string]any{"params": nonNil(v.Params), "stack": nonNil(v.Stack),
 		"version": v.Version, "name": v.Name, namespaceVariable: v.Namespace})
@@ -126,19 +129,6 @@ func (x *Expression) EvalMap(ctx context.Context, v Variables) (map[string]any, 
 	return result, nil
 }
 
-// EvalString evaluates an expression that returns a text.
-func (x *Expression) EvalString(ctx context.Context, v Variables) (string, error) {
-	out, err := x.Eval(ctx, v)
-	if err != nil {
-		return "", err
-	}
-	result, ok := out.(string)
-	if !ok {
-		return "", problem.Newf("must return a text")
-	}
-	return result, nil
-}
-
 func evaluate(ctx context.Context, program cel.Program, vars map[string]any) (out ref.Val, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -147,7 +137,7 @@ func evaluate(ctx context.Context, program cel.Program, vars map[string]any) (ou
 	}()
 	out, _, err = program.ContextEval(ctx, vars)
 	if err != nil {
-		return nil, problem.Newf("failed: %w", err)
+		return nil, problem.Newf("failed: %w", explainMisuse(err, vars))
 	}
 	return out, nil
 }
@@ -180,6 +170,13 @@ func toNative(v ref.Val, left *int, depth int) (any, error) {
 			return nil, problem.Newf("returns a number that JSON doesn't have")
 		}
 		return float64(v), nil
+	case types.Bytes:
+		if utf8.Valid(v) {
+			return string(v), nil
+		}
+		return nil, problem.Newf("returns bytes that are no text in UTF-8")
+	case *Secret:
+		return v, nil
 	case traits.Mapper:
 		return toNativeMap(v, left, depth)
 	case traits.Lister:
@@ -200,6 +197,9 @@ func toNativeMap(v traits.Mapper, left *int, depth int) (any, error) {
 	out := map[string]any{}
 	for it := v.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
+		if secret, ok := key.(*Secret); ok {
+			return nil, problem.Newf("failed: %w", secret.misused())
+		}
 		name, ok := key.(types.String)
 		if !ok {
 			return nil, problem.Newf("returns a map whose keys are not strings")

@@ -80,7 +80,7 @@ func TestMapRejectsInvalidExpressions(t *testing.T) {
 		`{'a': 'x' + stack.count}`:                 `found no matching overload for '_+_' applied to '(string, int)'`,
 		`{'a': params.n ? 1 : 2}`:                  `found no matching overload for '_?_:_'`,
 		`{1: 2}`:                                   `returns a map whose keys are not strings`,
-		`{'a': b'bytes'}`:                          `returns a bytes, which JSON doesn't have`,
+		`{'a': b'\xff'}`:                           `returns bytes that are no text in UTF-8`,
 		`{'a': 1.0 / 0.0}`:                         `returns a number that JSON doesn't have`,
 		`{'a': 18446744073709551615u}`:             `returns a number that is too large`,
 		`{'a': timestamp('2024-01-01T00:00:00Z')}`: `which JSON doesn't have`,

@@ -104,6 +104,9 @@ func (p Path) refused() string {
 	return ""
 }
 
+// Root returns the first key of the path, and the number of its parts.
+func (p Path) Root() (key string, parts int) { return p.parts[0].name, len(p.parts) }
+
 // String returns the path as it was written.
 func (p Path) String() string { return p.text }
 

@@ -75,7 +75,7 @@ func TestFluxCases(t *testing.T) {
 		{vars: controller, template: "${empty}", want: "", flux: "null"},
 	} {
 		object := map[string]any{"metadata": map[string]any{"labels": map[string]any{"x": c.template}}}
-		out, err := c.vars.Substitute(object)
+		out, err := c.vars.Substitute(object, nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.template, err)
 			continue
@@ -88,7 +88,7 @@ func TestFluxCases(t *testing.T) {
 		"${missing,,}", "${missing:0}", "${missing:0:10}", "${missing/pattern/replacement}",
 		"${missing//pattern/replacement}", "${missing/#pattern/replacement}", "${missing/%pattern/replacement}",
 		"${missing#pattern}", "${missing##pattern}", "${missing%pattern}", "${missing%%pattern}"} {
-		if out, err := alphabet.Substitute(map[string]any{"x": template}); err == nil {
+		if out, err := alphabet.Substitute(map[string]any{"x": template}, nil); err == nil {
 			t.Errorf("%s: got %v", template, out)
 		}
 	}

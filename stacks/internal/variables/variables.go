@@ -13,6 +13,7 @@ import (
 	"github.com/fluxcd/pkg/envsubst"
 	"github.com/fluxcd/pkg/envsubst/parse"
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/sets"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/ksctl/gitops/stacks/internal/document"
@@ -41,8 +42,9 @@ type Variables map[string]string
 // the functions of envsubst. An unknown variable without a default is an error.
 //
 // A value that YAML writes without quotes is read again as one scalar, so that it may become a
-// number. Labels, annotations and the data of ConfigMaps and Secrets stay text.
-func (v Variables) Substitute(object map[string]any) (map[string]any, error) {
+// number. Labels, annotations and the data of ConfigMaps and Secrets stay text. Those of the
+// variables that are secret may be part of a text in the stringData of a Secret only.
+func (v Variables) Substitute(object map[string]any, secret sets.Set[string]) (map[string]any, error) {
 	metadata, _ := object["metadata"].(map[string]any)
 	for _, field := range []string{"annotations", "labels"} {
 		marks, _ := metadata[field].(map[string]any)
@@ -50,14 +52,16 @@ func (v Variables) Substitute(object map[string]any) (map[string]any, error) {
 			return object, nil
 		}
 	}
-	s := substituter{variables: v, isData: object["apiVersion"] == "v1" &&
-		(object["kind"] == "ConfigMap" || object["kind"] == "Secret")}
+	s := substituter{variables: v, secret: secret, isSecret: object["apiVersion"] == "v1" && object["kind"] == "Secret",
+		isData: object["apiVersion"] == "v1" &&
+			(object["kind"] == "ConfigMap" || object["kind"] == "Secret")}
 	return s.object(object, nil)
 }
 
 type substituter struct {
-	variables Variables
-	isData    bool
+	variables        Variables
+	secret           sets.Set[string]
+	isSecret, isData bool
 }
 
 func (s substituter) value(value any, path []string) (any, error) {
@@ -74,9 +78,9 @@ func (s substituter) value(value any, path []string) (any, error) {
 		}
 		return out, nil
 	case string:
-		text, err := s.text(value, path)
-		if err != nil || text == value {
-			return value, err
+		text, usesSecret, err := s.text(value, path)
+		if err != nil || text == value || usesSecret {
+			return text, err
 		}
 		return s.readAgain(value, text, path), nil
 	}
@@ -87,7 +91,10 @@ func (s substituter) object(object map[string]any, path []string) (map[string]an
 	out := make(map[string]any, len(object))
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		at := slices.Concat(path, []string{key})
-		name, err := s.text(key, at)
+		name, usesSecret, err := s.text(key, at)
+		if err == nil && usesSecret {
+			err = problem.Newf("%s: the key uses a variable from a Secret", dotted(at))
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -101,13 +108,13 @@ func (s substituter) object(object map[string]any, path []string) (map[string]an
 	return out, nil
 }
 
-// text substitutes the variables in a text.
-func (s substituter) text(text string, path []string) (string, error) {
+// text substitutes the variables in a text. It reports whether it uses a secret one.
+func (s substituter) text(text string, path []string) (out string, usesSecret bool, err error) {
 	if !strings.Contains(text, "${") {
-		return text, nil
+		return text, false, nil
 	}
-	fail := func(format string, args ...any) (string, error) {
-		return "", problem.Newf(dotted(path)+": "+format, args...)
+	fail := func(format string, args ...any) (string, bool, error) {
+		return "", false, problem.Newf(dotted(path)+": "+format, args...)
 	}
 	const advice = "; $${ is a literal ${, and the annotation " + Annotation + `: "` + NotSubstituted + `"` +
 		" leaves the object as it is"
@@ -118,21 +125,28 @@ func (s substituter) text(text string, path []string) (string, error) {
 	if s.variables.bound(tree.Root) > maxText {
 		return fail("the text may have more than %d bytes after the substitution", maxText)
 	}
-	missing := ""
-	out, err := envsubst.Eval(text, func(name string) (string, bool) {
+	missing, used := "", ""
+	out, err = envsubst.Eval(text, func(name string) (string, bool) {
 		value, ok := s.variables[name]
 		if !ok {
 			missing = name
 		}
+		if s.secret.Has(name) {
+			used = name
+		}
 		return value, ok
 	})
+	if used != "" && (!s.isSecret || len(path) < 2 || path[0] != "stringData") {
+		return fail("the variable %q is from a Secret: it may be part of a text in the stringData of a Secret only; "+
+			"or set sensitive: false in the schema of its parameter", used)
+	}
 	if err != nil {
 		failed := problem.Newf("%s: the variable %q is not set, and has no default (${%s:=default})"+advice,
 			dotted(path), missing, missing)
 		failed.Suggestion = problem.Nearest(missing, slices.Sorted(maps.Keys(s.variables)))
-		return "", failed
+		return "", false, failed
 	}
-	return out, nil
+	return out, used != "", nil
 }
 
 // bound returns a length that a text does not exceed after the substitution.

@@ -1,10 +1,12 @@
 package variables
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
@@ -18,7 +20,7 @@ func substitute(t testing.TB, v Variables, manifest string) (string, error) {
 	if err := json.Unmarshal(raw, &object); err != nil {
 		t.Fatal(err)
 	}
-	out, err := v.Substitute(object)
+	out, err := v.Substitute(object, nil)
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +93,7 @@ func TestSubstituteRejects(t *testing.T) {
 	long := strings.Repeat("a", 20_000)
 	v := Variables{"name": "web", "same": "web", "long": long}
 	for template, want := range map[string]string{
-		"spec: {a: [x, '${nam}']}":           `spec.a.1: the variable "nam" is not set, and has no default (${nam:=default})`,
+		"spec: {a: [x, '${nam}']}":            `spec.a.1: the variable "nam" is not set, and has no default (${nam:=default})`,
 		"a: ${gone^^}":                        `a: the variable "gone" is not set`,
 		"a: ${x":                              "a: the variables in this text cannot be read",
 		"a: ${arr[@]}":                        "a: the variables in this text cannot be read",
@@ -107,6 +109,30 @@ func TestSubstituteRejects(t *testing.T) {
 	}
 }
 
+func TestSecretVariables(t *testing.T) {
+	v, secret := Variables{"pw": "a: 'b'\n\"5\"", "number": "5", "host": "db"}, sets.New("pw", "number")
+	object := map[string]any{"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{
+		"url": "postgres://${pw}@${host}", "n": "${number}", "${host}": "x"}}
+	out, err := v.Substitute(object, secret)
+	want := map[string]any{"url": "postgres://a: 'b'\n\"5\"@db", "n": "5", "db": "x"}
+	if err != nil || !reflect.DeepEqual(out["stringData"], want) {
+		t.Errorf("got %v, %v", out, err)
+	}
+	for _, object := range []map[string]any{
+		{"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"${pw}": "x"}},
+		{"apiVersion": "v1", "kind": "Secret", "data": map[string]any{"x": "${pw}"}},
+		{"apiVersion": "v1", "kind": "Secret", "stringData": "${pw}"},
+		{"apiVersion": "v1", "kind": "ConfigMap", "stringData": map[string]any{"x": "${pw}"}},
+		{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"x": "${gone:=${number}}"}},
+		{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"labels": map[string]any{"x": "${#pw}"}}},
+	} {
+		out, err := v.Substitute(object, secret)
+		if err == nil || !strings.Contains(err.Error(), "from a Secret") || strings.Contains(err.Error(), "b'") {
+			t.Errorf("got %v, %v", out, err)
+		}
+	}
+}
+
 // FuzzSubstitute substitutes any value in any text: keys, siblings and the shape stay.
 func FuzzSubstitute(f *testing.F) {
 	for _, seed := range []string{"1", "a: b", "- x", "\n", `"`, "${v}", "{{ x }}", "&a", "!!int 3", "? x", "%TAG",
@@ -116,7 +142,7 @@ func FuzzSubstitute(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, template, value string) {
 		object := map[string]any{"a": template, "b": []any{int64(1), "${v}"}, "c": "same"}
-		out, err := Variables{"v": value}.Substitute(object)
+		out, err := Variables{"v": value}.Substitute(object, nil)
 		if err != nil {
 			return
 		}
