@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ksctl/gitops/e2e/charts/helmtemplate"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/convert/helmtemplate"
 )
 
 // helmTemplate renders a chart with Helm. It returns YAML by kind/name.

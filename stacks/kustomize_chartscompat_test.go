@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
-	"github.com/ksctl/gitops/e2e/charts/helmtemplate"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/convert/helmtemplate"
 )
 
 // asHelm is the environment variable that makes the test binary the command helm.

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ksctl/gitops/e2e/charts/helmtemplate"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/convert/helmtemplate"
 	"github.com/ksctl/gitops/stacks/generated"
 )
 

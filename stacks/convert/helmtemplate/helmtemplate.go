@@ -34,6 +34,8 @@ type Options struct {
 	APIVersions []string
 	// Values is the content of a values file.
 	Values []byte
+	// WithoutCRDs leaves out the folder crds/, and SkipSchemaValidation does not check the values.
+	WithoutCRDs, SkipSchemaValidation bool
 }
 
 // Render renders the chart in a folder or an archive, with its CRDs and its hooks for an install.
@@ -58,8 +60,9 @@ func Render(path string, o Options) ([]map[string]any, error) {
 	}
 	caps := &common.Capabilities{KubeVersion: *kube, APIVersions: common.VersionSet(o.APIVersions)}
 	caps.HelmVersion.Version = helmVersion
-	top, err := util.ToRenderValues(loaded, values,
-		common.ReleaseOptions{Name: o.Release, Namespace: o.Namespace, Revision: 1, IsInstall: true}, caps)
+	top, err := util.ToRenderValuesWithSchemaValidation(loaded, values,
+		common.ReleaseOptions{Name: o.Release, Namespace: o.Namespace, Revision: 1, IsInstall: true}, caps,
+		o.SkipSchemaValidation)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +70,7 @@ func Render(path string, o Options) ([]map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := manifest(loaded, files)
+	text, err := manifest(loaded, files, !o.WithoutCRDs)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +79,7 @@ func Render(path string, o Options) ([]map[string]any, error) {
 
 // manifest returns the documents of a release: CRDs, hooks except those that an install does not
 // run, and manifests. A manifest counts that has the name of a hook: it comes after the hook.
-func manifest(loaded *chart.Chart, files map[string]string) (string, error) {
+func manifest(loaded *chart.Chart, files map[string]string, crds bool) (string, error) {
 	for name := range files {
 		if strings.HasSuffix(name, "NOTES.txt") {
 			delete(files, name)
@@ -88,8 +91,10 @@ func manifest(loaded *chart.Chart, files map[string]string) (string, error) {
 	}
 	var text strings.Builder
 	add := func(content string) { text.WriteString("---\n" + content + "\n") }
-	for _, crd := range loaded.CRDObjects() {
-		add(string(crd.File.Data))
+	if crds {
+		for _, crd := range loaded.CRDObjects() {
+			add(string(crd.File.Data))
+		}
 	}
 	for _, h := range hooks {
 		if slices.ContainsFunc(h.Events, func(e release.HookEvent) bool { return installEvents[e] }) {
