@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 
 	"github.com/ksctl/gitops/stacks/internal/expr"
@@ -17,6 +18,14 @@ type Text struct {
 // StringField returns the field for a text without an expression. It makes document.Decode accept
 // both forms.
 func (t *Text) StringField() *string { return &t.Text }
+
+// MarshalJSON encodes both forms as they are written in a stack file.
+func (t Text) MarshalJSON() ([]byte, error) {
+	if t.Expr == "" {
+		return json.Marshal(t.Text)
+	}
+	return json.Marshal(map[string]string{"expr": t.Expr})
+}
 
 // isSet reports whether a stack has a text.
 func (t *Text) isSet() bool { return *t != Text{} }
