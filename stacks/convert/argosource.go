@@ -15,8 +15,10 @@ import (
 
 	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -117,17 +119,19 @@ func (s *argoSource) helm(chart stacks.Helm, version string) func() ([]map[strin
 		h = &applicationHelm{}
 	}
 	if h.SkipCrds {
-		s.refuse(".helm.skipCrds", "CRDs of a chart are always installed; use a chart without the folder crds/")
+		chart.CRDs = appsv1.CRDsSkip
 	}
-	if h.SkipSchemaValidation {
-		s.refuse(".helm.skipSchemaValidation", "values are always checked; correct them")
-	}
+	chart.SkipSchemaValidation = h.SkipSchemaValidation
 	if h.KubeVersion != "" || len(h.APIVersions) > 0 {
 		s.v.note(s.field+".helm", "charts see the versions of the target cluster, not kubeVersion and apiVersions")
 	}
 	component := stacks.Component{Name: s.name(), Version: text(version), Namespace: text(h.Namespace)}
 	release := cmp.Or(h.ReleaseName, s.app.Metadata.Name)
-	if release != component.Name {
+	switch release {
+	case component.Name:
+	case s.app.Metadata.Name: // it has the name of the cluster, so that clusters can share the stack
+		s.v.setOwn(component.Name, func(own *appsv1.ComponentChoice) { own.ReleaseName = release })
+	default:
 		chart.ReleaseName = text(release)
 	}
 	files := s.valueFiles(h)
@@ -156,7 +160,7 @@ func (s *argoSource) helm(chart stacks.Helm, version string) func() ([]map[strin
 		}
 		mergeMaps(values, own)
 		namespace := cmp.Or(h.Namespace, s.app.Spec.Destination.Namespace, s.v.namespace)
-		return s.c.helmTemplate(s.v, component.Name, release, namespace, values)
+		return s.c.helmTemplate(s.v, &component, release, namespace, values)
 	}
 }
 
@@ -232,7 +236,7 @@ func (s *argoSource) kustomize() func() ([]map[string]any, error) {
 	}
 	component := stacks.Component{Name: s.name(), Namespace: text(k.Namespace),
 		Kustomize: &stacks.Kustomize{Path: path.Join("../..", s.dir)}}
-	s.notConvertedYet(k)
+	s.namesAndMetadata(&component, k)
 	for i, p := range k.Patches {
 		text := p.Patch
 		if p.Path != "" {
@@ -261,6 +265,8 @@ func (s *argoSource) kustomize() func() ([]map[string]any, error) {
 		replicas = append(replicas, types.Replica{Name: r.Name, Count: count})
 	}
 	s.v.components = append(s.v.components, component)
+	s.v.kustomizeComponents(filepath.Join(s.c.work, s.dir), s.field+".kustomize.components", k.Components,
+		k.IgnoreMissingComponents)
 	if len(own) > 0 {
 		s.v.override(component.Name, "images", own)
 	}
@@ -322,16 +328,27 @@ func patchOptions(options map[string]bool) *types.PatchArgs {
 	return &types.PatchArgs{AllowNameChange: options["allowNameChange"], AllowKindChange: options["allowKindChange"]}
 }
 
-// notConvertedYet lists the fields for which stacks have no field yet.
-func (s *argoSource) notConvertedYet(k *applicationKustomize) {
-	for _, f := range []struct {
-		field string
-		set   bool
-	}{{"namePrefix", k.NamePrefix != ""}, {"nameSuffix", k.NameSuffix != ""}, {"commonLabels", len(k.CommonLabels) > 0},
-		{"commonAnnotations", len(k.CommonAnnotations) > 0}, {"components", len(k.Components) > 0}} {
-		if f.set {
-			s.refuse(".kustomize."+f.field, "it is not part of a stack; set it in the kustomization.yaml")
-		}
+// namesAndMetadata sets what stacks have of the same name, and refuses what differs.
+func (s *argoSource) namesAndMetadata(component *stacks.Component, k *applicationKustomize) {
+	s.v.prefixed(component.Name, k.NamePrefix, k.NameSuffix)
+	_, own, err := kustomizationIn(filesys.MakeFsOnDisk(), filepath.Join(s.c.work, s.dir))
+	if err == nil && own != nil && (k.NamePrefix != "" && own.NamePrefix != "" ||
+		k.NameSuffix != "" && own.NameSuffix != "") {
+		s.refuse(".kustomize", "namePrefix and nameSuffix replace those of the kustomization.yaml; set each in one "+
+			"of both")
+	}
+	switch {
+	case len(k.CommonLabels) == 0:
+	case k.LabelWithoutSelector && !k.LabelIncludeTemplates:
+		component.CommonMetadata = &stacks.CommonMetadata{Labels: k.CommonLabels}
+	default:
+		s.refuse(".kustomize.commonLabels", "labels of a stack are not in selectors and templates; set labels in the "+
+			"kustomization.yaml")
+	}
+	if len(k.CommonAnnotations) > 0 {
+		s.refuse(".kustomize.commonAnnotations", "annotations of a stack are not in templates; set "+
+			"commonAnnotations in the "+
+			"kustomization.yaml")
 	}
 	for i, p := range k.Patches {
 		if len(p.Options) > 0 {

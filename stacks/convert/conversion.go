@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
@@ -59,9 +57,14 @@ type conversion struct {
 	cluster string
 
 	components []stacks.Component
-	overrides  map[string]map[string]any
-	spec       appsv1.KsctlInstallSpec
-	namespace  string
+	// metadata of all objects, and variables, which become parameters of the stack.
+	metadata  *stacks.CommonMetadata
+	variables map[string]string
+	overrides map[string]map[string]any
+	// own are settings of components that stand beside override in the install.
+	own       map[string]appsv1.ComponentChoice
+	spec      appsv1.KsctlInstallSpec
+	namespace string
 	// after are the objects of Flux or Argo CD that come before this one.
 	after []dependency
 	// source is written beside the install; nil if there is one already.
@@ -198,6 +201,24 @@ func (v *conversion) setChartRoot(component, folder string) {
 
 func text(s string) stacks.Text { return stacks.Text{Text: s} }
 
+// setOwn changes a setting of a component of the install.
+func (v *conversion) setOwn(component string, change func(*appsv1.ComponentChoice)) {
+	if v.own == nil {
+		v.own = map[string]appsv1.ComponentChoice{}
+	}
+	choice := v.own[component]
+	change(&choice)
+	v.own[component] = choice
+}
+
+// prefixed sets the prefix and the suffix of the names of a component, in the install: they often
+// are those of a cluster.
+func (v *conversion) prefixed(component, prefix, suffix string) {
+	if prefix+suffix != "" {
+		v.setOwn(component, func(own *appsv1.ComponentChoice) { own.NamePrefix, own.NameSuffix = prefix, suffix })
+	}
+}
+
 // override sets a reserved key of an override of the install.
 func (v *conversion) override(component, key string, value any) {
 	if v.overrides == nil {
@@ -212,12 +233,19 @@ func (v *conversion) override(component, key string, value any) {
 // choices returns the components of the install.
 func (v *conversion) choices() ([]appsv1.ComponentChoice, error) {
 	var out []appsv1.ComponentChoice
-	for _, name := range slices.Sorted(maps.Keys(v.overrides)) {
-		raw, err := json.Marshal(v.overrides[name])
-		if err != nil {
-			return nil, err
+	for _, c := range v.components {
+		choice, isSet := v.own[c.Name]
+		choice.Name = c.Name
+		if override := v.overrides[c.Name]; override != nil {
+			raw, err := json.Marshal(override)
+			if err != nil {
+				return nil, err
+			}
+			choice.Override, isSet = &apiextensionsv1.JSON{Raw: raw}, true
 		}
-		out = append(out, appsv1.ComponentChoice{Name: name, Override: &apiextensionsv1.JSON{Raw: raw}})
+		if isSet {
+			out = append(out, choice)
+		}
 	}
 	return out, nil
 }

@@ -24,11 +24,17 @@ type manifestObject struct {
 }
 
 // stackYAML returns a stack file in the shortest form.
-func stackYAML(name string, components []stacks.Component) ([]byte, error) {
+func (v *conversion) stackYAML(name string) ([]byte, error) {
+	spec := stacks.Spec{Version: "1.0.0", CommonMetadata: v.metadata, Components: v.components}
+	if len(v.variables) > 0 {
+		properties := map[string]any{}
+		for name := range v.variables {
+			properties[name] = map[string]any{"type": "string"}
+		}
+		spec.Parameters = &stacks.StackParameters{Schema: map[string]any{"properties": properties}}
+	}
 	return shortYAML(manifestFile{APIVersion: stacks.APIVersion, Kind: stacks.Kind,
-		Metadata: manifestObject{Name: name},
-		Spec:     stacks.Spec{Version: "1.0.0", Components: components}}, "spec",
-		"spec.components", "spec.components[]")
+		Metadata: manifestObject{Name: name}, Spec: spec}, "spec", "spec.components", "spec.components[]")
 }
 
 // installYAML returns an install in the shortest form.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/convert/helmtemplate"
+	"github.com/ksctl/gitops/stacks/internal/manifest"
 )
 
 // chartTemplate is the chart of a HelmRelease. A HelmChart has the same fields.
@@ -206,39 +208,66 @@ func (v *conversion) releaseDrift(spec *helmReleaseSpec) {
 	v.ignored(d.Ignore)
 }
 
-// releaseActions lists what has no counterpart, and what has none yet.
+// releaseActions sets how CRDs, hooks and schemas are used, and lists what has no counterpart.
 func (v *conversion) releaseActions(spec *helmReleaseSpec) {
-	for name, action := range map[string]*releaseAction{"install": spec.Install, "upgrade": spec.Upgrade} {
-		if action == nil {
-			continue
-		}
-		field := "spec." + name
-		if action.SkipCRDs || action.CRDs == "Skip" && name == "install" {
-			v.refuse(field+".crds", "CRDs of a chart are always installed; use a chart without the folder crds/")
-		}
-		if action.DisableHooks {
-			v.refuse(field+".disableHooks", "hooks always run; remove them with a patch ($patch: delete) of the "+
-				"component")
-		}
-		if action.DisableSchemaValidation {
-			v.refuse(field+".disableSchemaValidation", "values are always checked; correct them")
-		}
-		if action.Remediation != nil || action.Strategy != nil {
-			v.note(field, "there is no rollback: an install retries until its objects are ready")
-		}
-		v.spec.Force = v.spec.Force || action.Force
+	install, upgrade := cmp.Or(spec.Install, &releaseAction{}), cmp.Or(spec.Upgrade, &releaseAction{})
+	helm := v.components[0].Helm
+	// A chart of a repository is not fetched yet, and may have some.
+	if root := v.chartRoots[v.components[0].Name]; root == "" || hasCRDs(root) {
+		helm.CRDs = crdPolicy(install, upgrade)
 	}
-	slices.SortFunc(v.refused, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
-	slices.SortFunc(v.notes, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
-	if spec.CommonMetadata != nil {
-		v.refuse("spec.commonMetadata", "it is not part of a stack; set the labels in the values of the chart")
+	switch {
+	case install.DisableHooks && upgrade.DisableHooks:
+		helm.Hooks = appsv1.HooksSkip
+	case install.DisableHooks != upgrade.DisableHooks:
+		v.note("spec.install.disableHooks", "hooks run or do not run in both, installs and upgrades; set hooks: "+
+			"Skip of the "+
+			"chart for none")
 	}
-	if nested(spec.Test, "enable") == true {
-		v.note("spec.test", "tests run on request: kubectl ksctl test INSTALL")
+	helm.SkipSchemaValidation = install.DisableSchemaValidation || upgrade.DisableSchemaValidation
+	v.spec.Force = upgrade.Force
+	if m := spec.CommonMetadata; m != nil {
+		v.metadata = &stacks.CommonMetadata{Labels: m.Labels, Annotations: m.Annotations}
 	}
-	if len(spec.HealthCheckExprs) > 0 {
-		v.note("spec.healthCheckExprs", "set readyExpr of the component")
+	for _, f := range []struct {
+		field, message string
+		set            bool
+	}{
+		{"spec.install.remediation", "there is no rollback: an install retries until its objects are ready",
+			install.Remediation != nil || install.Strategy != nil},
+		{"spec.upgrade.remediation", "there is no rollback: an install retries until its objects are ready",
+			upgrade.Remediation != nil || upgrade.Strategy != nil},
+		{"spec.rollback", "there is no rollback: revert the commit", spec.Rollback != nil},
+		{"spec.uninstall", "set deletionPolicy of the install", spec.Uninstall != nil},
+		{"spec.test", "tests run on request: kubectl ksctl test INSTALL", nested(spec.Test, "enable") == true},
+		{"spec.healthCheckExprs", "set readyExpr of the component", len(spec.HealthCheckExprs) > 0},
+	} {
+		if f.set {
+			v.note(f.field, f.message)
+		}
 	}
+}
+
+// hasCRDs reports whether a chart or a chart in it has a folder crds.
+func hasCRDs(root string) bool {
+	found := false
+	_ = filepath.WalkDir(root, func(_ string, entry os.DirEntry, err error) error {
+		found = found || err == nil && entry.IsDir() && entry.Name() == "crds"
+		return err
+	})
+	return found
+}
+
+// crdPolicy returns the policy for the CRDs of a chart. Flux creates them by default, and does not
+// update them.
+func crdPolicy(install, upgrade *releaseAction) appsv1.CRDPolicy {
+	switch {
+	case upgrade.CRDs == "CreateReplace":
+		return "" // the default: Apply
+	case (install.SkipCRDs || install.CRDs == "Skip") && (upgrade.CRDs == "" || upgrade.CRDs == "Skip"):
+		return appsv1.CRDsSkip
+	}
+	return appsv1.CRDsCreateOnly
 }
 
 // renderRelease renders a release with Helm's library, as helm-controller does.
@@ -264,7 +293,8 @@ func (c *converter) renderRelease(v *conversion, r *helmRelease) ([]map[string]a
 	}
 	mergeMaps(values, r.Spec.Values)
 	namespace := cmp.Or(r.Spec.TargetNamespace, v.namespace)
-	objects, err := c.helmTemplate(v, v.components[0].Name, releaseNameOf(r), namespace, values)
+	component := &v.components[0]
+	objects, err := c.helmTemplate(v, component, releaseNameOf(r), namespace, values)
 	for _, p := range r.Spec.PostRenderers {
 		if p.Kustomize == nil || err != nil {
 			continue
@@ -278,22 +308,36 @@ func (c *converter) renderRelease(v *conversion, r *helmRelease) ([]map[string]a
 			}
 		})
 	}
+	if m := r.Spec.CommonMetadata; m != nil {
+		for _, o := range objects {
+			setCommonMetadata(o, m)
+		}
+	}
 	return objects, err
 }
 
 // helmTemplate renders the chart of a component.
-func (c *converter) helmTemplate(v *conversion, component, release, namespace string,
+func (c *converter) helmTemplate(v *conversion, component *stacks.Component, release, namespace string,
 	values map[string]any) ([]map[string]any, error) {
 	data, err := yaml.Marshal(values)
 	if err != nil {
 		return nil, err
 	}
-	root := v.chartRoots[component]
+	root := v.chartRoots[component.Name]
 	if root == "" {
 		return nil, fmt.Errorf("its chart was not fetched")
 	}
-	return helmtemplate.Render(root, helmtemplate.Options{Release: release, Namespace: namespace,
-		KubeVersion: c.opts.Capabilities.KubeVersion, APIVersions: c.opts.Capabilities.APIVersions, Values: data})
+	objects, err := helmtemplate.Render(root, helmtemplate.Options{Release: release, Namespace: namespace,
+		KubeVersion: c.opts.Capabilities.KubeVersion, APIVersions: c.opts.Capabilities.APIVersions, Values: data,
+		WithoutCRDs:          component.Helm.CRDs == appsv1.CRDsSkip,
+		SkipSchemaValidation: component.Helm.SkipSchemaValidation})
+	if component.Helm.Hooks == appsv1.HooksSkip {
+		objects = slices.DeleteFunc(objects, func(o map[string]any) bool {
+			annotations, _ := nested(o, "metadata", "annotations").(map[string]any)
+			return annotations[manifest.HookAnnotation] != nil
+		})
+	}
+	return objects, err
 }
 
 func mergeYAML(into map[string]any, data []byte) error {

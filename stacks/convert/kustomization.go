@@ -1,16 +1,18 @@
 package convert
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/resid"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 
@@ -157,6 +159,7 @@ func (c *converter) convertKustomization(o *Object) {
 	if c.isParent(v, objects) {
 		return
 	}
+	v.namespaces(c.work, dir, spec)
 	v.sourceRef(spec.SourceRef)
 	v.schedule(spec.Interval, spec.RetryInterval, spec.Timeout, spec.Suspend)
 	v.spec.ServiceAccountName = spec.ServiceAccountName
@@ -175,31 +178,127 @@ func (c *converter) convertKustomization(o *Object) {
 	}
 	v.patches(spec.Patches)
 	v.images(spec.Images)
-	v.notConvertedYet(spec)
+	v.metadataAndNames(c.work, dir, spec)
+	v.substituted(spec)
 	v.separateReleases(objects)
 	c.add(v)
 }
 
-// notConvertedYet lists the fields for which stacks have no field yet.
-func (v *conversion) notConvertedYet(spec *kustomizationSpec) {
-	if spec.PostBuild != nil {
-		v.refuse("spec.postBuild", "variables are not substituted; set the fields with fields of the component, "+
-			"from parameters of the stack")
+// namespaces refuses a targetNamespace that moves objects: a stack leaves their namespaces as they
+// are.
+func (v *conversion) namespaces(work, dir string, spec *kustomizationSpec) {
+	if spec.TargetNamespace == "" {
+		return
 	}
-	if spec.CommonMetadata != nil {
-		v.refuse("spec.commonMetadata", "it is not part of a stack; set labels and commonAnnotations in the "+
-			"kustomization.yaml")
+	without := *spec
+	without.TargetNamespace = ""
+	objects, err := buildKustomization(work, dir, &without)
+	if err != nil {
+		v.refuse("spec.path", "kustomize can't build it: "+oneLine(err.Error(), work))
+		return
 	}
-	const namesOfKustomization = "it is not part of a stack; set it in the kustomization.yaml"
-	if spec.NamePrefix != "" {
-		v.refuse("spec.namePrefix", namesOfKustomization)
+	for _, o := range objects {
+		ref := (&Object{Value: o}).ref()
+		if ref.namespace != "" && ref.namespace != spec.TargetNamespace {
+			v.refuse("spec.targetNamespace", fmt.Sprintf("it moves %s; remove its namespace from the files, or set "+
+				"namespace "+
+				"in the kustomization.yaml", ref))
+			return
+		}
 	}
-	if spec.NameSuffix != "" {
-		v.refuse("spec.nameSuffix", namesOfKustomization)
+}
+
+// metadataAndNames sets what stacks have of the same name. A Kustomization replaces the prefix and
+// the suffix of the kustomization, and a stack adds to them.
+func (v *conversion) metadataAndNames(work, dir string, spec *kustomizationSpec) {
+	if m := spec.CommonMetadata; m != nil {
+		v.metadata = &stacks.CommonMetadata{Labels: m.Labels, Annotations: m.Annotations}
 	}
-	if len(spec.Components) > 0 {
-		v.refuse("spec.components", "they are not part of a stack; list them in the kustomization.yaml")
+	_, own, err := kustomizationIn(filesys.MakeFsOnDisk(), filepath.Join(work, dir))
+	if err != nil || own == nil {
+		own = &types.Kustomization{}
 	}
+	if spec.NamePrefix != "" && own.NamePrefix != "" {
+		v.refuse("spec.namePrefix", "it replaces that of the kustomization.yaml; set it in one of both")
+	}
+	if spec.NameSuffix != "" && own.NameSuffix != "" {
+		v.refuse("spec.nameSuffix", "it replaces that of the kustomization.yaml; set it in one of both")
+	}
+	for i := range v.components {
+		v.prefixed(v.components[i].Name, spec.NamePrefix, spec.NameSuffix)
+	}
+	v.kustomizeComponents(filepath.Join(work, dir), "spec.components", spec.Components, spec.IgnoreMissingComponents)
+}
+
+// kustomizeComponents sets Components that the kustomization of the first component also uses.
+func (v *conversion) kustomizeComponents(dir, field string, all []string, ignoreMissing bool) {
+	var used []string
+	for _, component := range all {
+		if !ignoreMissing || fileExists(filepath.Join(dir, component)) {
+			used = append(used, component)
+		}
+	}
+	switch c := v.components[len(v.components)-1]; {
+	case len(used) == 0:
+	case c.Kustomize == nil:
+		v.refuse(field, "Components need a kustomization.yaml; add one to the folder")
+	default:
+		v.setOwn(c.Name, func(own *appsv1.ComponentChoice) { own.KustomizeComponents = used })
+	}
+}
+
+// substituted turns the variables of postBuild into parameters of the stack.
+func (v *conversion) substituted(spec *kustomizationSpec) {
+	b := spec.PostBuild
+	if b == nil {
+		return
+	}
+	if len(b.SubstituteFrom) > 0 {
+		v.refuse("spec.postBuild.substituteFrom", "variables are not read from ConfigMaps and Secrets; write them to "+
+			"spec.postBuild.substitute")
+	}
+	if len(b.Substitute) == 0 {
+		if b.SubstituteStrategy == "Always" {
+			v.refuse("spec.postBuild.substituteStrategy", "defaults are substituted where there are variables; "+
+				"write one "+
+				"to spec.postBuild.substitute")
+		}
+		return
+	}
+	v.variables = spec.variables()
+	expressions := map[string]stacks.Text{}
+	for name := range v.variables {
+		expressions[name] = stacks.Text{Expr: parameterExpression(name)}
+	}
+	for i := range v.components {
+		v.components[i].Variables = expressions
+	}
+	if raw, err := json.Marshal(v.variables); err == nil { // a map of texts
+		v.spec.Parameters = &apiextensionsv1.JSON{Raw: raw}
+	}
+}
+
+// reservedWords are the words of CEL that can't follow a dot.
+var reservedWords = strings.Fields("as break const continue else false for function if import in let loop namespace " +
+	"null package return true var void while")
+
+// parameterExpression returns the expression of a parameter of the stack.
+func parameterExpression(name string) string {
+	if slices.Contains(reservedWords, name) {
+		return "stack['" + name + "']"
+	}
+	return "stack." + name
+}
+
+// variables returns the variables of postBuild, without newlines as in Flux.
+func (s *kustomizationSpec) variables() map[string]string {
+	out := map[string]string{}
+	if s.PostBuild != nil {
+		for name, value := range s.PostBuild.Substitute {
+			out[name] = strings.ReplaceAll(value, "\n", "")
+		}
+	}
+	return out
 }
 
 // folder sets the components for a folder: one for its kustomization; without one, one for the
@@ -274,91 +373,6 @@ func (v *conversion) health(spec *kustomizationSpec) {
 	if len(spec.BuildMetadata) > 0 {
 		v.note("spec.buildMetadata", "these annotations are not set; each rendered object has its file in the output "+
 			"of kubectl ksctl render")
-	}
-}
-
-// buildKustomization builds a folder as kustomize-controller does.
-func buildKustomization(root, dir string, spec *kustomizationSpec) ([]map[string]any, error) {
-	dir = filepath.Join(root, dir)
-	objects, err := buildFolder(dir, func() (*types.Kustomization, error) {
-		files, folders, err := folderEntries(dir)
-		return &types.Kustomization{Resources: append(files, folders...)}, err
-	}, func(k *types.Kustomization) {
-		if spec.TargetNamespace != "" {
-			k.Namespace = spec.TargetNamespace
-		}
-		if spec.NamePrefix != "" {
-			k.NamePrefix = spec.NamePrefix
-		}
-		if spec.NameSuffix != "" {
-			k.NameSuffix = spec.NameSuffix
-		}
-		for _, p := range spec.Patches {
-			k.Patches = append(k.Patches, types.Patch{Patch: p.Patch, Target: selector(p.Target)})
-		}
-		for _, component := range spec.Components {
-			if _, err := os.Stat(filepath.Join(dir, component)); err == nil || !spec.IgnoreMissingComponents {
-				k.Components = append(k.Components, component)
-			}
-		}
-		for _, image := range spec.Images {
-			k.Images = mergeImage(k.Images, kustomizeImage(image))
-		}
-	})
-	if spec.CommonMetadata != nil {
-		for _, o := range objects {
-			setCommonMetadata(o, spec.CommonMetadata)
-		}
-	}
-	return objects, err
-}
-
-func kustomizeImage(i stacks.Image) types.Image {
-	return types.Image{Name: i.Name, NewName: i.NewName, NewTag: i.NewTag, Digest: i.Digest}
-}
-
-// mergeImage adds an image as kustomize-controller does: it changes that of the same name.
-func mergeImage(images []types.Image, image types.Image) []types.Image {
-	for i := range images {
-		have := &images[i]
-		if have.Name != image.Name {
-			continue
-		}
-		if image.NewName != "" {
-			have.NewName = image.NewName
-		}
-		if image.NewTag != "" || image.Digest != "" {
-			have.NewTag, have.Digest = image.NewTag, image.Digest
-		}
-		return images
-	}
-	return append(images, image)
-}
-
-func setCommonMetadata(object map[string]any, common *commonMetadata) {
-	meta, _ := object["metadata"].(map[string]any)
-	for field, values := range map[string]map[string]string{"labels": common.Labels,
-		"annotations": common.Annotations} {
-		have, _ := meta[field].(map[string]any)
-		have = maps.Clone(have)
-		if have == nil {
-			have = map[string]any{}
-		}
-		for key, value := range values {
-			have[key] = value
-		}
-		meta[field] = have
-	}
-}
-
-func selector(t *stacks.PatchTarget) *types.Selector {
-	if t == nil {
-		return nil
-	}
-	return &types.Selector{
-		ResId: resid.ResId{Gvk: resid.Gvk{Group: t.Group, Version: t.Version, Kind: t.Kind}, Name: t.Name,
-			Namespace: t.Namespace},
-		LabelSelector: t.LabelSelector, AnnotationSelector: t.AnnotationSelector,
 	}
 }
 

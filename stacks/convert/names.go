@@ -22,7 +22,7 @@ func (c *converter) nameAll() error {
 		group := byName[name]
 		bodies := make([]string, len(group))
 		for i, v := range group {
-			data, err := stackYAML(name, v.components)
+			data, err := v.stackYAML(name)
 			if err != nil {
 				return err
 			}

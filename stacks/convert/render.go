@@ -34,7 +34,7 @@ func (c *converter) proveAll() error {
 }
 
 func (c *converter) prove(v *conversion) ([]Difference, error) {
-	data, err := stackYAML(v.stack, v.components)
+	data, err := v.stackYAML(v.stack)
 	if err != nil {
 		return nil, err
 	}
