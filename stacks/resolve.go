@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/ksctl/gitops/stacks/internal/expr"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/ksctl/gitops/stacks/internal/expr"
 	"github.com/ksctl/gitops/stacks/internal/helm"
 	"github.com/ksctl/gitops/stacks/internal/source"
 	"github.com/ksctl/gitops/stacks/internal/values"

@@ -66,7 +66,7 @@ func (r *resolver) text(at fieldRef, t *Text, vars expr.Variables, rule textRule
 	}
 	value, err := r.def.expressions[at.path].Eval(r.ctx, vars)
 	out, isText := value.(string)
-	why := ""
+	var why string
 	switch secret := expr.FindSecret(value); {
 	case err != nil:
 		why = err.Error()
