@@ -21,8 +21,8 @@ type Field struct {
 	Target PatchTarget `json:"target"`
 	// Path of the field as in a kustomization, such as spec.containers.[name=app].image.
 	Path string `json:"path"`
-	// Value is a CEL expression over `stack`, `params`, `version`, `name` and `namespace`. Its type
-	// stays.
+	// Value is a CEL expression over `stack`, `params`, `cluster`, `version`, `name` and
+	// `namespace`. Its type stays.
 	Value string `json:"value"`
 	// When is a CEL expression: the field is set when it is true.
 	When string `json:"when,omitempty"`

@@ -163,7 +163,10 @@ func TestGoldenRequestDigests(t *testing.T) {
 		TargetPath: "db.password", Secret: true, Data: map[string][]byte{"password": []byte("x7Gb")}}}
 	reads.Choices.Values = slices.Clone(reads.Choices.Values)
 	reads.Choices.Values[0].TargetPath = "replicas"
-	goldenfile.Complete(t, reads)
+	readsFacts := reads
+	readsFacts.Cluster = stacks.SelectFacts(map[string]any{"labels": map[string]any{"env": "eu", "other": "x"}},
+		[][]string{{"labels", "env"}})
+	goldenfile.Complete(t, readsFacts)
 	decrypted.DecryptionKeyID = ""
 	var lines strings.Builder
 	for _, c := range []struct {
@@ -174,7 +177,7 @@ func TestGoldenRequestDigests(t *testing.T) {
 		{"with hooks of a removal", hasHooks}, {"with records of releases", hasReleases},
 		{"with values that are not in the cluster", hasLive},
 		{"with metadata and names", hasNames}, {"with settings of a chart", hasSettings},
-		{"with parameters from a Secret", reads}} {
+		{"with parameters from a Secret", reads}, {"with facts of the cluster", readsFacts}} {
 		digest, err := stacks.Digest(c.req)
 		if err != nil {
 			t.Fatal(err)

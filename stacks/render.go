@@ -76,6 +76,9 @@ func renderFrom(ctx context.Context, tree *source.Tree, req Request, loader helm
 	if err != nil {
 		return Result{}, err
 	}
+	if err := checkFacts(def, &req); err != nil {
+		return Result{}, err
+	}
 	if err := checkKubernetesVersion(def, req.Capabilities.KubeVersion); err != nil {
 		return Result{}, err
 	}

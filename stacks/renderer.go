@@ -103,7 +103,8 @@ func (r *Renderer) RenderWithDecryption(ctx context.Context, req Request, decryp
 		result, err := r.renderRecovering(ctx, with)
 		_, encrypted := errors.AsType[*EncryptedError](err)
 		_, incomplete := errors.AsType[*MissingChartsError](err)
-		if tried := encrypted && decrypt != nil || incomplete; r.opts.OnRender != nil && !tried {
+		_, otherFacts := errors.AsType[*MissingFactsError](err)
+		if tried := encrypted && decrypt != nil || incomplete || otherFacts; r.opts.OnRender != nil && !tried {
 			r.opts.OnRender(req, time.Since(began), err) // req, not with: no decrypted content
 		}
 		return result, err

@@ -95,6 +95,8 @@ type resolver struct {
 	def     *Definition
 	install Identity
 	choices Choices
+	// cluster is the variable of the expressions.
+	cluster map[string]any
 	// fetched are the charts from repositories. withoutCharts skips charts that are not in it.
 	fetched       []FetchedChart
 	withoutCharts bool
@@ -111,6 +113,7 @@ type resolver struct {
 
 func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Request) (*ResolvedStack, error) {
 	r := &resolver{ctx: ctx, tree: tree, def: def, install: req.Install, choices: req.Choices,
+		cluster: req.Cluster.clusterValues(),
 		fetched: req.Charts, withoutCharts: req.WithoutCharts, resolved: &ResolvedStack{Definition: def}}
 	if want := req.Choices.StackVersion; want != "" && want != def.Spec.Version {
 		r.add("", "spec.stackVersion", "stack version %s is requested, but the source has %s", want, def.Spec.Version)

@@ -42,6 +42,9 @@ type Request struct {
 	ChartLimits ChartLimits `json:"chartLimits,omitzero"`
 	// Capabilities of the target.
 	Capabilities Capabilities `json:"capabilities"`
+	// Cluster has the facts of the KsctlCluster that the stack is installed on; nil without one. If
+	// the stack reads others, the error of a render is a *MissingFactsError.
+	Cluster *ClusterFacts `json:"cluster,omitempty"`
 	// Releases are the records of the releases that chart components have, by component. A
 	// component without one is rendered as an install. Nil: the caller keeps no records.
 	Releases map[string]ReleaseRecord `json:"releases,omitempty"`

@@ -98,8 +98,9 @@ func (c *Component) hasNameExpressions() bool {
 func (r *resolver) resolveNames(index int, p *ResolvedComponent, choice *ComponentChoice) expr.Variables {
 	c := p.Component
 	at := func(field string) fieldRef { return r.def.componentField(index, field) }
-	vars := expr.Variables{Stack: r.stackVariables, Params: p.Parameters, Version: r.def.Spec.Version,
-		Name: r.install.Name, Namespace: r.install.Namespace}
+	vars := expr.Variables{Stack: r.stackVariables, Cluster: r.cluster, Params: p.Parameters,
+		Version: r.def.Spec.Version,
+		Name:    r.install.Name, Namespace: r.install.Namespace}
 	versionRule := anyText
 	if c.Helm != nil && c.Helm.Repository != "" {
 		versionRule = chartVersionRule

@@ -61,7 +61,9 @@ type owner struct {
 	rendered renderedStack
 	// renderBackoff delays the retry of a render that was stopped because it exceeded a limit.
 	renderBackoff renderBackoff
-	values        map[valuesKey]cachedValues
+	// factPaths are the paths of the variable cluster that the last render read.
+	factPaths [][]string
+	values    map[valuesKey]cachedValues
 
 	// generated are the values that the templates of charts generated, by component. It is nil
 	// until they are read after a start.

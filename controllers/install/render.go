@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine"
@@ -57,6 +58,10 @@ func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Cl
 	if err != nil {
 		return nil, err
 	}
+	cluster, err := s.clusterFacts(ctx, in)
+	if err != nil {
+		return nil, err
+	}
 	generate, err := s.generateOptions(ctx, o, targetClient)
 	if err != nil {
 		return nil, err
@@ -65,7 +70,7 @@ func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Cl
 		Digest: a.Digest, Path: in.Spec.Path, Stack: in.Spec.Stack,
 		Install: stacks.Identity{Namespace: in.Namespace, Name: in.Name},
 		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey, DecryptionKeyID: keys.Fingerprint(),
-		Generate: generate, Releases: o.requestReleases(),
+		Generate: generate, Releases: o.requestReleases(), Cluster: selectFacts(cluster, o.factPaths),
 	}
 	chartFingerprint, err := secrets.fingerprint(in, s.SecretKey)
 	if err != nil {
@@ -76,6 +81,7 @@ func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Cl
 		return nil, err
 	}
 	if o.rendered.digest == digest {
+		s.factReads.record(client.ObjectKeyFromObject(in), o.factPaths)
 		return &o.rendered, nil
 	}
 	if o.req.Requested {
@@ -85,12 +91,13 @@ func (s *Steps) render(ctx context.Context, o *owner, c, targetClient *engine.Cl
 		return nil, err
 	}
 	render := s.renderFunc(in, a, secrets, keys)
-	res, err := renderGenerating(ctx, o, targetClient, &req, render)
+	res, err := renderGenerating(ctx, o, targetClient, &req, s.withFacts(o, cluster, render))
 	if err = o.renderBackoff.record(err, digest, reconcile.RetryInterval(&in.Spec.Schedule),
 		s.Clock.Now()); err != nil {
 		return nil, err
 	}
-	// The generated values and the records are an input from now on.
+	// The facts, the generated values and the records are an input from now on.
+	req.Cluster = selectFacts(cluster, o.factPaths)
 	o.generated, req.Releases = req.Generate.Values, res.NextReleases(req.Releases)
 	o.releases = maps.Clone(req.Releases)
 	if digest, err = renderDigest(req, chartFingerprint); err != nil {

@@ -73,8 +73,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		Watches(&appsv1.KsctlInstall{}, s.relatedInstalls()).
 		Watches(&appsv1.KsctlRemove{}, handler.EnqueueRequestsFromMapFunc(installOfRemove),
 			builder.WithPredicates(removalChanged)).
-		Watches(&clusterv1.KsctlCluster{}, handler.EnqueueRequestsFromMapFunc(s.forCluster),
-			builder.WithPredicates(clusterChanged)).
+		Watches(&clusterv1.KsctlCluster{}, s.clusterEvents(), builder.WithPredicates(clusterChanged)).
 		Watches(&appsv1.KsctlInstall{}, handler.EnqueueRequestsFromMapFunc(fleetOfMember),
 			builder.WithPredicates(memberChanged)).
 		WatchesRawSource(source.Func(s.liveObjects))

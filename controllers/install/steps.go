@@ -59,6 +59,7 @@ type Steps struct {
 	owners     reconcile.ObjectCache[*owner]
 	denied     deniedInstalls
 	waitCycles waitCycles
+	factReads  factReads
 }
 
 var _ reconcile.Steps[*appsv1.KsctlInstall] = (*Steps)(nil)
@@ -317,6 +318,7 @@ func (s *Steps) endReconcile(o *owner, out reconcile.Outcome) reconcile.Outcome 
 // Forget implements reconcile.Steps.
 func (s *Steps) Forget(key types.NamespacedName) {
 	s.denied.record(key, nil, 0)
+	s.factReads.reset(key)
 	s.waitCycles.record(key, "", time.Time{})
 	if o, kept := s.owners.Drop(key); kept {
 		s.forgetOwner(o)

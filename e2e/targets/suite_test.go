@@ -70,7 +70,7 @@ func restart(meanwhile func()) {
 // another.
 func startCluster(ctx context.Context) *cluster.Cluster {
 	GinkgoHelper()
-	plane := framework.StartCluster(ctx, cluster.Options{Nodes: -1, NoScheduler: true})
+	plane := framework.StartCluster(ctx, cluster.Options{Nodes: -1, NoScheduler: true, Audit: true})
 	scanner.AddSecret(base64.StdEncoding.EncodeToString(plane.Config().KeyData))
 	return plane
 }

@@ -40,6 +40,8 @@ type reply struct {
 	Encrypted *stacks.EncryptedError `json:"encrypted,omitempty"`
 	// Missing lists the charts that have to be fetched before the render.
 	Missing *stacks.MissingChartsError `json:"missing,omitempty"`
+	// Facts lists the facts of the cluster that the stack reads, if the request has others.
+	Facts *stacks.MissingFactsError `json:"facts,omitempty"`
 	// Failure is the message of an error that the stack did not cause.
 	Failure string `json:"failure,omitempty"`
 }
@@ -98,6 +100,8 @@ func (r *reply) toResult() (stacks.Result, error) {
 		return stacks.Result{}, r.Encrypted
 	case r.Missing != nil && len(r.Missing.Charts) > 0:
 		return stacks.Result{}, r.Missing
+	case r.Facts != nil:
+		return stacks.Result{}, r.Facts
 	case r.Failure != "":
 		return stacks.Result{}, errors.New(r.Failure)
 	case r.Result == nil:
@@ -114,6 +118,8 @@ func encodeReply(stack string, res stacks.Result, err error, limit int64) ([]byt
 		r.Encrypted = encrypted
 	} else if missing, ok := errors.AsType[*stacks.MissingChartsError](err); ok {
 		r.Missing = missing
+	} else if facts, ok := errors.AsType[*stacks.MissingFactsError](err); ok {
+		r.Facts = facts
 	} else if problems, ok := errors.AsType[stacks.Errors](err); ok {
 		r.Problems = problems
 	} else if one, ok := errors.AsType[*stacks.Error](err); ok {

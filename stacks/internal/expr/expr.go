@@ -53,7 +53,13 @@ func NewCompiler(s Scope) (*Compiler, error) {
 }
 
 // Expression is a compiled expression.
-type Expression struct{ program cel.Program }
+type Expression struct {
+	program cel.Program
+	paths   [][]string
+}
+
+// ClusterPaths returns the paths of the variable cluster that the expression reads.
+func (x *Expression) ClusterPaths() [][]string { return x.paths }
 
 // Compile compiles an expression of any type.
 func (c *Compiler) Compile(source string) (*Expression, error) { return c.compile(source, "any value") }
@@ -101,14 +107,15 @@ func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Express
 	if err != nil {
 		return nil, problem.Newf("does not compile: %w", err)
 	}
-	return &Expression{program: program}, nil
+	return &Expression{program: program, paths: clusterPaths(ast.NativeRep().Expr())}, nil
 }
 
 // Eval evaluates an expression to plain JSON values, with integers as int64, and a *Secret for each
 // secret value that it passes on.
 func (x *Expression) Eval(ctx context.Context, v Variables) (any, error) {
 	out, err := evaluate(ctx, x.program, map[string]any{"params": nonNil(v.Params), "stack": nonNil(v.Stack),
-		"version": v.Version, "name": v.Name, namespaceVariable: v.Namespace})
+		clusterVariable: nonNil(v.Cluster),
+		"version":       v.Version, "name": v.Name, namespaceVariable: v.Namespace})
 	if err != nil {
 		return nil, err
 	}

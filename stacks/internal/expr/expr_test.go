@@ -19,11 +19,7 @@ var testScope = Scope{
 		"either": map[string]any{"anyOf": []any{schema("string"), schema("integer")}}}),
 }
 
-func schema(name string) map[string]any { return map[string]any{"type": name} }
-
-func object(properties map[string]any) map[string]any {
-	return map[string]any{"type": "object", "properties": properties}
-}
+func schema(name string) map[string]any { return typed(name) }
 
 func compiler(t testing.TB) *Compiler {
 	t.Helper()

@@ -21,6 +21,8 @@ type Scope struct {
 // Variables are the values that expressions read.
 type Variables struct {
 	Stack, Params map[string]any
+	// Cluster has the facts of the KsctlCluster of the target; nil without one.
+	Cluster map[string]any
 	// Version of the component; of the stack where the component has none.
 	Version string
 	// Name and Namespace of the install.
@@ -37,6 +39,7 @@ func (s Scope) options() ([]cel.EnvOption, error) {
 	return []cel.EnvOption{
 		cel.CustomTypeProvider(t), cel.CustomTypeAdapter(registry),
 		cel.Variable("stack", t.object("stack", s.Stack)), cel.Variable("params", t.object("params", s.Params)),
+		cel.Variable(clusterVariable, t.object(clusterVariable, clusterSchema)),
 	}, nil
 }
 
