@@ -328,8 +328,8 @@ type sourceFile struct {
 	spec            appsv1.KsctlSourceSpec
 }
 
-// argoSourceFile sets the source of the install: a KsctlSource of the repository of the
-// Application, in its namespace.
+// argoSourceFile sets the source of the install: a KsctlSource of the repository, in the namespace
+// of the install, because references to others may be forbidden.
 func (c *converter) argoSourceFile(v *conversion, sources []applicationSource) {
 	url, revision := "", ""
 	for _, s := range sources {
@@ -354,12 +354,9 @@ func (c *converter) argoSourceFile(v *conversion, sources []applicationSource) {
 	if cut, ok := strings.CutPrefix(url, "git@"); ok {
 		url = "ssh://git@" + strings.Replace(cut, ":", "/", 1)
 	}
-	v.source = &sourceFile{namespace: v.ref.namespace, name: name,
+	v.source = &sourceFile{namespace: v.namespace, name: name,
 		spec: appsv1.KsctlSourceSpec{Git: &appsv1.GitSource{URL: url, Ref: gitRef(revision)}}}
 	v.spec.SourceRef = appsv1.SourceRef{Kind: appsv1.KsctlSourceKind, Name: name}
-	if v.ref.namespace != v.namespace {
-		v.spec.SourceRef.Namespace = v.ref.namespace
-	}
 }
 
 func gitRef(revision string) *appsv1.GitRef {

@@ -362,7 +362,11 @@ func (c *converter) emitInstalls() error {
 	c.orderWaves()
 	for _, v := range c.all {
 		v.spec.DependsOn = c.dependencies(v)
-		data, err := installYAML(v.namespace, v.install, &v.spec)
+		namespace := v.namespace
+		if v.object.ref().namespace == "" && v.ref.namespace == v.namespace {
+			namespace = "" // what syncs the object sets it, for the install, too
+		}
+		data, err := installYAML(namespace, v.install, &v.spec)
 		if err != nil {
 			return err
 		}
@@ -392,17 +396,17 @@ func (c *converter) emitInstalls() error {
 	return nil
 }
 
-// emitSource writes the KsctlSource of an install, once for each folder.
+// emitSource writes the KsctlSource of an install, once for each folder and namespace.
 func (c *converter) emitSource(v *conversion) error {
 	if v.source == nil {
 		return nil
 	}
-	file := path.Join(path.Dir(v.file), v.source.name+"-source.yaml")
+	file := path.Join(path.Dir(v.file), v.source.namespace+"-source.yaml")
 	data, err := shortYAML(manifestFile{APIVersion: stacks.APIVersion, Kind: appsv1.KsctlSourceKind,
 		Metadata: manifestObject{Name: v.source.name, Namespace: v.source.namespace}, Spec: v.source.spec}, "spec")
 	if have := c.result.Files[file]; have != nil && !bytes.Equal(have, data) {
-		v.note("spec.source.targetRevision", "it is not that of the other Applications of this folder; set the same "+
-			"in all")
+		v.note("spec.source.targetRevision", "it is not that of the other Applications of this namespace; "+
+			"set the same in all")
 		return err
 	}
 	c.result.Files[file] = data
