@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,29 +86,29 @@ func listKind(ctx context.Context, c client.Client, kind schema.GroupVersionKind
 	return list.Items, nil
 }
 
-// readValues reads the ConfigMaps and Secrets with the values of a HelmRelease. What does not exist
-// is left out.
-func readValues(ctx context.Context, c client.Client, release *unstructured.Unstructured) (out []convert.Object,
-	err error) {
-	refs, _, err := unstructured.NestedSlice(release.Object, "spec", "valuesFrom")
-	if err != nil {
-		return nil, fmt.Errorf("%s %s/%s: %w", release.GetKind(), release.GetNamespace(), release.GetName(), err)
+// readValues reads the ConfigMaps and Secrets with the values of a HelmRelease or the variables of
+// a Kustomization. What does not exist is left out.
+func readValues(ctx context.Context, c client.Client, o *unstructured.Unstructured) (out []convert.Object, err error) {
+	values, _, err := unstructured.NestedSlice(o.Object, "spec", "valuesFrom")
+	variables, _, variablesErr := unstructured.NestedSlice(o.Object, "spec", "postBuild", "substituteFrom")
+	if err := errors.Join(err, variablesErr); err != nil {
+		return nil, fmt.Errorf("%s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 	}
-	for _, ref := range refs {
+	for _, ref := range append(values, variables...) {
 		fields, _ := ref.(map[string]any)
 		kind, _ := fields["kind"].(string)
 		name, _ := fields["name"].(string)
-		values := &unstructured.Unstructured{}
-		values.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
-		err := c.Get(ctx, client.ObjectKey{Namespace: release.GetNamespace(), Name: name}, values)
+		found := &unstructured.Unstructured{}
+		found.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
+		err := c.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, found)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the values of HelmRelease %s/%s: %w", release.GetNamespace(),
-				release.GetName(), err)
+			return nil, fmt.Errorf("reading the values of %s %s/%s: "+
+				"%w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 		}
-		out = append(out, convert.Object{Value: values.Object})
+		out = append(out, convert.Object{Value: found.Object})
 	}
 	return out, nil
 }

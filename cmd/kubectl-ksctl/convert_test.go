@@ -73,7 +73,11 @@ func TestReadObjectsOfCluster(t *testing.T) {
 	release := object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "shop", "cache", map[string]any{
 		"spec": map[string]any{"valuesFrom": []any{map[string]any{"kind": "Secret", "name": "password"},
 			map[string]any{"kind": "ConfigMap", "name": "gone"}}}})
-	c := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(release,
+	kustomization := object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "shop", "web", map[string]any{
+		"spec": map[string]any{"postBuild": map[string]any{"substituteFrom": []any{
+			map[string]any{"kind": "ConfigMap", "name": "settings"}}}}})
+	c := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(release, kustomization,
+		object("v1", "ConfigMap", "shop", "settings", nil),
 		object("helm.toolkit.fluxcd.io/v2", "HelmRelease", "other", "cache", nil),
 		object("source.toolkit.fluxcd.io/v1", "HelmRepository", "flux-system", "charts", nil),
 		object("v1", "Secret", "shop", "password", nil), object("v1", "Secret", "shop", "unrelated", nil)).Build()
@@ -86,7 +90,8 @@ func TestReadObjectsOfCluster(t *testing.T) {
 		u := unstructured.Unstructured{Object: o.Value}
 		got = append(got, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
 	}
-	want := "HelmRelease shop/cache, Secret shop/password, HelmRepository flux-system/charts"
+	want := "Kustomization shop/web, ConfigMap shop/settings, HelmRelease shop/cache, " +
+		"Secret shop/password, HelmRepository flux-system/charts"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("got %v", got)
 	}

@@ -59,7 +59,7 @@ type conversion struct {
 	components []stacks.Component
 	// metadata of all objects, and variables, which become parameters of the stack.
 	metadata  *stacks.CommonMetadata
-	variables map[string]string
+	variables map[string]bool
 	overrides map[string]map[string]any
 	// own are settings of components that stand beside override in the install.
 	own       map[string]appsv1.ComponentChoice

@@ -14,7 +14,7 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// buildKustomization builds a folder as kustomize-controller does.
+// buildKustomization builds a folder as kustomize-controller does, before it substitutes variables.
 func buildKustomization(root, dir string, spec *kustomizationSpec) ([]map[string]any, error) {
 	dir = filepath.Join(root, dir)
 	objects, err := buildFolder(dir, func() (*types.Kustomization, error) {
@@ -42,10 +42,17 @@ func buildKustomization(root, dir string, spec *kustomizationSpec) ([]map[string
 			k.Images = mergeImage(k.Images, kustomizeImage(image))
 		}
 	})
+	return objects, err
+}
+
+// applyKustomization builds a folder, and changes the objects as kustomize-controller does.
+func applyKustomization(root, dir string, spec *kustomizationSpec, variables map[string]string) ([]map[string]any,
+	error) {
+	objects, err := buildKustomization(root, dir, spec)
 	if err != nil {
 		return nil, err
 	}
-	if objects, err = substitute(objects, spec.variables()); err != nil {
+	if objects, err = substitute(objects, variables); err != nil {
 		return nil, err
 	}
 	if spec.CommonMetadata != nil {

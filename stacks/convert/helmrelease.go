@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"helm.sh/helm/v4/pkg/strvals"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
@@ -167,18 +169,13 @@ func (c *converter) releaseValues(v *conversion, spec *helmReleaseSpec) {
 	component := v.components[0].Name
 	for i, ref := range spec.ValuesFrom {
 		field := fmt.Sprintf("spec.valuesFrom[%d]", i)
-		if ref.TargetPath != "" {
-			v.refuse(field+".targetPath", "a single value is not set at a path; write the values as a YAML document "+
-				"in the "+
-				ref.Kind)
-			continue
-		}
 		if ref.Literal {
 			v.refuse(field+".literal", "text is always read as YAML; write the values as a YAML document in the "+
 				""+ref.Kind)
 			continue
 		}
-		own := appsv1.ValuesReference{Kind: ref.Kind, Name: ref.Name, Component: component, Optional: ref.Optional}
+		own := appsv1.ValuesReference{Kind: ref.Kind, Name: ref.Name, Component: component, Optional: ref.Optional,
+			TargetPath: ref.TargetPath}
 		if ref.ValuesKey != "values.yaml" {
 			own.Key = ref.ValuesKey
 		}
@@ -287,8 +284,14 @@ func (c *converter) renderRelease(v *conversion, r *helmRelease) ([]map[string]a
 		if !ok {
 			continue
 		}
-		if err := mergeYAML(values, data); err != nil {
-			return nil, fmt.Errorf("%s is no YAML", stacks.ValuesSource(ref))
+		merge := mergeYAML
+		if ref.TargetPath != "" {
+			merge = func(values map[string]any, data []byte) error {
+				return setPath(values, ref.TargetPath, string(data))
+			}
+		}
+		if err := merge(values, data); err != nil {
+			return nil, fmt.Errorf("%s can't be read as values", stacks.ValuesSource(ref))
 		}
 	}
 	mergeMaps(values, r.Spec.Values)
@@ -338,6 +341,16 @@ func (c *converter) helmTemplate(v *conversion, component *stacks.Component, rel
 		})
 	}
 	return objects, err
+}
+
+// setPath sets a value as helm-controller does: one in quotes is a text.
+func setPath(values map[string]any, at, value string) error {
+	for _, quote := range []string{"'", `"`} {
+		if len(value) > 1 && strings.HasPrefix(value, quote) && strings.HasSuffix(value, quote) {
+			return strvals.ParseIntoString(at+"="+strings.Trim(value, `'"`), values)
+		}
+	}
+	return strvals.ParseInto(at+"="+value, values)
 }
 
 func mergeYAML(into map[string]any, data []byte) error {

@@ -1,11 +1,14 @@
 package convert
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 
@@ -149,8 +153,14 @@ func (c *converter) convertKustomization(o *Object) {
 		c.refused(v)
 		return
 	}
-	v.render = func() ([]map[string]any, error) { return buildKustomization(c.work, dir, spec) }
-	objects, err := v.render()
+	v.render = func() ([]map[string]any, error) {
+		return applyKustomization(c.work, dir, spec, v.fluxVariables(c, spec))
+	}
+	built, err := buildKustomization(c.work, dir, spec)
+	var objects []map[string]any
+	if err == nil {
+		objects, err = v.render()
+	}
 	if err != nil {
 		v.refuse("spec.path", "kustomize can't build it: "+oneLine(err.Error(), c.work))
 		c.refused(v)
@@ -179,7 +189,7 @@ func (c *converter) convertKustomization(o *Object) {
 	v.patches(spec.Patches)
 	v.images(spec.Images)
 	v.metadataAndNames(c.work, dir, spec)
-	v.substituted(spec)
+	v.substituted(c, spec, built)
 	v.separateReleases(objects)
 	c.add(v)
 }
@@ -247,17 +257,27 @@ func (v *conversion) kustomizeComponents(dir, field string, all []string, ignore
 	}
 }
 
-// substituted turns the variables of postBuild into parameters of the stack.
-func (v *conversion) substituted(spec *kustomizationSpec) {
+// usedVariable matches a variable in a text, and the operator of a default after its name.
+var usedVariable = regexp.MustCompile(`\$\{([_a-zA-Z][_a-zA-Z0-9]*)([:=-]?)`)
+
+// substituted turns the variables of postBuild into parameters of the stack. built are the objects
+// before the substitution. Flux substitutes an empty text for an unknown variable.
+func (v *conversion) substituted(c *converter, spec *kustomizationSpec, built []map[string]any) {
 	b := spec.PostBuild
 	if b == nil {
 		return
 	}
-	if len(b.SubstituteFrom) > 0 {
-		v.refuse("spec.postBuild.substituteFrom", "variables are not read from ConfigMaps and Secrets; write them to "+
-			"spec.postBuild.substitute")
+	own := map[string]string{}
+	for name, value := range b.Substitute {
+		own[name] = strings.ReplaceAll(value, "\n", "")
 	}
-	if len(b.Substitute) == 0 {
+	names := map[string]bool{}
+	for name := range own {
+		names[name] = true
+	}
+	v.parametersFrom(c, spec)
+	all := v.fluxVariables(c, spec)
+	if len(all) == 0 {
 		if b.SubstituteStrategy == "Always" {
 			v.refuse("spec.postBuild.substituteStrategy", "defaults are substituted where there are variables; "+
 				"write one "+
@@ -265,17 +285,66 @@ func (v *conversion) substituted(spec *kustomizationSpec) {
 		}
 		return
 	}
-	v.variables = spec.variables()
 	expressions := map[string]stacks.Text{}
-	for name := range v.variables {
+	for _, o := range built {
+		text, _ := yaml.Marshal(o) // it was decoded from YAML
+		for _, match := range usedVariable.FindAllStringSubmatch(string(text), -1) {
+			_, known := all[match[1]]
+			switch {
+			case known:
+				names[match[1]] = true
+			case match[2] == "": // it has no default
+				expressions[match[1]] = stacks.Text{}
+			}
+		}
+	}
+	v.variables = names
+	for name := range names {
 		expressions[name] = stacks.Text{Expr: parameterExpression(name)}
 	}
 	for i := range v.components {
 		v.components[i].Variables = expressions
 	}
-	if raw, err := json.Marshal(v.variables); err == nil { // a map of texts
+	if raw, err := json.Marshal(own); err == nil && len(own) > 0 { // a map of texts
 		v.spec.Parameters = &apiextensionsv1.JSON{Raw: raw}
 	}
+}
+
+// parametersFrom makes the install read the ConfigMaps and Secrets with variables.
+func (v *conversion) parametersFrom(c *converter, spec *kustomizationSpec) {
+	for i, ref := range spec.PostBuild.SubstituteFrom {
+		field := fmt.Sprintf("spec.postBuild.substituteFrom[%d]", i)
+		data := allDataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name})
+		if data == nil && !ref.Optional {
+			v.refuse(field, fmt.Sprintf("%s %s is not among the objects; add it with -f", ref.Kind, ref.Name))
+		}
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			if bytes.ContainsAny(data[key], "\n") {
+				v.refuse(field, fmt.Sprintf("the key %s of %s %s has newlines, which Flux removes; remove "+
+					"them", key, ref.Kind,
+					ref.Name))
+			}
+		}
+		v.spec.ParametersFrom = append(v.spec.ParametersFrom,
+			appsv1.ParametersReference{Kind: ref.Kind, Name: ref.Name, Optional: ref.Optional})
+	}
+}
+
+// fluxVariables returns the variables of postBuild as kustomize-controller reads them.
+func (v *conversion) fluxVariables(c *converter, spec *kustomizationSpec) map[string]string {
+	out := map[string]string{}
+	if spec.PostBuild == nil {
+		return out
+	}
+	for _, ref := range spec.PostBuild.SubstituteFrom {
+		for key, value := range allDataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name}) {
+			out[key] = strings.ReplaceAll(string(value), "\n", "")
+		}
+	}
+	for name, value := range spec.PostBuild.Substitute {
+		out[name] = strings.ReplaceAll(value, "\n", "")
+	}
+	return out
 }
 
 // reservedWords are the words of CEL that can't follow a dot.
@@ -288,17 +357,6 @@ func parameterExpression(name string) string {
 		return "stack['" + name + "']"
 	}
 	return "stack." + name
-}
-
-// variables returns the variables of postBuild, without newlines as in Flux.
-func (s *kustomizationSpec) variables() map[string]string {
-	out := map[string]string{}
-	if s.PostBuild != nil {
-		for name, value := range s.PostBuild.Substitute {
-			out[name] = strings.ReplaceAll(value, "\n", "")
-		}
-	}
-	return out
 }
 
 // folder sets the components for a folder: one for its kustomization; without one, one for the

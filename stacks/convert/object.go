@@ -162,6 +162,12 @@ func readFile(file, name string) ([]Object, error) {
 // dataOf returns the content of a key of a ConfigMap or a Secret. The namespace of an object in a
 // file may be unset.
 func dataOf(objects []Object, ref reference, key string) ([]byte, bool) {
+	data, ok := allDataOf(objects, ref)[key]
+	return data, ok
+}
+
+// allDataOf returns the content of a ConfigMap or a Secret; nil if it is unknown.
+func allDataOf(objects []Object, ref reference) map[string][]byte {
 	for i := range objects {
 		o := &objects[i]
 		have := o.ref()
@@ -169,20 +175,21 @@ func dataOf(objects []Object, ref reference, key string) ([]byte, bool) {
 			have.namespace != "" && have.namespace != ref.namespace {
 			continue
 		}
-		for _, field := range []string{"stringData", "data"} {
+		out := map[string][]byte{}
+		for _, field := range []string{"data", "stringData"} {
 			data, _ := o.Value[field].(map[string]any)
-			text, isText := data[key].(string)
-			if !isText {
-				continue
+			for key, value := range data {
+				text, _ := value.(string)
+				out[key] = []byte(text)
+				raw, err := base64.StdEncoding.DecodeString(text)
+				if err == nil && ref.kind == "Secret" && field == "data" {
+					out[key] = raw
+				}
 			}
-			if ref.kind != "Secret" || field == "stringData" {
-				return []byte(text), true
-			}
-			raw, err := base64.StdEncoding.DecodeString(text)
-			return raw, err == nil
 		}
+		return out
 	}
-	return nil, false
+	return nil
 }
 
 // pathInRepository cleans a path of a source. It is an error if the path is the root of the

@@ -103,10 +103,16 @@ func (c *converter) request(v *conversion) (*appsv1.KsctlInstall, stacks.Request
 	for _, ref := range in.Spec.ValuesFrom {
 		if data, ok := dataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name}, stacks.ValuesKey(ref)); ok {
 			inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref),
-				Data: data, Public: ref.Kind != "Secret"})
+				Data: data, Public: ref.Kind != "Secret", TargetPath: ref.TargetPath})
 		}
 	}
 	choices, err := stacks.ChoicesFromInstall(in, inputs)
+	for _, ref := range in.Spec.ParametersFrom {
+		data := allDataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name})
+		if input, ok := stacks.NewParametersInput(ref, data); ok {
+			choices.ParametersFrom = append(choices.ParametersFrom, input)
+		}
+	}
 	return in, stacks.Request{Root: c.work, Path: in.Spec.Path, Stack: v.stack, Choices: choices,
 		Install:      stacks.Identity{Namespace: in.Namespace, Name: in.Name},
 		Capabilities: c.opts.Capabilities, Generate: generated.Options{Policy: generated.Placeholders}}, err
