@@ -99,7 +99,7 @@ func (r *resolver) checkReleases() {
 	first := map[Release]string{}
 	for i := range r.resolved.Components {
 		p := &r.resolved.Components[i]
-		if p.Component.Helm == nil {
+		if p.Component.Helm == nil || p.releaseName == "" { // after an error
 			continue
 		}
 		name, release := p.Component.Name, Release{Namespace: p.Namespace, Name: p.releaseName}

@@ -119,6 +119,28 @@ func TestPrefixedCopies(t *testing.T) {
 	mustContain(t, out, `"configMapRef":{"name":"one-settings"}`, `"configMapRef":{"name":"two-settings"}`)
 }
 
+// A component without a prefix that has an object itself keeps its references to that one.
+func TestReferencesStayInTheirComponent(t *testing.T) {
+	out := manifests(t, namesRequest(t, `  - {name: one, manifests: [copy/, settings/], namePrefix: p-}
+  - {name: two, manifests: [copy/, settings/]}
+`, stacks.Choices{}))
+	mustContain(t, out, `"configMapRef":{"name":"p-settings"}`, `"configMapRef":{"name":"settings"}`)
+}
+
+// Annotations for kustomize, and hooks of the same name for other events, do not disturb a prefix.
+func TestPrefixOfUnusualObjects(t *testing.T) {
+	files := namesStack("  - {name: c, helm: {chart: chart}, namePrefix: p-}\n  - {name: m, manifests: [settings/]}\n")
+	files["settings/all.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\n  annotations: " +
+		"{config.kubernetes.io/local-config: 'true', internal.config.kubernetes.io/previousNames: z}\n"
+	for _, event := range []string{"pre-delete", "post-delete"} {
+		files["chart/templates/"+event+".yaml"] = "apiVersion: v1\nkind: Pod\nmetadata: {name: last, annotations: " +
+			"{helm.sh/hook: " + event + "}}\nspec: {containers: [{name: a, envFrom: [{configMapRef: {name: c}}]}]}\n"
+	}
+	req := stacks.Request{Root: writeTree(t, files), Stack: "demo",
+		Capabilities: stacks.Capabilities{KubeVersion: "v1.36.3"}}
+	mustContain(t, manifests(t, req), `"name":"settings"`, `"config.kubernetes.io/local-config":"true"`, `"name":"p-c"`)
+}
+
 func TestCommonMetadata(t *testing.T) {
 	req := namesRequest(t, `  - {name: settings, manifests: [settings/]}
   - {name: web, manifests: [app/], commonMetadata: {labels: {from: component, component: x}}}
@@ -188,6 +210,7 @@ func TestInvalidNames(t *testing.T) {
 		"  - {name: m, manifests: [app/], namePrefix: A}":                                                    `field "namePrefix" must begin names with`,
 		"  - {name: m, manifests: [app/], nameSuffix: a-}":                                                   `field "nameSuffix" must end names with`,
 		"  - {name: m, manifests: [app/], commonMetadata: {labels: {'a b': x}}}":                             `field "commonMetadata" is invalid: labels`,
+		"  - {name: m, manifests: [app/], variables: {a: {expr: ''}}}":                                       `field "variables.a" needs an expression in expr`,
 		"  - {name: m, manifests: [app/], variables: {1a: x}}":                                               `field "variables.1a" must be a name`,
 		"  - {name: m, manifests: [app/], variables: {a: {expr: '[1]'}}}":                                    `field "variables.a" must return a text, a number, or true or false`,
 		"  - {name: a, manifests: [app/], namePrefix: x-}\n  - {name: b, manifests: [app/], namePrefix: x-}": `Namespace "extra"`,

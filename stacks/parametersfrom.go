@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"math"
@@ -267,9 +268,35 @@ func splitDotted(path string) []string {
 // secrets returns the values of a Secret that no message may contain.
 func (in *ParametersInput) secrets() (out []string) {
 	for _, data := range in.Data {
-		out = append(out, strings.Split(string(data), "\n")...)
-		if value, _, ok := parseYAML(data); ok {
-			out = append(out, scalars(value)...)
+		out = append(out, SecretTexts(data)...)
+	}
+	return out
+}
+
+// maxEncodings is how often a value of a Secret may be encoded in base64.
+const maxEncodings = 3
+
+// SecretTexts returns the texts that the content of a key of a Secret may become: its lines, the
+// values of a YAML document, those of Helm's --set, and what is encoded in base64.
+func SecretTexts(data []byte) []string { return appendSecretTexts(nil, data, maxEncodings) }
+
+func appendSecretTexts(out []string, data []byte, encodings int) []string {
+	text := string(data)
+	texts := append(strings.Split(text, "\n"), text, strings.ReplaceAll(text, `\`, ""))
+	if list, ok := strings.CutPrefix(text, "{"); ok {
+		texts = append(texts, strings.Split(strings.TrimSuffix(list, "}"), ",")...)
+	}
+	if value, _, ok := parseYAML(data); ok {
+		texts = append(texts, scalars(value)...)
+	}
+	out = append(out, texts...)
+	for _, t := range texts {
+		decoded, err := base64.StdEncoding.DecodeString(t)
+		if err != nil {
+			decoded, err = base64.RawStdEncoding.DecodeString(t)
+		}
+		if encodings > 0 && err == nil && len(decoded) >= shortestSecret && utf8.Valid(decoded) {
+			out = appendSecretTexts(out, decoded, encodings-1)
 		}
 	}
 	return out

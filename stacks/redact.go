@@ -60,7 +60,7 @@ func redactorFor(tree *source.Tree, req *Request, created map[string]*generated.
 		}
 		secret = true
 		if in.TargetPath != "" {
-			secrets = append(secrets, strings.Split(string(in.Data), "\n")...)
+			secrets = append(secrets, SecretTexts(in.Data)...)
 			continue
 		}
 		m, err := parseValues(in, nil)

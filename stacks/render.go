@@ -362,7 +362,7 @@ func (r *renderRun) tests(p *ResolvedComponent, objects []*manifest.Object, isGe
 		if err != nil {
 			return nil, err
 		}
-		test.Hook.Phase = HookTest
+		test.Hook.Phase, test.Sensitive = HookTest, p.sensitive
 		out = append(out, test)
 	}
 	return out, nil

@@ -18,7 +18,7 @@ import (
 func conceal(schema any, path []string, value any) any {
 	s, _ := schema.(map[string]any)
 	if s["sensitive"] == false {
-		return value
+		return concealMarked(schema, path, value)
 	}
 	properties, _ := s["properties"].(map[string]any)
 	m, isMap := value.(map[string]any)
@@ -31,6 +31,24 @@ func conceal(schema any, path []string, value any) any {
 		return out
 	}
 	return expr.NewSecret(values.Dotted(append([]string{"stack"}, path...)), value)
+}
+
+// concealMarked conceals the values for which the schema says sensitive: true.
+func concealMarked(schema any, path []string, value any) any {
+	s, _ := schema.(map[string]any)
+	if s["sensitive"] == true {
+		return expr.NewSecret(values.Dotted(append([]string{"stack"}, path...)), value)
+	}
+	m, isMap := value.(map[string]any)
+	properties, _ := s["properties"].(map[string]any)
+	if !isMap || len(properties) == 0 {
+		return value
+	}
+	out := maps.Clone(m)
+	for key, item := range m {
+		out[key] = concealMarked(properties[key], append(slices.Clone(path), key), item)
+	}
+	return out
 }
 
 func allKeys(m map[string]any, ok func(string) bool) bool {

@@ -81,7 +81,8 @@ func TestParametersOfSecretsReachEveryForm(t *testing.T) {
 			}
 		}
 		raw, _ := json.Marshal(got)
-		want := fmt.Sprintf(`"data":{"doc":%q,"password":%q,"port":%q}`, b64(`{"a":"x","b":[1]}`), b64(hunter), b64("4711"))
+		want := fmt.Sprintf(`"data":{"doc":%q,"password":%q,"port":%q}`, b64(`{"a":"x","b":[1]}`), b64(hunter),
+			b64("4711"))
 		for _, part := range []string{want, `"stringData":{"plain":"Hello","user":"admin"}`, `"greeting":"Hello"`,
 			`"image":"example.com/open","name":"app"`} {
 			if !strings.Contains(string(raw), part) {
@@ -206,6 +207,39 @@ func TestSecretsInHelmValues(t *testing.T) {
 	}
 	files["chart/templates/web.yaml"] = `{{ fail (printf "no good: %s" .Values.login.password) }}`
 	if _, _, err = renderSecrets(t, files, nil, from); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// No message has a value of a Secret, also if the chart gets it decoded.
+func TestDecodedSecretsStayOutOfMessages(t *testing.T) {
+	files := secretStack("helm", noFields+"    parameters:\n      map: \"{'values': {'pw': "+
+		"base64.decode(stack.password)}}\"\n")
+	files["chart/templates/web.yaml"] = `{{ fail (printf "no good: %s" .Values.pw) }}`
+	from := parametersFrom("Secret", "", "", "password", base64.StdEncoding.EncodeToString([]byte("verysecret")))
+	if _, _, err := renderSecrets(t, files, nil, from); err == nil || strings.Contains(err.Error(), "verysecret") {
+		t.Errorf("got %v", err)
+	}
+	for content, secret := range map[string]string{`abcd\,efgh`: "abcd,efgh", "{listaaaa,listbbbb}": "listbbbb"} {
+		if texts := stacks.SecretTexts([]byte(content)); !slices.Contains(texts, secret) {
+			t.Errorf("%s: got %q", content, texts)
+		}
+	}
+}
+
+// Below sensitive: false, a parameter can be sensitive again.
+func TestSensitiveBelowPublicParameter(t *testing.T) {
+	field := "    - {target: {kind: ConfigMap}, path: data.greeting, value: stack.db.password}\n"
+	files := secretStack("manifests", field)
+	files["stack.yaml"] = strings.Replace(files["stack.yaml"], "db: {type: object, properties: {user: {type: string, "+
+		"default: root}, password: {type: string}}}", "db: {type: object, sensitive: false, properties: "+
+		"{user: {type: string}, password: {type: string, sensitive: true}}}", 1)
+	if !strings.Contains(files["stack.yaml"], "db: {type: object, sensitive: false") {
+		t.Fatal(files["stack.yaml"])
+	}
+	_, _, err := renderSecrets(t, files, nil,
+		parametersFrom("Secret", "", "", "db", "{user: root, password: verysecret}"))
+	if err == nil || !strings.Contains(err.Error(), "is from a Secret") || strings.Contains(err.Error(), "verysecret") {
 		t.Errorf("got %v", err)
 	}
 }

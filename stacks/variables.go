@@ -21,7 +21,11 @@ func (x *expressions) checkVariables() {
 			x.v.fail(at, "must be a name of letters, digits and underscores that does not begin with a digit")
 			continue
 		}
-		if value := x.component.Variables[name]; value.Expr != "" {
+		value := x.component.Variables[name]
+		if _, empty := x.v.def.lines[at.path+".expr"]; empty && value.Expr == "" {
+			x.v.fail(at, "needs an expression in expr")
+		}
+		if value.Expr != "" {
 			x.compile(at, value.Expr, (*expr.Compiler).Compile)
 		}
 	}

@@ -25,6 +25,8 @@ const (
 	maxCost   = 1_000_000
 	maxValues = 100_000
 	maxDepth  = 64
+	// bytesPerValue is how many bytes of text count as a further value.
+	bytesPerValue = 64
 )
 
 var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
@@ -165,8 +167,13 @@ func toNative(v ref.Val, left *int, depth int) (any, error) {
 	switch v := v.(type) {
 	case types.Null:
 		return nil, nil
-	case types.Bool, types.Int, types.String:
+	case types.Bool, types.Int:
 		return v.Value(), nil
+	case types.String:
+		if *left -= len(v) / bytesPerValue; *left < 0 {
+			return nil, problem.Newf("returns more text than is allowed")
+		}
+		return string(v), nil
 	case types.Uint:
 		if uint64(v) > math.MaxInt64 {
 			return nil, problem.Newf("returns a number that is too large")

@@ -161,3 +161,19 @@ func TestCompileResults(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where the schema of the parameters allows more than it lists, an expression may read it.
+func TestOpenParameters(t *testing.T) {
+	for _, open := range []map[string]any{{"additionalProperties": schema("string")},
+		{"patternProperties": map[string]any{}},
+		{"allOf": []any{}}, {"$ref": "#/definitions/x"}} {
+		open["properties"] = map[string]any{"a": schema("string")}
+		c, err := NewCompiler(Scope{Stack: open})
+		if err == nil {
+			_, err = c.Compile("stack.other + stack.a")
+		}
+		if err != nil {
+			t.Errorf("%v: %v", open, err)
+		}
+	}
+}

@@ -38,7 +38,7 @@ func (s Scope) options() ([]cel.EnvOption, error) {
 	t := &schemaTypes{Registry: registry, objects: map[string]map[string]*types.Type{}}
 	return []cel.EnvOption{
 		cel.CustomTypeProvider(t), cel.CustomTypeAdapter(registry),
-		cel.Variable("stack", t.object("stack", s.Stack)), cel.Variable("params", t.object("params", s.Params)),
+		cel.Variable("stack", t.root("stack", s.Stack)), cel.Variable("params", t.root("params", s.Params)),
 		cel.Variable(clusterVariable, t.object(clusterVariable, clusterSchema)),
 	}, nil
 }
@@ -76,6 +76,19 @@ func (t *schemaTypes) FindStructFieldType(name, field string) (*types.FieldType,
 	}
 	fieldType, ok := fields[field]
 	return &types.FieldType{Type: fieldType}, ok
+}
+
+// root returns the type of the parameters, with fields of any name where their schema allows more
+// than it lists.
+func (t *schemaTypes) root(name string, schema map[string]any) *types.Type {
+	more, open := schema["additionalProperties"]
+	for _, keyword := range []string{"$ref", "$dynamicRef", "allOf", "patternProperties", "unevaluatedProperties"} {
+		_, other := schema[keyword]
+		if other || open && more != false {
+			return types.NewMapType(types.StringType, types.DynType)
+		}
+	}
+	return t.object(name, schema)
 }
 
 // object returns the type of the object at a path.

@@ -166,6 +166,10 @@ func findSecret(v ref.Val, left *int) error {
 	switch v := v.(type) {
 	case *Secret:
 		return v.misused()
+	case *types.Optional:
+		if v.HasValue() {
+			return findSecret(v.GetValue(), left)
+		}
 	case traits.Mapper:
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			if err := findSecret(v.Get(it.Next()), left); err != nil {

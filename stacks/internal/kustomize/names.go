@@ -3,8 +3,12 @@ package kustomize
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -20,25 +24,79 @@ type Named struct {
 	Prefix, Suffix string
 }
 
-// Rename changes the names of objects and the references to them, also those between the groups.
-// Namespaces, CustomResourceDefinitions and APIServices keep their names. The order stays.
-func Rename(ctx context.Context, groups []Named) error {
-	if err := ctx.Err(); err != nil {
-		return problem.Newf("the render was stopped: %w", err)
+// Rename changes the names of objects and the references to them, also those between the groups. A
+// reference to a name that the group of its object has itself is to that one. Namespaces,
+// CustomResourceDefinitions and APIServices keep their names.
+func Rename(ctx context.Context, groups []Named) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = problem.Newf("the names cannot be changed: kustomize panicked: %v", v)
+		}
+	}()
+	defer lockKubernetesSchema()()
+	var renamed []func()
+	for i, group := range groups {
+		for rest := group.Objects; len(rest) > 0; {
+			if err := ctx.Err(); err != nil {
+				return problem.Newf("the render was stopped: %w", err)
+			}
+			var first []*manifest.Object // the others of the same name are hooks of other events
+			first, rest = withoutRepeated(rest, sets.Set[string]{})
+			own := sets.Set[string]{}
+			for _, o := range group.Objects {
+				own.Insert(o.ID())
+			}
+			build := []Named{{first, group.Prefix, group.Suffix}}
+			for j, other := range groups {
+				if j != i {
+					others, _ := withoutRepeated(other.Objects, own.Clone())
+					build = append(build, Named{others, other.Prefix, other.Suffix})
+				}
+			}
+			replace, err := rename(build)
+			if err != nil {
+				return err
+			}
+			renamed = append(renamed, replace)
+		}
 	}
+	for _, replace := range renamed {
+		replace()
+	}
+	return nil
+}
+
+// withoutRepeated returns the first object of each id that is not taken, and the others of the same
+// ids.
+func withoutRepeated(objects []*manifest.Object, taken sets.Set[string]) (first, repeated []*manifest.Object) {
+	seen := sets.Set[string]{}
+	for _, o := range objects {
+		switch {
+		case seen.Has(o.ID()):
+			repeated = append(repeated, o)
+		case !taken.Has(o.ID()):
+			seen.Insert(o.ID())
+			first = append(first, o)
+		}
+	}
+	return first, repeated
+}
+
+// rename builds groups of objects, and returns a function that changes the objects of the first
+// one.
+func rename(groups []Named) (replace func(), err error) {
 	files := filesys.MakeFsInMemory()
 	var folders []string
-	var objects []*manifest.Object
 	for i, group := range groups {
 		if len(group.Objects) == 0 {
 			continue
 		}
-		folder := fmt.Sprintf("%d", i)
+		folder := strconv.Itoa(i)
 		var all bytes.Buffer
 		for _, o := range group.Objects {
-			raw, err := manifest.Canonical(o.Value)
+			raw, err := manifest.Canonical(withoutBuildAnnotations(o.Value))
 			if err != nil {
-				return problem.Newf("%s cannot be encoded as JSON", o)
+				return nil, problem.Newf("%s cannot be encoded as JSON", o)
 			}
 			all.WriteString("---\n")
 			all.Write(append(raw, '\n'))
@@ -49,20 +107,18 @@ func Rename(ctx context.Context, groups []Named) error {
 			err = files.WriteFile(folder+"/all.yaml", all.Bytes())
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		folders, objects = append(folders, folder), append(objects, group.Objects...)
+		folders = append(folders, folder)
 	}
 	if err := writeKustomization(files, ".", map[string]any{"resources": folders}); err != nil {
-		return err
+		return nil, err
 	}
-	unlock := lockKubernetesSchema()
-	defer unlock()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, ".")
 	if err != nil {
-		return problem.Newf("the names cannot be changed: %s", oneLine(err))
+		return nil, problem.Newf("the names cannot be changed: %s", oneLine(err))
 	}
-	return replaceRenamed(objects, built)
+	return renamer(groups[0].Objects, built)
 }
 
 func writeKustomization(files filesys.FileSystem, folder string, kustomization map[string]any) error {
@@ -73,20 +129,59 @@ func writeKustomization(files filesys.FileSystem, folder string, kustomization m
 	return files.WriteFile(folder+"/kustomization.yaml", raw)
 }
 
-// replaceRenamed sets the values and the names of objects to those of a build in the same order.
-func replaceRenamed(objects []*manifest.Object, built resmap.ResMap) error {
+// isBuildAnnotation reports whether an annotation steers kustomize.
+func isBuildAnnotation(name string) bool {
+	return name == "config.kubernetes.io/local-config" || strings.HasPrefix(name, "internal.config.kubernetes.io/")
+}
+
+// withoutBuildAnnotations returns an object without the annotations that steer kustomize.
+func withoutBuildAnnotations(value map[string]any) map[string]any {
+	metadata, _ := value["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(annotations)), isBuildAnnotation) {
+		return value
+	}
+	value, metadata, annotations = maps.Clone(value), maps.Clone(metadata), maps.Clone(annotations)
+	maps.DeleteFunc(annotations, func(name string, _ any) bool { return isBuildAnnotation(name) })
+	metadata["annotations"], value["metadata"] = annotations, metadata
+	return value
+}
+
+// renamer returns a function that sets the values and the names of objects to those of a build,
+// which begins with them in the same order.
+func renamer(objects []*manifest.Object, built resmap.ResMap) (func(), error) {
 	renamed, err := objectsOf("", built)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(renamed) != len(objects) {
-		return problem.Newf("the names cannot be changed: %d objects became %d", len(objects), len(renamed))
+	if len(renamed) < len(objects) {
+		return nil, problem.Newf("the names cannot be changed: %d objects became %d", len(objects), len(renamed))
 	}
-	for i, o := range objects {
-		o.Value = renamed[i].Value
-		if o.Name != renamed[i].Name {
-			o.FormerName, o.Name = o.Name, renamed[i].Name
+	return func() {
+		for i, o := range objects {
+			keepBuildAnnotations(o.Value, renamed[i].Value)
+			o.Value = renamed[i].Value
+			if o.Name != renamed[i].Name {
+				o.FormerName, o.Name = o.Name, renamed[i].Name
+			}
 		}
+	}, nil
+}
+
+// keepBuildAnnotations copies the annotations that withoutBuildAnnotations left out.
+func keepBuildAnnotations(from, into map[string]any) {
+	metadata, _ := from["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for name, value := range annotations {
+		if !isBuildAnnotation(name) {
+			continue
+		}
+		metadata, _ := into["metadata"].(map[string]any)
+		all, ok := metadata["annotations"].(map[string]any)
+		if !ok {
+			all = map[string]any{}
+			metadata["annotations"] = all
+		}
+		all[name] = value
 	}
-	return nil
 }

@@ -29,8 +29,12 @@ const (
 	fluxDisabled   = "disabled"
 )
 
-// maxText bounds a text after the substitution.
-const maxText = 1 << 20
+// maxText and maxObject bound a text and an object after the substitution: the API server stores at
+// most 1.5 MiB for an object.
+const (
+	maxText   = 1 << 20
+	maxObject = 4 << 20
+)
 
 // NamePattern is the pattern of the names of variables, as in Flux.
 var NamePattern = regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`)
@@ -52,9 +56,9 @@ func (v Variables) Substitute(object map[string]any, secret sets.Set[string]) (m
 			return object, nil
 		}
 	}
-	s := substituter{variables: v, secret: secret, isSecret: object["apiVersion"] == "v1" && object["kind"] == "Secret",
-		isData: object["apiVersion"] == "v1" &&
-			(object["kind"] == "ConfigMap" || object["kind"] == "Secret")}
+	isCore, left := object["apiVersion"] == "v1", maxObject
+	s := substituter{variables: v, secret: secret, isSecret: isCore && object["kind"] == "Secret",
+		isData: isCore && (object["kind"] == "ConfigMap" || object["kind"] == "Secret"), left: &left}
 	return s.object(object, nil)
 }
 
@@ -62,6 +66,8 @@ type substituter struct {
 	variables        Variables
 	secret           sets.Set[string]
 	isSecret, isData bool
+	// left is the number of bytes that the texts of the object may still have.
+	left *int
 }
 
 func (s substituter) value(value any, path []string) (any, error) {
@@ -145,6 +151,9 @@ func (s substituter) text(text string, path []string) (out string, usesSecret bo
 			dotted(path), missing, missing)
 		failed.Suggestion = problem.Nearest(missing, slices.Sorted(maps.Keys(s.variables)))
 		return "", false, failed
+	}
+	if *s.left -= len(out); *s.left < 0 {
+		return fail("the object has more than %d bytes after the substitution", maxObject)
 	}
 	return out, used != "", nil
 }

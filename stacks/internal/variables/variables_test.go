@@ -93,14 +93,15 @@ func TestSubstituteRejects(t *testing.T) {
 	long := strings.Repeat("a", 20_000)
 	v := Variables{"name": "web", "same": "web", "long": long}
 	for template, want := range map[string]string{
-		"spec: {a: [x, '${nam}']}":            `spec.a.1: the variable "nam" is not set, and has no default (${nam:=default})`,
-		"a: ${gone^^}":                        `a: the variable "gone" is not set`,
-		"a: ${x":                              "a: the variables in this text cannot be read",
-		"a: ${arr[@]}":                        "a: the variables in this text cannot be read",
-		"b: {'${name}': 1, '${same}': 2}":     `b: the key "web" is there twice after the substitution`,
-		"a: ${long//a/" + long + "}":          "a: the text may have more than 1048576 bytes",
-		"a: ${long//a/${long//a/xxx}}":        "a: the text may have more than 1048576 bytes",
-		"a: " + strings.Repeat("${long}", 60): "a: the text may have more than 1048576 bytes",
+		"spec: {a: [x, '${nam}']}":                        `spec.a.1: the variable "nam" is not set, and has no default (${nam:=default})`,
+		"a: ${gone^^}":                                    `a: the variable "gone" is not set`,
+		"a: ${x":                                          "a: the variables in this text cannot be read",
+		"a: ${arr[@]}":                                    "a: the variables in this text cannot be read",
+		"b: {'${name}': 1, '${same}': 2}":                 `b: the key "web" is there twice after the substitution`,
+		"a: ${long//a/" + long + "}":                      "a: the text may have more than 1048576 bytes",
+		"a: ${long//a/${long//a/xxx}}":                    "a: the text may have more than 1048576 bytes",
+		"a: [" + strings.Repeat("'${long}', ", 300) + "]": "a.209: the object has more than 4194304 bytes",
+		"a: " + strings.Repeat("${long}", 60):             "a: the text may have more than 1048576 bytes",
 	} {
 		_, err := substitute(t, v, template)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
