@@ -2,9 +2,12 @@ package convert
 
 import (
 	"encoding/json"
+	"errors"
+	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
@@ -55,7 +58,7 @@ func shortYAML(v any, block ...string) ([]byte, error) {
 		return nil, err
 	}
 	var doc yaml.Node
-	if err := yaml.Unmarshal(raw, &doc); err != nil {
+	if err := yaml.Unmarshal([]byte(lineBreaks.Replace(string(raw))), &doc); err != nil {
 		return nil, err
 	}
 	isBlock := map[string]bool{"": true}
@@ -67,10 +70,48 @@ func shortYAML(v any, block ...string) ([]byte, error) {
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()
-	if err := enc.Encode(&doc); err != nil {
+	if err := errors.Join(enc.Encode(&doc), enc.Close()); err != nil {
 		return nil, err
 	}
-	return []byte(b.String()), enc.Close()
+	return []byte(b.String()), readsBack(raw, []byte(b.String()))
+}
+
+// lineBreaks escapes what YAML reads as a line break, or skips, in the strings of JSON.
+var lineBreaks = strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`, "\ufeff", `\ufeff`)
+
+// readsBack returns an error if written YAML is not read as the JSON that it was written from.
+func readsBack(raw, written []byte) error {
+	var want, got any
+	if err := errors.Join(json.Unmarshal(raw, &want), sigsyaml.Unmarshal(written, &got)); err != nil {
+		return err
+	}
+	spec, _ := nested(want, "spec").(map[string]any)
+	for field := range durations {
+		name := strings.TrimPrefix(field, "spec.")
+		if text, ok := spec[name].(string); ok {
+			spec[name] = shortDuration(text)
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		return errors.New("it has values that YAML can't keep; write them in another way")
+	}
+	return nil
+}
+
+// styleOf returns the style in which a text is read back as it is. The API server's parser reads
+// words like yes as something else.
+func styleOf(n *yaml.Node, style yaml.Style) yaml.Style {
+	list := yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{
+		{Kind: yaml.ScalarNode, Tag: n.Tag, Value: n.Value, Style: style}}}
+	data, err := yaml.Marshal(&list)
+	var got []any
+	if err == nil {
+		err = sigsyaml.Unmarshal(data, &got)
+	}
+	if err != nil || len(got) != 1 || got[0] != n.Value {
+		return yaml.DoubleQuotedStyle
+	}
+	return style
 }
 
 // durations are the fields that are written as people write them: 10m, not 10m0s.
@@ -80,8 +121,10 @@ func restyle(n *yaml.Node, at string, isBlock map[string]bool) {
 	n.Style = 0
 	switch n.Kind {
 	case yaml.ScalarNode:
-		if strings.Contains(n.Value, "\n") {
-			n.Style = yaml.LiteralStyle
+		if n.Tag == "!!str" && strings.Contains(n.Value, "\n") {
+			n.Style = styleOf(n, yaml.LiteralStyle)
+		} else if n.Tag == "!!str" {
+			n.Style = styleOf(n, 0)
 		}
 		if durations[at] {
 			n.Value = shortDuration(n.Value)
@@ -92,7 +135,7 @@ func restyle(n *yaml.Node, at string, isBlock map[string]bool) {
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			n.Content[i].Style = 0
+			n.Content[i].Style = styleOf(n.Content[i], 0)
 			restyle(n.Content[i+1], strings.TrimPrefix(at+"."+n.Content[i].Value, "."), isBlock)
 		}
 	}

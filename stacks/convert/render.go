@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path"
 
+	"sigs.k8s.io/yaml"
+
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/generated"
@@ -91,14 +93,20 @@ func (v *conversion) formerObjects(namespace string) (objectSet, error) {
 
 // request returns the install, and the request that renders it.
 func (c *converter) request(v *conversion) (*appsv1.KsctlInstall, stacks.Request, error) {
-	in := &appsv1.KsctlInstall{Spec: v.spec}
-	in.Name, in.Namespace = v.install, v.namespace
-	in.Spec.Path, in.Spec.Stack = "./"+stacksFolder, v.stack
+	v.spec.Path, v.spec.Stack = "./"+stacksFolder, v.stack
 	var err error
-	if in.Spec.Components, err = v.choices(); err != nil {
+	if v.spec.Components, err = v.choices(); err != nil {
 		return nil, stacks.Request{}, err
 	}
-	v.spec = in.Spec
+	// What is rendered is the install as the API server reads it from the file.
+	data, err := installYAML(v.namespace, v.install, &v.spec)
+	if err != nil {
+		return nil, stacks.Request{}, err
+	}
+	in := &appsv1.KsctlInstall{}
+	if err := yaml.UnmarshalStrict(data, in); err != nil {
+		return nil, stacks.Request{}, err
+	}
 	var inputs []stacks.ValuesInput
 	for _, ref := range in.Spec.ValuesFrom {
 		if data, ok := dataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name}, stacks.ValuesKey(ref)); ok {
