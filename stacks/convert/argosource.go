@@ -58,6 +58,7 @@ func (s *argoSource) convert() func() ([]map[string]any, error) {
 		return s.refuse(".path", fmt.Sprintf("%q can't be used: %s", s.source.Path, pathReason(err)))
 	}
 	s.dir = dir
+	s.v.folders = append(s.v.folders, dir)
 	file, err := kustomizationFile(full)
 	switch {
 	case err != nil:
@@ -276,7 +277,7 @@ func (s *argoSource) kustomize() func() ([]map[string]any, error) {
 	return func() ([]map[string]any, error) {
 		return buildFolder(filepath.Join(s.c.work, s.dir), func() (*types.Kustomization, error) {
 			return nil, errors.New("there is no kustomization.yaml in " + s.dir)
-		}, func(out *types.Kustomization) { s.edit(out, k, images, replicas) })
+		}, func(out *types.Kustomization) { s.edit(out, k, images, replicas) }, s.v.readsFiles(s.c.work))
 	}
 }
 

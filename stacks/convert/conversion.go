@@ -78,6 +78,9 @@ type conversion struct {
 	// render returns the objects as the former tool renders them.
 	render func() ([]map[string]any, error)
 
+	// files and folders of the repository that it renders.
+	files   map[string]bool
+	folders []string
 	// kept is true for a parent, which stays.
 	kept bool
 
@@ -100,7 +103,7 @@ type dependency struct {
 
 func (v *conversion) problem(field, message string) Problem {
 	p := Problem{File: v.object.File, Object: v.ref.String(), Field: field, Message: message}
-	if v.object.File != "" && v.object.parent == nil {
+	if o := v.object; o.File != "" && (o.parent == nil || o.inFile() && o.node == o.given[0].node) {
 		p.Line = v.lines.Of(field)
 	}
 	return p

@@ -98,8 +98,10 @@ type converter struct {
 	all      []*conversion
 	// dissolved are the objects of which nothing is left but what is converted on its own.
 	dissolved []*conversion
-	sources   map[string]bool
-	result    Result
+	// begun are all conversions.
+	begun   []*conversion
+	sources map[string]bool
+	result  Result
 }
 
 // Convert converts the objects. The error is a DifferenceError if a stack would not render the same
@@ -127,6 +129,9 @@ func Convert(ctx context.Context, opts Options) (*Result, error) {
 		return nil, err
 	}
 	if err := c.proveAll(); err != nil {
+		return nil, err
+	}
+	if err := c.checkComplete(); err != nil {
 		return nil, err
 	}
 	c.result.listed = c.listedFolders()
@@ -168,43 +173,15 @@ func copyRepository(from, to string) error {
 
 // convertAll converts Kustomizations first: they render HelmReleases with their patches.
 func (c *converter) convertAll() {
-	c.convertKind(kustomizeGroup, "Kustomization", c.convertKustomization)
-	c.convertKind(helmGroup, "HelmRelease", c.convertHelmRelease)
-	c.convertKind(argoGroup, "Application", c.convertApplication)
+	c.convertKind(kustomizeGroup, "Kustomization", (*converter).convertKustomization)
+	c.convertKind(helmGroup, "HelmRelease", (*converter).convertHelmRelease)
+	c.convertKind(argoGroup, "Application", (*converter).convertApplication)
 	for _, o := range c.known() {
 		if o.is(argoGroup, "ApplicationSet") {
 			v := &conversion{object: &o, ref: o.ref()}
 			v.refuse("", "its generators are not evaluated; convert the Applications that it creates, from the cluster")
 			c.result.Refused = append(c.result.Refused, v.refused...)
 		}
-	}
-}
-
-// convertKind converts the objects of a kind, those that others render with their patches. What a
-// parent only syncs is converted from its own file, if there is one.
-func (c *converter) convertKind(group, kind string, convert func(*Object)) {
-	given, renders := map[string]bool{}, map[string]bool{}
-	for i := range c.opts.Objects {
-		if o := &c.opts.Objects[i]; o.is(group, kind) {
-			given[o.ref().name] = true
-		}
-	}
-	for i := range c.rendered {
-		if o := &c.rendered[i]; o.is(group, kind) && !o.parent.kept {
-			renders[o.ref().name] = true
-		}
-	}
-	for i := range c.opts.Objects {
-		if o := &c.opts.Objects[i]; o.is(group, kind) && !renders[o.ref().name] {
-			convert(o)
-		}
-	}
-	for i := 0; i < len(c.rendered); i++ { // a conversion may add to it
-		o := c.rendered[i]
-		if !o.is(group, kind) || o.parent.kept && given[o.ref().name] || len(o.parent.refused) > 0 {
-			continue
-		}
-		convert(&o)
 	}
 }
 
@@ -251,7 +228,10 @@ func (c *converter) begin(o *Object, into any) *conversion {
 		v.ref.namespace = "default"
 	}
 	v.namespace = v.ref.namespace
+	c.begun = append(c.begun, v)
 	switch parent := o.parent; {
+	case parent != nil && o.inFile():
+		v.cluster = path.Dir(o.File)
 	case parent != nil && parent.kept: // it has no file of its own
 		v.cluster, v.file = path.Join(parent.cluster, parent.ref.name), ""
 	case parent != nil:
@@ -297,6 +277,11 @@ func (c *converter) dropRefused() {
 	stays := func(v *conversion) bool {
 		return len(v.refused) > 0 || v.object.parent != nil && len(v.object.parent.refused) > 0
 	}
+	for _, v := range slices.Concat(c.all, c.dissolved) {
+		if stays(v) && len(v.refused) == 0 {
+			c.staysWithParent(v)
+		}
+	}
 	c.all = slices.DeleteFunc(c.all, stays)
 	c.dissolved = slices.DeleteFunc(c.dissolved, stays)
 }
@@ -322,6 +307,15 @@ func (c *converter) findSources() error {
 			argo[url] = true
 		}
 	}
+	for source := range flux { // its parent sets the namespace
+		kind, name, _ := strings.Cut(source, " ")
+		for other := range flux {
+			if otherKind, rest, _ := strings.Cut(other, " "); !strings.Contains(name, "/") && kind == otherKind &&
+				strings.HasSuffix(rest, "/"+name) {
+				delete(flux, source)
+			}
+		}
+	}
 	for _, found := range []map[string]bool{flux, argo} {
 		if len(found) > 1 {
 			return fmt.Errorf("the objects have several sources: %s; name those that are this repository with --source",
@@ -341,7 +335,7 @@ const notThisRepository = " is not this repository; convert it in a checkout of 
 func (c *converter) isParent(v *conversion, objects []map[string]any) bool {
 	for _, value := range objects {
 		o := Object{File: v.object.File, Line: v.object.Line, Value: value, parent: v}
-		if slices.Contains([]string{helmGroup, sourceGroup, argoGroup, ""}, o.group()) {
+		if slices.Contains([]string{kustomizeGroup, helmGroup, sourceGroup, argoGroup, ""}, o.group()) {
 			c.rendered = append(c.rendered, o)
 		}
 	}
@@ -378,7 +372,7 @@ func (c *converter) emitInstalls() error {
 		c.result.Converted = append(c.result.Converted, Converted{
 			Object: v.ref.String(), File: v.object.File, Stack: v.stack, Install: v.namespace + "/" + v.install,
 			StackFile: path.Join(stacksFolder, v.stack, stacks.FileName), InstallFile: v.file, Objects: v.objects,
-			Former: v.ref.kind, Rendered: v.object.parent != nil, Account: v.spec.ServiceAccountName != "",
+			Former: v.ref.kind, Rendered: !v.object.inFile(), Account: v.spec.ServiceAccountName != "",
 			Release: v.release.Name, ReleaseNamespace: v.release.Namespace,
 		})
 	}
@@ -423,7 +417,8 @@ func (c *converter) dependencies(v *conversion) (out []appsv1.Dependency) {
 		}
 		found := false
 		for _, other := range c.all {
-			renderedBy := other.object.parent != nil && other.object.parent.ref == d.reference && v.object.parent == nil
+			parent := other.object.parent
+			renderedBy := parent != nil && !parent.kept && parent.ref == d.reference && v.object.inFile()
 			if other == v || other.cluster != v.cluster || other.ref != d.reference && !renderedBy {
 				continue
 			}

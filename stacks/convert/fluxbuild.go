@@ -15,7 +15,8 @@ import (
 )
 
 // buildKustomization builds a folder as kustomize-controller does, before it substitutes variables.
-func buildKustomization(root, dir string, spec *kustomizationSpec) ([]map[string]any, error) {
+func buildKustomization(root, dir string, spec *kustomizationSpec,
+	read func(string)) ([]map[string]any, error) {
 	dir = filepath.Join(root, dir)
 	objects, err := buildFolder(dir, func() (*types.Kustomization, error) {
 		files, folders, err := folderEntries(dir)
@@ -41,14 +42,14 @@ func buildKustomization(root, dir string, spec *kustomizationSpec) ([]map[string
 		for _, image := range spec.Images {
 			k.Images = mergeImage(k.Images, kustomizeImage(image))
 		}
-	})
+	}, read)
 	return objects, err
 }
 
 // applyKustomization builds a folder, and changes the objects as kustomize-controller does.
 func applyKustomization(root, dir string, spec *kustomizationSpec, variables map[string]string) ([]map[string]any,
 	error) {
-	objects, err := buildKustomization(root, dir, spec)
+	objects, err := buildKustomization(root, dir, spec, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -156,7 +156,7 @@ func (c *converter) convertKustomization(o *Object) {
 	v.render = func() ([]map[string]any, error) {
 		return applyKustomization(c.work, dir, spec, v.fluxVariables(c, spec))
 	}
-	built, err := buildKustomization(c.work, dir, spec)
+	built, err := buildKustomization(c.work, dir, spec, v.readsFiles(c.work))
 	var objects []map[string]any
 	if err == nil {
 		objects, err = v.render()
@@ -202,7 +202,7 @@ func (v *conversion) namespaces(work, dir string, spec *kustomizationSpec) {
 	}
 	without := *spec
 	without.TargetNamespace = ""
-	objects, err := buildKustomization(work, dir, &without)
+	objects, err := buildKustomization(work, dir, &without, nil)
 	if err != nil {
 		v.refuse("spec.path", "kustomize can't build it: "+oneLine(err.Error(), work))
 		return

@@ -26,10 +26,15 @@ type editedFolder struct {
 	data []byte
 	// ownSchema is true once a kustomization was read that may replace the OpenAPI schema.
 	ownSchema bool
+	// read is called with the name of each file; it may be nil.
+	read func(string)
 }
 
 // ReadFile returns the edited kustomization, or another file as it is.
 func (f *editedFolder) ReadFile(name string) (data []byte, err error) {
+	if f.read != nil {
+		f.read(filepath.Clean(name))
+	}
 	if data = f.data; filepath.Clean(name) != f.file {
 		data, err = f.FileSystem.ReadFile(name)
 	}
@@ -47,7 +52,7 @@ func (f *editedFolder) Exists(name string) bool {
 // buildFolder builds the kustomization of a folder with the edits of Flux or Argo CD. Where there
 // is none, generate returns it.
 func buildFolder(dir string, generate func() (*types.Kustomization, error),
-	edit func(*types.Kustomization)) ([]map[string]any, error) {
+	edit func(*types.Kustomization), read func(string)) ([]map[string]any, error) {
 	disk := filesys.MakeFsOnDisk()
 	dir, err := filepath.EvalSymlinks(dir) // kustomize does, too
 	if err != nil {
@@ -68,7 +73,7 @@ func buildFolder(dir string, generate func() (*types.Kustomization, error),
 	if err != nil {
 		return nil, err
 	}
-	files := &editedFolder{FileSystem: disk, file: file, data: data}
+	files := &editedFolder{FileSystem: disk, file: file, data: data, read: read}
 	defer func() {
 		if files.ownSchema { // the schema is global
 			openapi.ResetOpenAPI()

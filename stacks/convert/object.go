@@ -28,9 +28,13 @@ type Object struct {
 	node *yaml.Node
 	// encrypted is true for an object in a file that is encrypted with SOPS.
 	encrypted bool
-	// parent renders the object.
+	// parent renders the object, and given are the objects in files or a cluster that it renders.
 	parent *conversion
+	given  []*Object
 }
+
+// inFile reports whether the object is that of its file, and not one that another object adds.
+func (o *Object) inFile() bool { return o.parent == nil || o.parent.kept && len(o.given) > 0 }
 
 // reference identifies an object of Flux or Argo CD.
 type reference struct{ kind, namespace, name string }
