@@ -10,8 +10,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
@@ -73,20 +77,6 @@ type Result struct {
 	listed []string
 }
 
-// Write writes the files below the root of the repository.
-func (r *Result) Write(root string) error {
-	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, r.Files[name], 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 type converter struct {
 	ctx  context.Context
 	opts Options
@@ -117,7 +107,12 @@ func Convert(ctx context.Context, opts Options) (*Result, error) {
 	}
 	c := &converter{ctx: ctx, opts: opts, work: filepath.Join(temporary, "repository"),
 		result: Result{Files: map[string][]byte{}}}
-	if err := copyRepository(opts.Root, c.work); err != nil {
+	root, err := filepath.EvalSymlinks(opts.Root)
+	if err != nil {
+		return nil, err
+	}
+	c.opts.Root = root
+	if err := copyRepository(root, c.work); err != nil {
 		return nil, err
 	}
 	if err := c.findSources(); err != nil {
@@ -136,39 +131,6 @@ func Convert(ctx context.Context, opts Options) (*Result, error) {
 	}
 	c.result.listed = c.listedFolders()
 	return &c.result, c.emitInstalls()
-}
-
-// copyRepository copies the files of a working tree, without those of Git.
-func copyRepository(from, to string) error {
-	return filepath.WalkDir(from, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, file)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		switch {
-		case entry.IsDir() && entry.Name() == ".git":
-			return fs.SkipDir
-		case entry.IsDir():
-			return os.MkdirAll(target, 0o755)
-		case entry.Type()&fs.ModeSymlink != 0:
-			link, err := os.Readlink(file)
-			if err != nil {
-				return err
-			}
-			return os.Symlink(link, target)
-		case !entry.Type().IsRegular():
-			return nil
-		}
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, data, 0o600)
-	})
 }
 
 // convertAll converts Kustomizations first: they render HelmReleases with their patches.
@@ -238,6 +200,12 @@ func (c *converter) begin(o *Object, into any) *conversion {
 		v.cluster, v.file = parent.cluster, parent.file
 	case o.File != "":
 		v.cluster = path.Dir(o.File)
+	}
+	if errs := validation.IsDNS1123Subdomain(v.ref.name); len(errs) > 0 {
+		v.refuse("metadata.name", fmt.Sprintf("%q is no name of an object", v.ref.name))
+	}
+	if errs := validation.IsDNS1123Label(v.ref.namespace); len(errs) > 0 {
+		v.refuse("metadata.namespace", fmt.Sprintf("%q is no name of a namespace", v.ref.namespace))
 	}
 	for _, e := range errs {
 		v.refuse(e.Field, strings.TrimPrefix(e.Message, fmt.Sprintf("field %q ", e.Field)))
@@ -395,16 +363,32 @@ func (c *converter) emitSource(v *conversion) error {
 	if v.source == nil {
 		return nil
 	}
-	file := path.Join(path.Dir(v.file), v.source.namespace+"-source.yaml")
 	data, err := shortYAML(manifestFile{APIVersion: stacks.APIVersion, Kind: appsv1.KsctlSourceKind,
 		Metadata: manifestObject{Name: v.source.name, Namespace: v.source.namespace}, Spec: v.source.spec}, "spec")
-	if have := c.result.Files[file]; have != nil && !bytes.Equal(have, data) {
-		v.note("spec.source.targetRevision", "it is not that of the other Applications of this namespace; "+
-			"set the same in all")
+	if err != nil {
 		return err
 	}
-	c.result.Files[file] = data
-	return err
+	for more := ""; ; more += "-new" {
+		file := path.Join(path.Dir(v.file), v.source.namespace+more+"-source.yaml")
+		switch have := c.result.Files[file]; {
+		case have != nil && !bytes.Equal(have, data):
+			v.note("spec.source.targetRevision", "it is not that of the other Applications of this namespace; "+
+				"set the same in all")
+			return nil
+		case have != nil || sameDocument(filepath.Join(c.opts.Root, file), data):
+			return nil
+		case !fileExists(filepath.Join(c.opts.Root, file)):
+			c.result.Files[file] = data
+			return nil
+		}
+	}
+}
+
+// sameDocument reports whether a file has one object, and the same as data.
+func sameDocument(file string, data []byte) bool {
+	have, err := readDocuments(file)
+	var want map[string]any
+	return err == nil && yaml.Unmarshal(data, &want) == nil && len(have) == 1 && reflect.DeepEqual(have[0], want)
 }
 
 // dependencies returns the installs of the objects that come before, in the same cluster. What is

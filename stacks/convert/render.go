@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"path/filepath"
 
 	"sigs.k8s.io/yaml"
 
@@ -41,7 +42,7 @@ func (c *converter) prove(v *conversion) ([]Difference, error) {
 		return nil, err
 	}
 	file := path.Join(stacksFolder, v.stack, stacks.FileName)
-	if err := (&Result{Files: map[string][]byte{file: data}}).Write(c.work); err != nil {
+	if err := writeFile(filepath.Join(c.work, file), data); err != nil {
 		return nil, err
 	}
 	in, req, err := c.request(v)
