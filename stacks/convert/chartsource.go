@@ -29,7 +29,7 @@ func (c *converter) chartOfRelease(v *conversion, r *helmRelease) {
 	default:
 		field = "spec.chartRef"
 		ref := spec.ChartRef.within(v.ref.namespace)
-		o := c.find(sourceGroup, ref)
+		o := c.lookup(v, sourceGroup, ref)
 		if o == nil || ref.kind != "HelmChart" {
 			v.refuse(field, fmt.Sprintf("%s is not among the objects; add its file with -f", ref))
 			return
@@ -109,7 +109,7 @@ func (c *converter) chartOfRepository(v *conversion, r *helmRelease, field strin
 			Insecure        bool     `json:"insecure"`
 		} `json:"spec"`
 	}
-	o := c.find(sourceGroup, source)
+	o := c.lookup(v, sourceGroup, source)
 	if o == nil {
 		v.refuse(field+".sourceRef", fmt.Sprintf("%s is not among the objects; add its file with -f", source))
 		return
@@ -149,7 +149,7 @@ func (c *converter) chartOfOCIRepository(v *conversion, source reference, r *hel
 			} `json:"ref"`
 		} `json:"spec"`
 	}
-	o := c.find(sourceGroup, source)
+	o := c.lookup(v, sourceGroup, source)
 	if o == nil {
 		v.refuse("spec.chartRef", fmt.Sprintf("%s is not among the objects; add its file with -f", source))
 		return
@@ -176,10 +176,15 @@ func (v *conversion) fromRepository(url, name string) {
 
 // statusOf returns the status of a release, which only the object in the cluster has.
 func (c *converter) statusOf(v *conversion, r *helmRelease) any {
+	var found []any
 	for i := range c.opts.Objects {
-		if o := &c.opts.Objects[i]; r.Status == nil && o.is(helmGroup, "HelmRelease") && o.ref() == v.ref {
-			return o.Value["status"]
+		if o := &c.opts.Objects[i]; r.Status == nil && o.is(helmGroup, "HelmRelease") && o.ref() == v.ref &&
+			o.File == "" && o.Value["status"] != nil {
+			found = append(found, o.Value["status"])
 		}
+	}
+	if len(found) == 1 {
+		return found[0]
 	}
 	return r.Status
 }

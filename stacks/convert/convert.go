@@ -150,19 +150,6 @@ func (c *converter) convertAll() {
 // known are all objects that are known: the given ones, and those that they render.
 func (c *converter) known() []Object { return slices.Concat(c.opts.Objects, c.rendered) }
 
-// find returns an object, or nil. The namespace of an object in a file may be unset.
-func (c *converter) find(group string, ref reference) *Object {
-	known := c.known()
-	for i := range known {
-		have := known[i].ref()
-		if known[i].group() == group && have.kind == ref.kind && have.name == ref.name &&
-			(have.namespace == ref.namespace || have.namespace == "") {
-			return &known[i]
-		}
-	}
-	return nil
-}
-
 // repositorySource returns the source that is this repository, for an install of a namespace.
 func (c *converter) repositorySource(namespace string) appsv1.SourceRef {
 	for _, source := range slices.Sorted(maps.Keys(c.sources)) {

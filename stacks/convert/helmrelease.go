@@ -180,7 +180,7 @@ func (c *converter) releaseValues(v *conversion, spec *helmReleaseSpec) {
 			own.Key = ref.ValuesKey
 		}
 		v.spec.ValuesFrom = append(v.spec.ValuesFrom, own)
-		if _, ok := dataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name}, stacks.ValuesKey(own)); !ok {
+		if _, ok := c.dataOf(v, reference{ref.Kind, v.namespace, ref.Name}, stacks.ValuesKey(own)); !ok {
 			v.note(field, fmt.Sprintf("the objects were compared without %s %s, which is not among them; add it "+
 				"with -f",
 				ref.Kind, ref.Name))
@@ -280,7 +280,7 @@ func (c *converter) renderRelease(v *conversion, r *helmRelease) ([]map[string]a
 		}
 	}
 	for _, ref := range v.spec.ValuesFrom {
-		data, ok := dataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name}, stacks.ValuesKey(ref))
+		data, ok := c.dataOf(v, reference{ref.Kind, v.namespace, ref.Name}, stacks.ValuesKey(ref))
 		if !ok {
 			continue
 		}

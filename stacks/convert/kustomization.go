@@ -163,6 +163,8 @@ func (c *converter) convertKustomization(o *Object) {
 	}
 	if err != nil {
 		v.refuse("spec.path", "kustomize can't build it: "+oneLine(err.Error(), c.work))
+	}
+	if len(v.refused) > 0 {
 		c.refused(v)
 		return
 	}
@@ -314,7 +316,7 @@ func (v *conversion) substituted(c *converter, spec *kustomizationSpec, built []
 func (v *conversion) parametersFrom(c *converter, spec *kustomizationSpec) {
 	for i, ref := range spec.PostBuild.SubstituteFrom {
 		field := fmt.Sprintf("spec.postBuild.substituteFrom[%d]", i)
-		data := allDataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name})
+		data := c.allDataOf(v, reference{ref.Kind, v.namespace, ref.Name})
 		if data == nil && !ref.Optional {
 			v.refuse(field, fmt.Sprintf("%s %s is not among the objects; add it with -f", ref.Kind, ref.Name))
 		}
@@ -337,7 +339,7 @@ func (v *conversion) fluxVariables(c *converter, spec *kustomizationSpec) map[st
 		return out
 	}
 	for _, ref := range spec.PostBuild.SubstituteFrom {
-		for key, value := range allDataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name}) {
+		for key, value := range c.allDataOf(v, reference{ref.Kind, v.namespace, ref.Name}) {
 			out[key] = strings.ReplaceAll(string(value), "\n", "")
 		}
 	}

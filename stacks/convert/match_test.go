@@ -95,3 +95,29 @@ patches:
 		}
 	}
 }
+
+// Variables are those of the own cluster; a choice between several is not made.
+func TestConvertReadsVariablesOfItsCluster(t *testing.T) {
+	files := map[string]string{"apps/config.yaml": strings.Replace(config, "{a: b}", "\n  a: ${color}", 1)}
+	for cluster, color := range map[string]string{"blue": "navy", "red": "wine"} {
+		files["clusters/"+cluster+"/apps.yaml"] = strings.Replace(syncs, "./clusters", "./apps", 1) +
+			"  postBuild: {substituteFrom: [{kind: ConfigMap, name: colors}]}\n"
+		files["clusters/"+cluster+"/colors.yaml"] = strings.NewReplacer("settings", "colors, namespace: flux-system",
+			"a: b", "color: "+color+", "+cluster+": x").Replace(config)
+	}
+	root := write(t, files)
+	result, err := convertRepository(t, root, nil, filepath.Join(root, "clusters"))
+	if err != nil || len(result.Converted) != 2 || len(result.Refused) != 0 {
+		t.Errorf("got %v\n%s", err, text(result))
+	}
+	files["settings/colors.yaml"], files["other/colors.yaml"] = files["clusters/blue/colors.yaml"],
+		files["clusters/red/colors.yaml"]
+	delete(files, "clusters/blue/colors.yaml")
+	delete(files, "clusters/red/colors.yaml")
+	root = write(t, files)
+	result, err = convertRepository(t, root, nil, root)
+	if err != nil || len(result.Converted) != 0 || !strings.Contains(text(result),
+		"there are several ConfigMap flux-system/colors with other content") {
+		t.Errorf("got %v\n%s", err, text(result))
+	}
+}

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
@@ -161,39 +160,6 @@ func readFile(file, name string) ([]Object, error) {
 		out = append(out, Object{File: name, Line: doc.Line, Value: value, node: doc.Root, encrypted: encrypted})
 	}
 	return out, nil
-}
-
-// dataOf returns the content of a key of a ConfigMap or a Secret. The namespace of an object in a
-// file may be unset.
-func dataOf(objects []Object, ref reference, key string) ([]byte, bool) {
-	data, ok := allDataOf(objects, ref)[key]
-	return data, ok
-}
-
-// allDataOf returns the content of a ConfigMap or a Secret; nil if it is unknown.
-func allDataOf(objects []Object, ref reference) map[string][]byte {
-	for i := range objects {
-		o := &objects[i]
-		have := o.ref()
-		if o.group() != "" || have.kind != ref.kind || have.name != ref.name || o.encrypted ||
-			have.namespace != "" && have.namespace != ref.namespace {
-			continue
-		}
-		out := map[string][]byte{}
-		for _, field := range []string{"data", "stringData"} {
-			data, _ := o.Value[field].(map[string]any)
-			for key, value := range data {
-				text, _ := value.(string)
-				out[key] = []byte(text)
-				raw, err := base64.StdEncoding.DecodeString(text)
-				if err == nil && ref.kind == "Secret" && field == "data" {
-					out[key] = raw
-				}
-			}
-		}
-		return out
-	}
-	return nil
 }
 
 // pathInRepository cleans a path of a source. It is an error if the path is the root of the

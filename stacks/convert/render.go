@@ -24,8 +24,9 @@ func (c *converter) proveAll() error {
 		for _, e := range problem.Flatten(err) {
 			v.refuse("", "it can't be rendered as a stack: "+oneLine(e.Error(), c.work))
 		}
-		if err != nil {
+		if len(v.refused) > 0 {
 			c.refused(v)
+			continue
 		}
 		differences = append(differences, found...)
 	}
@@ -110,14 +111,14 @@ func (c *converter) request(v *conversion) (*appsv1.KsctlInstall, stacks.Request
 	}
 	var inputs []stacks.ValuesInput
 	for _, ref := range in.Spec.ValuesFrom {
-		if data, ok := dataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name}, stacks.ValuesKey(ref)); ok {
+		if data, ok := c.dataOf(v, reference{ref.Kind, v.namespace, ref.Name}, stacks.ValuesKey(ref)); ok {
 			inputs = append(inputs, stacks.ValuesInput{Component: ref.Component, Source: stacks.ValuesSource(ref),
 				Data: data, Public: ref.Kind != "Secret", TargetPath: ref.TargetPath})
 		}
 	}
 	choices, err := stacks.ChoicesFromInstall(in, inputs)
 	for _, ref := range in.Spec.ParametersFrom {
-		data := allDataOf(c.known(), reference{ref.Kind, v.namespace, ref.Name})
+		data := c.allDataOf(v, reference{ref.Kind, v.namespace, ref.Name})
 		if input, ok := stacks.NewParametersInput(ref, data); ok {
 			choices.ParametersFrom = append(choices.ParametersFrom, input)
 		}
