@@ -94,7 +94,11 @@ func (s *argoSource) waveOf(file string, objects []map[string]any) int {
 
 // argoFiles returns the files of a folder that Argo CD applies, and the first one in Jsonnet.
 func argoFiles(dir string, d *applicationDirectory) (files []string, jsonnet string, err error) {
-	include, exclude := globPattern(d.Include), globPattern(d.Exclude)
+	include, includeErr := globPattern(d.Include)
+	exclude, excludeErr := globPattern(d.Exclude)
+	if err := errors.Join(includeErr, excludeErr); err != nil {
+		return nil, "", err
+	}
 	err = filepath.WalkDir(dir, func(file string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -114,7 +118,13 @@ func argoFiles(dir string, d *applicationDirectory) (files []string, jsonnet str
 		case ".jsonnet":
 			jsonnet = cmp.Or(jsonnet, rel)
 		case ".yaml", ".yml", ".json":
-			files = append(files, rel)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if !bytes.Contains(data, []byte("+argocd:skip-file-rendering")) {
+				files = append(files, rel)
+			}
 		}
 		return nil
 	})
@@ -122,16 +132,39 @@ func argoFiles(dir string, d *applicationDirectory) (files []string, jsonnet str
 }
 
 // globPattern converts a glob of Argo CD, in which * matches slashes, too. It is nil for no glob.
-func globPattern(glob string) *regexp.Regexp {
+func globPattern(glob string) (*regexp.Regexp, error) {
 	if glob == "" {
-		return nil
+		return nil, nil
 	}
-	text := regexp.QuoteMeta(glob)
-	for from, to := range map[string]string{`\*\*`: `.*`, `\{`: `(?:`, `\}`: `)`} {
-		text = strings.ReplaceAll(text, from, to)
+	if strings.ContainsAny(glob, `[]\!`) {
+		return nil, fmt.Errorf("the glob %q has one of [ ] \\ !; write it with *, ? and {a,b} only", glob)
 	}
-	text = strings.NewReplacer(`\*`, `.*`, `\?`, `.`, `,`, `|`).Replace(text)
-	return regexp.MustCompile("^(?:" + text + ")$")
+	var b strings.Builder
+	depth, unbalanced := 0, false
+	for _, r := range glob {
+		unbalanced = unbalanced || r == '}' && depth == 0
+		switch {
+		case r == '*':
+			b.WriteString(".*")
+		case r == '?':
+			b.WriteString(".")
+		case r == '{':
+			depth++
+			b.WriteString("(?:")
+		case r == '}':
+			depth--
+			b.WriteString(")")
+		case r == ',' && depth > 0:
+			b.WriteString("|")
+		default:
+			b.WriteString(regexp.QuoteMeta(string(r)))
+		}
+	}
+	pattern, err := regexp.Compile("^(?s:" + b.String() + ")$")
+	if err != nil || unbalanced {
+		return nil, fmt.Errorf("the glob %q can't be read; close each { with }", glob)
+	}
+	return pattern, nil
 }
 
 // readDocuments reads the objects of a file as kubectl does.
