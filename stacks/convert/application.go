@@ -215,6 +215,7 @@ func (v *conversion) hasRepositoryChart() bool {
 // destination sets the cluster and the namespaces.
 func (v *conversion) destination(a *application) {
 	d := &a.Spec.Destination
+	v.formerNamespace = cmp.Or(d.Namespace, v.namespace)
 	switch {
 	case d.Name != "" && d.Name != "in-cluster":
 		v.spec.ClusterRef = &appsv1.ClusterReference{Name: label(d.Name)}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +20,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/convert/helmtemplate"
 )
 
 // argoSource converts one source of an Application.
@@ -59,6 +60,12 @@ func (s *argoSource) convert() func() ([]map[string]any, error) {
 	}
 	s.dir = dir
 	s.v.folders = append(s.v.folders, dir)
+	for _, name := range []string{".argocd-source.yaml", ".argocd-source-" + s.app.Metadata.Name + ".yaml"} {
+		if fileExists(filepath.Join(full, name)) {
+			return s.refuse(".path", path.Join(dir, name)+" changes the source; move its fields to the Application, "+
+				"and remove it")
+		}
+	}
 	file, err := kustomizationFile(full)
 	switch {
 	case err != nil:
@@ -126,6 +133,10 @@ func (s *argoSource) helm(chart stacks.Helm, version string) func() ([]map[strin
 	if h.KubeVersion != "" || len(h.APIVersions) > 0 {
 		s.v.note(s.field+".helm", "charts see the versions of the target cluster, not kubeVersion and apiVersions")
 	}
+	if h.Namespace != "" && h.Namespace != s.v.formerNamespace {
+		return s.refuse(".helm.namespace", "the chart is rendered for another namespace than that of "+
+			"spec.destination; set the same in both")
+	}
 	component := stacks.Component{Name: s.name(), Version: text(version), Namespace: text(h.Namespace)}
 	release := cmp.Or(h.ReleaseName, s.app.Metadata.Name)
 	switch release {
@@ -140,28 +151,17 @@ func (s *argoSource) helm(chart stacks.Helm, version string) func() ([]map[strin
 		chart.ValuesFiles = append(chart.ValuesFiles, path.Join("../..", file))
 	}
 	component.Helm = &chart
-	own, err := s.ownValues(h)
+	all, own, err := s.values(h, files)
 	if err != nil {
-		return s.refuse(".helm", err.Error())
+		return s.refuse(".helm", oneLine(err.Error(), s.c.work))
 	}
 	s.v.components = append(s.v.components, component)
 	if len(own) > 0 {
 		s.v.override(component.Name, "values", own)
 	}
 	return func() ([]map[string]any, error) {
-		values := map[string]any{}
-		for _, file := range files {
-			data, err := os.ReadFile(filepath.Join(s.c.work, file))
-			if err == nil {
-				err = mergeYAML(values, data)
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		mergeMaps(values, own)
-		namespace := cmp.Or(h.Namespace, s.app.Spec.Destination.Namespace, s.v.namespace)
-		return s.c.helmTemplate(s.v, &component, release, namespace, values)
+		return s.c.helmTemplate(s.v, component.Name, all, &helmtemplate.Options{Release: release,
+			Namespace: s.v.formerNamespace, WithoutCRDs: h.SkipCrds, SkipSchemaValidation: h.SkipSchemaValidation})
 	}
 }
 
@@ -193,41 +193,99 @@ func (s *argoSource) valueFiles(h *applicationHelm) (out []string) {
 	return out
 }
 
-// ownValues returns the values of the Application: its values, then its parameters.
-func (s *argoSource) ownValues(h *applicationHelm) (map[string]any, error) {
-	values := map[string]any{}
-	if len(h.ValuesObject) > 0 {
-		mergeMaps(values, h.ValuesObject)
-	} else if err := mergeYAML(values, []byte(h.Values)); err != nil {
-		return nil, fmt.Errorf("values is no YAML: %w", err)
+// values returns the values as Argo CD passes them to Helm, and those of them that the install sets
+// above the files.
+func (s *argoSource) values(h *applicationHelm, files []string) (all, own map[string]any, err error) {
+	all, own = map[string]any{}, map[string]any{}
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join(s.c.work, file))
+		if err == nil {
+			err = mergeYAML(all, data)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
-	for _, p := range h.Parameters {
+	if h.ValuesObject != nil {
+		mergeMaps(own, h.ValuesObject)
+	} else if err := mergeYAML(own, []byte(h.Values)); err != nil {
+		return nil, nil, fmt.Errorf("values is no YAML: %w", err)
+	}
+	mergeMaps(all, own)
+	before := map[string]any{}
+	if err := convertValue(all, &before); err != nil {
+		return nil, nil, err
+	}
+	if err := s.setParameters(all, h); err != nil {
+		return nil, nil, err
+	}
+	mergeMaps(own, changedValues(before, all))
+	return all, own, nil
+}
+
+// setParameters sets parameters in Helm's order: --set, --set-string, --set-file.
+func (s *argoSource) setParameters(values map[string]any, h *applicationHelm) error {
+	for _, asText := range []bool{false, true} {
 		parse := strvals.ParseInto
-		if p.ForceString {
+		if asText {
 			parse = strvals.ParseIntoString
 		}
-		// As in Argo CD, a comma belongs to the value.
-		if err := parse(p.Name+"="+unescapedComma.ReplaceAllString(p.Value, `$1\,`), values); err != nil {
-			return nil, fmt.Errorf("the parameter %s can't be used: %w", p.Name, err)
+		for _, p := range h.Parameters {
+			if p.ForceString != asText {
+				continue
+			}
+			if err := parse(p.Name+"="+escapeCommas(p.Value), values); err != nil {
+				return fmt.Errorf("the parameter %s can't be used: %w", p.Name, err)
+			}
 		}
 	}
 	for _, p := range h.FileParameters {
 		clean, err := pathInRepository(path.Join(s.dir, p.Path))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		err = strvals.ParseIntoFile(p.Name+"="+clean, values, func(name []rune) (any, error) {
+		err = strvals.ParseIntoFile(p.Name+"="+escapeCommas(clean), values, func(name []rune) (any, error) {
 			data, err := os.ReadFile(filepath.Join(s.c.work, string(name)))
 			return string(data), err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("the parameter %s can't be used: %w", p.Name, err)
+			return fmt.Errorf("the parameter %s can't be used: %w", p.Name, err)
 		}
 	}
-	return values, nil
+	return nil
 }
 
-var unescapedComma = regexp.MustCompile(`(^|[^\\]),`)
+// escapeCommas does what Argo CD does: a comma belongs to the value, except in a list {a,b}.
+func escapeCommas(value string) string {
+	if strings.HasPrefix(value, "{") && strings.HasSuffix(value, "}") {
+		return value
+	}
+	var b strings.Builder
+	for i := range len(value) {
+		if value[i] == ',' && (i == 0 || value[i-1] != '\\') {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(value[i])
+	}
+	return b.String()
+}
+
+// changedValues returns the values of after that differ from before.
+func changedValues(before, after map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, value := range after {
+		have, ok := before[key]
+		below, isMap := value.(map[string]any)
+		if haveBelow, wasMap := have.(map[string]any); isMap && wasMap {
+			if changed := changedValues(haveBelow, below); len(changed) > 0 {
+				out[key] = changed
+			}
+		} else if !ok || !reflect.DeepEqual(have, value) {
+			out[key] = value
+		}
+	}
+	return out
+}
 
 // kustomize adds a kustomization.
 func (s *argoSource) kustomize() func() ([]map[string]any, error) {

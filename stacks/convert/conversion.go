@@ -65,6 +65,8 @@ type conversion struct {
 	own       map[string]appsv1.ComponentChoice
 	spec      appsv1.KsctlInstallSpec
 	namespace string
+	// formerNamespace is that of an Application's destination.
+	formerNamespace string
 	// after are the objects of Flux or Argo CD that come before this one.
 	after []dependency
 	// source is written beside the install; nil if there is one already.

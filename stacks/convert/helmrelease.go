@@ -245,11 +245,21 @@ func (v *conversion) releaseActions(spec *helmReleaseSpec) {
 	}
 }
 
-// hasCRDs reports whether a chart or a chart in it has a folder crds.
+// hasCRDs reports whether a chart may have CRDs: a folder crds, an archive or a dependency.
 func hasCRDs(root string) bool {
 	found := false
-	_ = filepath.WalkDir(root, func(_ string, entry os.DirEntry, err error) error {
-		found = found || err == nil && entry.IsDir() && entry.Name() == "crds"
+	_ = filepath.WalkDir(root, func(file string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+		case entry.IsDir():
+			found = found || entry.Name() == "crds"
+		case entry.Name() == "requirements.yaml" || filepath.Ext(file) == ".tgz":
+			found = true
+		case entry.Name() == "Chart.yaml":
+			var chart struct{ Dependencies []any }
+			data, err := os.ReadFile(file)
+			found = found || err == nil && yaml.Unmarshal(data, &chart) == nil && len(chart.Dependencies) > 0
+		}
 		return err
 	})
 	return found
@@ -296,8 +306,17 @@ func (c *converter) renderRelease(v *conversion, r *helmRelease) ([]map[string]a
 	}
 	mergeMaps(values, r.Spec.Values)
 	namespace := cmp.Or(r.Spec.TargetNamespace, v.namespace)
-	component := &v.components[0]
-	objects, err := c.helmTemplate(v, component, releaseNameOf(r), namespace, values)
+	install, upgrade := cmp.Or(r.Spec.Install, &releaseAction{}), cmp.Or(r.Spec.Upgrade, &releaseAction{})
+	objects, err := c.helmTemplate(v, v.components[0].Name, values, &helmtemplate.Options{
+		Release: releaseNameOf(r), Namespace: namespace,
+		WithoutCRDs:          crdPolicy(install, upgrade) == appsv1.CRDsSkip,
+		SkipSchemaValidation: install.DisableSchemaValidation || upgrade.DisableSchemaValidation})
+	if install.DisableHooks && upgrade.DisableHooks {
+		objects = slices.DeleteFunc(objects, func(o map[string]any) bool {
+			annotations, _ := nested(o, "metadata", "annotations").(map[string]any)
+			return annotations[manifest.HookAnnotation] != nil
+		})
+	}
 	for _, p := range r.Spec.PostRenderers {
 		if p.Kustomize == nil || err != nil {
 			continue
@@ -319,28 +338,18 @@ func (c *converter) renderRelease(v *conversion, r *helmRelease) ([]map[string]a
 	return objects, err
 }
 
-// helmTemplate renders the chart of a component.
-func (c *converter) helmTemplate(v *conversion, component *stacks.Component, release, namespace string,
-	values map[string]any) ([]map[string]any, error) {
-	data, err := yaml.Marshal(values)
-	if err != nil {
-		return nil, err
-	}
-	root := v.chartRoots[component.Name]
+// helmTemplate renders the chart of a component with the options of the former tool.
+func (c *converter) helmTemplate(v *conversion, component string, values map[string]any,
+	options *helmtemplate.Options) (objects []map[string]any, err error) {
+	root := v.chartRoots[component]
 	if root == "" {
 		return nil, fmt.Errorf("its chart was not fetched")
 	}
-	objects, err := helmtemplate.Render(root, helmtemplate.Options{Release: release, Namespace: namespace,
-		KubeVersion: c.opts.Capabilities.KubeVersion, APIVersions: c.opts.Capabilities.APIVersions, Values: data,
-		WithoutCRDs:          component.Helm.CRDs == appsv1.CRDsSkip,
-		SkipSchemaValidation: component.Helm.SkipSchemaValidation})
-	if component.Helm.Hooks == appsv1.HooksSkip {
-		objects = slices.DeleteFunc(objects, func(o map[string]any) bool {
-			annotations, _ := nested(o, "metadata", "annotations").(map[string]any)
-			return annotations[manifest.HookAnnotation] != nil
-		})
+	if options.Values, err = yaml.Marshal(values); err != nil {
+		return nil, err
 	}
-	return objects, err
+	options.KubeVersion, options.APIVersions = c.opts.Capabilities.KubeVersion, c.opts.Capabilities.APIVersions
+	return helmtemplate.Render(root, *options)
 }
 
 // setPath sets a value as helm-controller does: one in quotes is a text.

@@ -70,7 +70,7 @@ func (c *converter) prove(v *conversion) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	namespace := cmp.Or(v.components[0].Namespace.Text, v.spec.TargetNamespace, v.namespace)
+	namespace := cmp.Or(v.formerNamespace, v.components[0].Namespace.Text, v.spec.TargetNamespace, v.namespace)
 	former, err := v.formerObjects(namespace)
 	again := former
 	if err == nil && len(v.chartRoots) > 0 {
