@@ -174,6 +174,9 @@ func (c *converter) convertApplication(o *Object) {
 			renders = append(renders, render)
 		}
 	}
+	if len(renders) == 0 && len(v.refused) == 0 {
+		v.refuse("spec.source", "it renders nothing; set path or chart")
+	}
 	if len(v.refused) > 0 {
 		c.refused(v)
 		return
@@ -240,7 +243,9 @@ func (v *conversion) syncPolicy(a *application) {
 	policy := a.Spec.SyncPolicy
 	switch {
 	case policy == nil || policy.Automated == nil || policy.Automated.Enabled != nil && !*policy.Automated.Enabled:
-		v.note("spec.syncPolicy", "an install always applies a new revision; set spec.suspend to apply none")
+		v.note("spec.syncPolicy", "an install always applies a new revision; set spec.suspend to apply none. "+
+			"It deletes nothing by itself, as before")
+		v.spec.Prune = new(bool)
 	default:
 		if !policy.Automated.Prune {
 			v.spec.Prune = new(bool)
@@ -282,8 +287,11 @@ func (v *conversion) syncOption(field, option string, a *application) {
 	case option == "CreateNamespace=true":
 		v.components[0].Namespace.Text = cmp.Or(v.components[0].Namespace.Text, a.Spec.Destination.Namespace)
 		v.components[0].CreateNamespace = v.components[0].Namespace.Text != ""
-	case option == "Force=true" || option == "Replace=true":
+	case option == "Force=true":
 		v.spec.Force = true
+	case option == "Replace=true":
+		v.note(field, "objects are applied, not replaced; set spec.force to re-create those with an immutable field "+
+			"that changed")
 	case !slices.Contains(withoutMeaning, option):
 		v.note(field, option+" has no counterpart")
 	}

@@ -129,7 +129,10 @@ func (v *conversion) sourceRef(s sourceRef) {
 }
 
 func (v *conversion) schedule(interval, retry, timeout *metav1.Duration, suspend bool) {
-	v.spec.Interval, v.spec.RetryInterval, v.spec.Timeout, v.spec.Suspend = interval, retry, timeout, suspend
+	v.spec.Interval, v.spec.RetryInterval, v.spec.Timeout = interval, retry, timeout
+	if suspend {
+		v.note("spec.suspend", "the install is not suspended, so that it takes the objects over")
+	}
 }
 
 func (v *conversion) kubeConfig(k *fluxKubeConfig) {

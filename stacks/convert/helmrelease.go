@@ -193,13 +193,14 @@ func (c *converter) releaseValues(v *conversion, spec *helmReleaseSpec) {
 
 func (v *conversion) releaseDrift(spec *helmReleaseSpec) {
 	d := spec.DriftDetection
-	if d == nil {
+	if d == nil { // helm-controller looks for none by default
+		v.drift().Mode = appsv1.DriftIgnore
 		return
 	}
 	switch d.Mode {
 	case "warn":
 		v.drift().Mode = appsv1.DriftWarn
-	case "disabled":
+	case "disabled", "":
 		v.drift().Mode = appsv1.DriftIgnore
 	}
 	v.ignored(d.Ignore)
