@@ -59,6 +59,8 @@ type Converted struct {
 	Rendered bool
 	// ReleaseNamespace and Release name the release of a HelmRelease.
 	ReleaseNamespace, Release string
+	// namespace and name of the object.
+	namespace, name string
 	// Account is true if the install names a service account.
 	Account bool
 }
@@ -117,6 +119,10 @@ func Convert(ctx context.Context, opts Options) (*Result, error) {
 	}
 	if err := c.findSources(); err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(opts.Objects, isFormer) {
+		return nil, errors.New("there is no Kustomization of Flux, HelmRelease or Application among the objects; " +
+			"name their files with -f")
 	}
 	c.convertAll()
 	c.dropRefused()
@@ -328,12 +334,13 @@ func (c *converter) emitInstalls() error {
 			Object: v.ref.String(), File: v.object.File, Stack: v.stack, Install: v.namespace + "/" + v.install,
 			StackFile: path.Join(stacksFolder, v.stack, stacks.FileName), InstallFile: v.file, Objects: v.objects,
 			Former: v.ref.kind, Rendered: !v.object.inFile(), Account: v.spec.ServiceAccountName != "",
+			namespace: v.ref.namespace, name: v.ref.name,
 			Release: v.release.Name, ReleaseNamespace: v.release.Namespace,
 		})
 	}
 	for _, v := range c.dissolved {
 		c.result.Converted = append(c.result.Converted, Converted{Object: v.ref.String(), File: v.object.File,
-			Former: v.ref.kind})
+			Former: v.ref.kind, namespace: v.ref.namespace, name: v.ref.name})
 	}
 	used := map[string]bool{}
 	for _, v := range c.all {
@@ -386,11 +393,12 @@ func (c *converter) dependencies(v *conversion) (out []appsv1.Dependency) {
 		if d.namespace != v.namespace {
 			dep.Namespace = d.namespace
 		}
-		found := false
+		found, same := false, c.converted(d.reference)
 		for _, other := range c.all {
 			parent := other.object.parent
 			renderedBy := parent != nil && !parent.kept && parent.ref == d.reference && v.object.inFile()
-			if other == v || other.cluster != v.cluster || other.ref != d.reference && !renderedBy {
+			elsewhere := other.cluster != v.cluster && (len(same) != 1 || same[0] != other)
+			if other == v || elsewhere || other.ref != d.reference && !renderedBy {
 				continue
 			}
 			found = true
@@ -402,6 +410,16 @@ func (c *converter) dependencies(v *conversion) (out []appsv1.Dependency) {
 		}
 		if !found && d.apiVersion != "" {
 			out = append(out, dep)
+		}
+	}
+	return out
+}
+
+// converted returns the conversions of objects with this reference, in all clusters.
+func (c *converter) converted(ref reference) (out []*conversion) {
+	for _, v := range c.all {
+		if v.ref == ref {
+			out = append(out, v)
 		}
 	}
 	return out

@@ -24,3 +24,12 @@ func TestShortYAMLReadsBackTheSame(t *testing.T) {
 		}
 	}
 }
+
+// An object of a chart may have no metadata.
+func TestCommonMetadataOfAnObjectWithoutMetadata(t *testing.T) {
+	object := map[string]any{"kind": "List"}
+	setCommonMetadata(object, &commonMetadata{Labels: map[string]string{"a": "b"}})
+	if nested(object, "metadata", "labels", "a") != "b" {
+		t.Errorf("got %v", object)
+	}
+}

@@ -112,6 +112,10 @@ func mergeImage(images []types.Image, image types.Image) []types.Image {
 
 func setCommonMetadata(object map[string]any, common *commonMetadata) {
 	meta, _ := object["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+		object["metadata"] = meta
+	}
 	for field, values := range map[string]map[string]string{"labels": common.Labels,
 		"annotations": common.Annotations} {
 		have, _ := meta[field].(map[string]any)

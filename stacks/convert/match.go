@@ -156,13 +156,18 @@ func (v *conversion) readsFiles(work string) func(string) {
 	}
 }
 
+// isFormer reports whether an object is of a kind that is converted, or listed.
+func isFormer(o Object) bool {
+	return o.is(kustomizeGroup, "Kustomization") || o.is(helmGroup, "HelmRelease") || o.is(argoGroup, "Application") ||
+		o.is(argoGroup, "ApplicationSet")
+}
+
 // checkComplete returns an error that names each given object that is in no list of the result.
 func (c *converter) checkComplete() error {
 	var errs []error
 	for i := range c.opts.Objects {
 		o := &c.opts.Objects[i]
-		if !o.is(kustomizeGroup, "Kustomization") && !o.is(helmGroup, "HelmRelease") &&
-			!o.is(argoGroup, "Application") {
+		if !isFormer(*o) || o.ref().kind == "ApplicationSet" {
 			continue
 		}
 		listed := slices.ContainsFunc(c.begun, func(v *conversion) bool {

@@ -157,7 +157,16 @@ func readFile(file, name string) ([]Object, error) {
 		if err != nil || value["kind"] == nil {
 			continue // no object: values of a chart, for example
 		}
-		out = append(out, Object{File: name, Line: doc.Line, Value: value, node: doc.Root, encrypted: encrypted})
+		items, isList := value["items"].([]any)
+		if !isList || value["kind"] != "List" {
+			out = append(out, Object{File: name, Line: doc.Line, Value: value, node: doc.Root, encrypted: encrypted})
+			continue
+		}
+		for _, item := range items {
+			if inner, ok := item.(map[string]any); ok && inner["kind"] != nil {
+				out = append(out, Object{File: name, Line: doc.Line, Value: inner, encrypted: encrypted})
+			}
+		}
 	}
 	return out, nil
 }

@@ -18,6 +18,15 @@ type Step struct {
 var fieldManagers = map[string]string{"Kustomization": "kustomize-controller", "HelmRelease": "helm-controller",
 	"Application": "ksctl-gitops"}
 
+// resources are the full names of the former kinds, for kubectl.
+var resources = map[string]string{"Kustomization": "kustomizations." + kustomizeGroup,
+	"HelmRelease": "helmreleases." + helmGroup, "Application": "applications." + argoGroup}
+
+func waitSuspended(c *Converted) string {
+	return fmt.Sprintf("kubectl -n %s wait %s/%s --for=jsonpath='{.spec.suspend}'=true --timeout=5m", c.namespace,
+		resources[c.Former], c.name)
+}
+
 // Steps returns the commits of docs/moving.md for what was converted: stop the former tool, add the
 // stacks and installs, wait, and remove the former objects.
 func (r *Result) Steps() (out []Step) {
@@ -30,11 +39,17 @@ func (r *Result) Steps() (out []Step) {
 		"synced", r.forEach("HelmRelease", func(c *Converted) string {
 		return fmt.Sprintf("%s: set spec.suspend: true", c.where())
 	}))
+	add("Wait until they are suspended", r.forEach("HelmRelease", waitSuspended))
 	add("Commit: stop the former tool", append(r.forEach("Kustomization", func(c *Converted) string {
 		return fmt.Sprintf("%s: set spec.suspend: true and spec.prune: false", c.where())
 	}), r.forEach("Application", func(c *Converted) string {
 		return fmt.Sprintf("%s: remove spec.syncPolicy.automated and metadata.finalizers", c.where())
 	})...))
+	add("Wait until it is stopped", append(r.forEach("Kustomization", waitSuspended),
+		r.forEach("Application", func(c *Converted) string {
+			return fmt.Sprintf("kubectl -n %s get application %s -o jsonpath='{.spec.syncPolicy.automated}"+
+				"{.metadata.finalizers}' must print nothing", c.namespace, c.name)
+		})...))
 	add("Commit: add the files that this command wrote, after a review", r.reviewLines())
 	add("Wait until the installs are ready", r.installLines(func(c *Converted) string {
 		namespace, name, _ := strings.Cut(c.Install, "/")
@@ -43,6 +58,12 @@ func (r *Result) Steps() (out []Step) {
 	removal := []string{"remove spec.adopt from the installs"}
 	for i := range r.Converted {
 		removal = append(removal, "remove "+r.Converted[i].where())
+	}
+	// A stopped Kustomization does not delete what it rendered.
+	for i := range r.Converted {
+		c := &r.Converted[i]
+		removal = append(removal, fmt.Sprintf("kubectl -n %s delete %s %s --ignore-not-found",
+			c.namespace, resources[c.Former], c.name))
 	}
 	removal = append(removal, r.forEach("HelmRelease", func(c *Converted) string {
 		return fmt.Sprintf("kubectl -n %s delete secrets -l owner=helm,name=%s", c.ReleaseNamespace, c.Release)
