@@ -258,6 +258,12 @@ func (v *conversion) syncPolicy(a *application) {
 		for i, option := range policy.SyncOptions {
 			v.syncOption(fmt.Sprintf("spec.syncPolicy.syncOptions[%d]", i), option, a)
 		}
+		if policy.Retry != nil {
+			v.note("spec.syncPolicy.retry", "an install always tries again; set spec.retryInterval")
+		}
+		if policy.Automated != nil && policy.Automated.AllowEmpty {
+			v.note("spec.syncPolicy.automated.allowEmpty", "a stack always has a component")
+		}
 		if policy.ManagedNamespaceMetadata != nil {
 			v.note("spec.syncPolicy.managedNamespaceMetadata", "add a manifest of the Namespace to the stack")
 		}

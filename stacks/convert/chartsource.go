@@ -118,6 +118,7 @@ func (c *converter) chartOfRepository(v *conversion, r *helmRelease, field strin
 		v.refuse(field+".sourceRef", err.Error())
 		return
 	}
+	v.sourceSettings(field+".sourceRef", o)
 	from := &repository.Spec
 	v.fromRepository(strings.TrimSuffix(from.URL, "/"), chart.Chart)
 	v.version(field+".version", chart.Version, c.statusOf(v, r))
@@ -139,10 +140,11 @@ func (c *converter) chartOfRepository(v *conversion, r *helmRelease, field strin
 func (c *converter) chartOfOCIRepository(v *conversion, source reference, r *helmRelease) {
 	var repository struct {
 		Spec struct {
-			URL       string   `json:"url"`
-			Insecure  bool     `json:"insecure"`
-			SecretRef *nameRef `json:"secretRef"`
-			Ref       struct {
+			URL           string   `json:"url"`
+			Insecure      bool     `json:"insecure"`
+			SecretRef     *nameRef `json:"secretRef"`
+			CertSecretRef *nameRef `json:"certSecretRef"`
+			Ref           struct {
 				Tag    string `json:"tag"`
 				SemVer string `json:"semver"`
 				Digest string `json:"digest"`
@@ -158,16 +160,31 @@ func (c *converter) chartOfOCIRepository(v *conversion, source reference, r *hel
 		v.refuse("spec.chartRef", err.Error())
 		return
 	}
+	v.sourceSettings("spec.chartRef", o)
 	from := &repository.Spec
 	v.fromRepository(path.Dir(strings.Replace(from.URL, "://", "%", 1)), path.Base(from.URL))
 	v.components[0].Helm.Repository = strings.Replace(v.components[0].Helm.Repository, "%", "://", 1)
 	v.components[0].Helm.Digest = from.Ref.Digest
 	v.version("spec.chartRef", cmp.Or(from.Ref.Tag, from.Ref.SemVer), c.statusOf(v, r))
-	if from.SecretRef != nil || from.Insecure {
+	if from.SecretRef != nil || from.CertSecretRef != nil || from.Insecure {
 		v.spec.Charts = append(v.spec.Charts, appsv1.ChartRepository{Repository: v.components[0].Helm.Repository,
-			Insecure: from.Insecure, SecretRef: localRef(from.SecretRef)})
+			Insecure: from.Insecure, SecretRef: localRef(from.SecretRef), CertSecretRef: localRef(from.CertSecretRef)})
 	}
 	c.ownSource(v)
+}
+
+// sourceSettings lists fields of the source of a chart that the install lacks.
+func (v *conversion) sourceSettings(field string, source *Object) {
+	fields := []string{"proxySecretRef", "provider"}
+	if source.ref().kind == "OCIRepository" {
+		fields = append(fields, "verify", "layerSelector", "serviceAccountName")
+	}
+	for _, name := range fields {
+		if value := nested(source.Value, "spec", name); value != nil && value != "generic" && value != "" {
+			v.note(field, fmt.Sprintf("spec.%s of %s is not used; set spec.charts of the install if the chart needs "+
+				"it", name, source.ref()))
+		}
+	}
 }
 
 func (v *conversion) fromRepository(url, name string) {

@@ -239,6 +239,12 @@ func (v *conversion) releaseActions(spec *helmReleaseSpec) {
 		{"spec.uninstall", "set deletionPolicy of the install", spec.Uninstall != nil},
 		{"spec.test", "tests run on request: kubectl ksctl test INSTALL", nested(spec.Test, "enable") == true},
 		{"spec.healthCheckExprs", "set readyExpr of the component", len(spec.HealthCheckExprs) > 0},
+		{"spec.postRenderStrategy", "patches and images change hooks, too",
+			spec.PostRenderStrategy != "" && spec.PostRenderStrategy != "combined"},
+		{"spec.upgrade.preserveValues", "values of an earlier release are not kept; write them to values",
+			upgrade.PreserveValues},
+		{"spec.install.disableWait", "an install always waits for its objects",
+			install.DisableWait || upgrade.DisableWait},
 	} {
 		if f.set {
 			v.note(f.field, f.message)

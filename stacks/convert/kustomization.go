@@ -174,9 +174,8 @@ func (c *converter) convertKustomization(o *Object) {
 	v.namespaces(c.work, dir, spec)
 	v.sourceRef(spec.SourceRef)
 	v.schedule(spec.Interval, spec.RetryInterval, spec.Timeout, spec.Suspend)
-	v.spec.ServiceAccountName = spec.ServiceAccountName
+	v.spec.ServiceAccountName, v.spec.TargetNamespace = spec.ServiceAccountName, spec.TargetNamespace
 	v.spec.Force = spec.Force
-	v.spec.TargetNamespace = spec.TargetNamespace
 	v.kubeConfig(spec.KubeConfig)
 	v.pruning(spec.Prune, spec.DeletionPolicy)
 	v.ignored(spec.Ignore)
@@ -416,6 +415,9 @@ func (v *conversion) decryption(spec *kustomizationSpec) {
 	case d.SecretRef == nil:
 		v.refuse("spec.decryption", "it names no Secret; create one with the keys, and set spec.decryption.secretRef")
 	default:
+		if d.ServiceAccountName != "" {
+			v.note("spec.decryption.serviceAccountName", "keys are only read from the Secret")
+		}
 		v.spec.Decryption = &appsv1.Decryption{Provider: d.Provider,
 			SecretRef: fluxmeta.LocalObjectReference{Name: d.SecretRef.Name}}
 	}
@@ -426,6 +428,9 @@ func (v *conversion) decryption(spec *kustomizationSpec) {
 func (v *conversion) health(spec *kustomizationSpec) {
 	if len(spec.HealthChecks) > 0 {
 		v.note("spec.healthChecks", "an install waits for all of its own objects; name others in spec.dependsOn")
+	}
+	if !spec.Wait && len(spec.HealthChecks) == 0 {
+		v.note("spec.wait", "an install always waits for all of its objects, and dependants wait for it")
 	}
 	if len(spec.HealthCheckExprs) > 0 {
 		v.note("spec.healthCheckExprs", "set readyExpr of the component")

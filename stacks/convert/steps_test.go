@@ -95,3 +95,45 @@ func TestConvertNeedsObjects(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Fields without a counterpart are listed, each with its object.
+func TestConvertListsFieldsThatItDrops(t *testing.T) {
+	repository := `apiVersion: source.toolkit.fluxcd.io/v1
+kind: OCIRepository
+metadata: {name: podinfo, namespace: shop}
+spec:
+  url: oci://ghcr.io/stefanprodan/charts/podinfo
+  ref: {tag: 6.9.2}
+  certSecretRef: {name: ca}
+  proxySecretRef: {name: proxy}
+  provider: aws
+  verify: {provider: cosign}
+  layerSelector: {mediaType: a/b}
+`
+	oci := strings.Replace(release, "chart: {spec: {chart: ./chart, sourceRef: {kind: GitRepository, name: fleet, "+
+		"namespace: flux-system}}}", "chartRef: {kind: OCIRepository, name: podinfo}", 1)
+	root := write(t, map[string]string{"in/a.yaml": repository,
+		"in/b.yaml": oci + "  postRenderStrategy: nohooks\n  upgrade: {preserveValues: true, disableWait: true}\n"})
+	result, err := convertRepository(t, root, []string{"GitRepository flux-system/fleet"}, filepath.Join(root, "in"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := text(result)
+	for _, want := range []string{"spec.proxySecretRef of OCIRepository shop/podinfo", "spec.provider of",
+		"spec.verify of", "spec.layerSelector of", "certSecretRef: {name: ca}", "spec.postRenderStrategy:",
+		"spec.upgrade.preserveValues:", "spec.install.disableWait:"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	root = write(t, map[string]string{"in/a.yaml": strings.Replace(argoApp, "automated: {prune: true",
+		"retry: {limit: 5}, automated: {allowEmpty: true, prune: true", 1), "shop/config.yaml": config})
+	if result, err = convertRepository(t, root, nil, filepath.Join(root, "in")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"spec.syncPolicy.retry:", "spec.syncPolicy.automated.allowEmpty:"} {
+		if !strings.Contains(text(result), want) {
+			t.Errorf("%q is missing in\n%s", want, text(result))
+		}
+	}
+}
