@@ -8,8 +8,7 @@
 //
 //   - Objects without a namespace get that of the install, and those of cluster-scoped kinds lose it.
 //   - Empty labels, annotations and statuses, and what manifest.Normalize removes, do not count.
-//   - The labels by which kustomize-controller and helm-controller, and the annotations by which
-//     Argo CD recognize their objects, are set when they apply, and so are on neither side.
+//   - The marks that Flux and Argo CD put on their objects when they apply them are on neither side.
 //   - Test hooks of charts, and hooks that run at a removal, are not applied by an install.
 //   - Values that a chart generates on each render are those that differ between two renders of Helm.
 package convert

@@ -172,16 +172,7 @@ func (c *converter) convertKustomization(o *Object) {
 		return
 	}
 	v.namespaces(c.work, dir, spec)
-	v.sourceRef(spec.SourceRef)
-	v.schedule(spec.Interval, spec.RetryInterval, spec.Timeout, spec.Suspend)
-	v.spec.ServiceAccountName, v.spec.TargetNamespace = spec.ServiceAccountName, spec.TargetNamespace
-	v.spec.Force = spec.Force
-	v.kubeConfig(spec.KubeConfig)
-	v.pruning(spec.Prune, spec.DeletionPolicy)
-	v.ignored(spec.Ignore)
-	v.decryption(spec)
-	v.dependsOn(kustomizeGroup+"/v1", "Kustomization", spec.DependsOn)
-	v.health(spec)
+	v.settings(spec)
 	if err := v.folder(c.work, dir); err != nil {
 		v.refuse("spec.path", err.Error())
 		c.refused(v)
@@ -193,6 +184,20 @@ func (c *converter) convertKustomization(o *Object) {
 	v.substituted(c, spec, built)
 	v.separateReleases(objects)
 	c.add(v)
+}
+
+// settings converts what does not change the objects of a Kustomization.
+func (v *conversion) settings(spec *kustomizationSpec) {
+	v.sourceRef(spec.SourceRef)
+	v.schedule(spec.Interval, spec.RetryInterval, spec.Timeout, spec.Suspend)
+	v.spec.ServiceAccountName, v.spec.TargetNamespace = spec.ServiceAccountName, spec.TargetNamespace
+	v.spec.Force = spec.Force
+	v.kubeConfig(spec.KubeConfig)
+	v.pruning(spec.Prune, spec.DeletionPolicy)
+	v.ignored(spec.Ignore)
+	v.decryption(spec)
+	v.dependsOn(kustomizeGroup+"/v1", "Kustomization", spec.DependsOn)
+	v.health(spec)
 }
 
 // namespaces refuses a targetNamespace that moves objects: a stack leaves their namespaces as they

@@ -81,6 +81,9 @@ func (c *Compiler) CompileBool(source string) (*Expression, error) {
 	return c.compile(source, "true or false", types.BoolKind)
 }
 
+// writtenNames replaces names that only compiled expressions have by those that were written.
+var writtenNames = strings.NewReplacer(namespaceVariable, "namespace", base64DecodeFunction, "base64.decode")
+
 // compile compiles an expression that returns one of some kinds; of all if there are none.
 func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Expression, error) {
 	if len(source) > maxSource {
@@ -96,8 +99,8 @@ func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Express
 	if issues.Err() != nil {
 		var lines []string
 		for _, e := range issues.Errors() {
-			lines = append(lines,
-				fmt.Sprintf("%s (at %d:%d of the expression)", e.Message, e.Location.Line(), e.Location.Column()+1))
+			lines = append(lines, fmt.Sprintf("%s (at %d:%d of the expression)", writtenNames.Replace(e.Message),
+				e.Location.Line(), e.Location.Column()+1))
 		}
 		return nil, &problem.Error{Message: "does not compile: " + strings.Join(lines, "; "), Err: issues.Err()}
 	}

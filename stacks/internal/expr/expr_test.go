@@ -65,6 +65,8 @@ func TestMapRejectsInvalidExpressions(t *testing.T) {
 	for source, want := range map[string]string{
 		`params.on ? {'a': prams} : {}`:            `undeclared reference to 'prams' (in container '') (at 1:19 of the expression)`,
 		`params.`:                                  `does not compile: Syntax error`,
+		`{'a': base64.decode(1)}`:                  `no matching overload for 'base64.decode'`,
+		`{'a': namespace + 1}`:                     `no matching overload`,
 		`'text'`:                                   `must return a map, not string`,
 		`params.n`:                                 `must return a map, not int`,
 		`{'a': params.retenton}`:                   `undefined field 'retenton'`,
