@@ -264,3 +264,15 @@ func TestVariables(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A parameter that is not valid is one error, not one for each expression that reads it.
+func TestExpressionsOfInvalidParameters(t *testing.T) {
+	_, err := stacks.Render(t.Context(), namesRequest(t, `  - {name: a, manifests: [settings/], namespace: {expr: stack.zone}}
+  - name: b
+    manifests: [app/]
+    fields: [{target: {kind: Deployment}, path: spec.replicas, value: stack.count + 1}]
+`, stacks.Choices{Parameters: map[string]any{"zone": int64(5), "count": "x"}}))
+	if err == nil || strings.Count(err.Error(), "\n") != 1 || strings.Contains(err.Error(), "component") {
+		t.Errorf("got %v", err)
+	}
+}

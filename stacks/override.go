@@ -44,10 +44,10 @@ func (r *resolver) resolveComponent(index, wave int) ResolvedComponent {
 	explicit := r.decodeReserved(c.Name, "override", own)
 	before := len(r.errs)
 	r.resolveParameters(c, &p, params)
-	if len(r.errs) > before && c.hasNameExpressions() {
+	valid := len(r.errs) == before && !r.invalidParameters
+	if !valid && c.hasNameExpressions() {
 		return p // the other errors would be consequences
 	}
-	valid := len(r.errs) == before
 	vars := r.resolveNames(index, &p, &choice)
 	var mapped override
 	if valid {

@@ -108,7 +108,10 @@ type resolver struct {
 	// stackVariables are the parameters of the stack as expressions read them: with the secret ones
 	// as *expr.Secret.
 	stackVariables map[string]any
-	errs           Errors
+	// invalidParameters is true if the parameters of the stack have errors: those of expressions
+	// that read them would be consequences.
+	invalidParameters bool
+	errs              Errors
 }
 
 func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Request) (*ResolvedStack, error) {
@@ -119,7 +122,9 @@ func resolve(ctx context.Context, tree *source.Tree, def *Definition, req Reques
 		r.add("", "spec.stackVersion", "stack version %s is requested, but the source has %s", want, def.Spec.Version)
 	}
 	r.checkNames()
+	before := len(r.errs)
 	r.resolveStackParameters()
+	r.invalidParameters = len(r.errs) > before
 	nodes, cycle := dependencyOrder(def)
 	if cycle != nil {
 		return nil, cycle
