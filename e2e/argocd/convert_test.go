@@ -2,8 +2,6 @@ package argocd_test
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ksctl/gitops/e2e/harness"
-	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/convert"
 )
 
@@ -39,18 +36,11 @@ var _ = Describe("Converting an Application", func() {
 		By("converting what is in the cluster")
 		app := application(w.ns)
 		Expect(get(ctx, app)).To(Succeed())
-		dir := GinkgoT().TempDir()
-		Expect(os.Mkdir(filepath.Join(dir, "synced"), 0o750)).To(Succeed())
-		for name, content := range files {
-			Expect(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)).To(Succeed())
-		}
-		result, err := convert.Convert(ctx, convert.Options{Root: dir, Objects: []convert.Object{{Value: app.Object}},
-			Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}})
+		converted, err := harness.Convert(ctx, files, convert.Object{Value: app.Object})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(result.Refused).To(BeEmpty())
 		stack, manifests := map[string]string{}, []string{}
-		for _, name := range slices.Sorted(maps.Keys(result.Files)) {
-			if content := string(result.Files[name]); strings.HasPrefix(name, "stacks/") {
+		for _, name := range slices.Sorted(maps.Keys(converted)) {
+			if content := converted[name]; strings.HasPrefix(name, "stacks/") {
 				stack[name] = content
 			} else {
 				manifests = append(manifests, strings.Replace(content, "spec:\n  sourceRef",

@@ -3,8 +3,6 @@ package flux_test
 import (
 	"context"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/ksctl/gitops/stacks"
-	"github.com/ksctl/gitops/stacks/convert"
+	"github.com/ksctl/gitops/e2e/harness"
 )
 
 // shopKustomization uses what a conversion has to keep: variables, metadata, a suffix and a patch.
@@ -48,29 +45,6 @@ func uidsOf(ctx context.Context, objects ...client.Object) map[string]types.UID 
 	return out
 }
 
-// convertFiles converts the objects in clusters/ of a repository with files. It returns the new
-// files.
-func convertFiles(ctx context.Context, files map[string]string) map[string]string {
-	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	for name, content := range files {
-		file := filepath.Join(dir, name)
-		Expect(os.MkdirAll(filepath.Dir(file), 0o750)).To(Succeed())
-		Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
-	}
-	objects, err := convert.ReadFiles(dir, []string{filepath.Join(dir, "clusters")})
-	Expect(err).NotTo(HaveOccurred())
-	result, err := convert.Convert(ctx, convert.Options{Root: dir, Objects: objects,
-		Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(result.Refused).To(BeEmpty())
-	out := map[string]string{}
-	for name, content := range result.Files {
-		out[name] = string(content)
-	}
-	return out
-}
-
 var _ = Describe("Converting a Kustomization", func() {
 	It("moves its objects, which keep their uids", func(ctx SpecContext) {
 		files := map[string]string{
@@ -90,7 +64,8 @@ var _ = Describe("Converting a Kustomization", func() {
 		Expect(value(ctx, w.ns, "settings", "greeting")).To(Equal(`good "morning"`))
 
 		By("converting, and stopping the Kustomization")
-		converted := convertFiles(ctx, files)
+		converted, err := harness.Convert(ctx, files)
+		Expect(err).NotTo(HaveOccurred())
 		Expect(converted).To(And(HaveLen(2), HaveKey("clusters/prod/shop-install.yaml")))
 		files["clusters/prod/shop.yaml"] = strings.Replace(files["clusters/prod/shop.yaml"], "  prune: true\n",
 			"  prune: false\n  suspend: true\n", 1)

@@ -2,7 +2,6 @@ package install_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/ksctl/gitops/e2e/charts/behaviors"
 	"github.com/ksctl/gitops/e2e/charts/stored"
+	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/stacks/generated"
 )
 
@@ -35,11 +35,7 @@ func installWithHelm(ctx context.Context, ns string, chart map[string]string, va
 	args ...string) error {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
-	for name, content := range releaseFiles(chart, values) {
-		path := filepath.Join(dir, name)
-		Expect(os.MkdirAll(filepath.Dir(path), 0o750)).To(Succeed())
-		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
-	}
+	Expect(harness.WriteFiles(dir, releaseFiles(chart, values))).To(Succeed())
 	_, err := h.Helm(ctx, ns, append([]string{"install", "my", filepath.Join(dir, "chart"), "--values",
 		filepath.Join(dir, "values.yaml")}, args...)...)
 	return err
