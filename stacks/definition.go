@@ -62,6 +62,8 @@ type Spec struct {
 	// CommonMetadata of all objects of the stack.
 	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
 	Components     []Component     `json:"components"`
+	// Serves is the kind that the stack serves.
+	Serves *Serves `json:"serves,omitempty"`
 }
 
 // StackParameters are stack-wide choices. The parameters.map of every component reads them as

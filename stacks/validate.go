@@ -103,6 +103,9 @@ func validate(def *Definition, tree *source.Tree) Errors {
 	for i := range def.Spec.Components {
 		v.checkComponent(i)
 	}
+	if def.Spec.Serves != nil {
+		v.compileKind()
+	}
 	v.checkNames()
 	if _, err := dependencyOrder(def); err != nil {
 		v.add(err)

@@ -61,6 +61,9 @@ func applyPatch(manifest json.RawMessage, it *plan.Item, owner plan.OwnerKey, pr
 		}
 		ann[live.IgnoreAnnotation] = string(b)
 	}
+	if delete(ann, live.ReportAnnotation); it.Report != "" {
+		ann[live.ReportAnnotation] = it.Report
+	}
 	if delete(ann, live.SensitiveAnnotation); it.Sensitive {
 		ann[live.SensitiveAnnotation] = "true"
 	}

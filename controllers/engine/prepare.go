@@ -116,6 +116,10 @@ func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedCompon
 		it.Ignore = append(ignoredPaths(p.Ignore, it.Ref), o.InitialFields...)
 	}
 	it.ContentHash = hashContent(it.Hash, it.ReadyExpr, it.Ignore)
+	if p.Report != nil {
+		it.Report = p.Report(it.Ref)
+		it.ContentHash = hashContent(it.ContentHash, it.Report, nil)
+	}
 	return it
 }
 

@@ -223,7 +223,7 @@ func (a *executor) release(ctx context.Context, act *plan.Action, ref stacks.Ref
 		"labels": map[string]any{live.OwnerLabel: nil},
 		"annotations": map[string]any{live.MarkAnnotation: nil, live.AdoptedAnnotation: nil,
 			live.ReadyExprAnnotation: nil, live.IgnoreAnnotation: nil,
-			live.SensitiveAnnotation: nil},
+			live.SensitiveAnnotation: nil, live.ReportAnnotation: nil},
 	}})
 	switch {
 	case err == nil:

@@ -132,6 +132,13 @@ func (s *Steps) retryDenied(o *owner) {
 	}
 }
 
+// PermissionsChanged returns the installs that a change of a role, a binding or a namespace may
+// concern, each with the delay until its reconcile. An empty namespace stands for the whole
+// cluster.
+func (s *Steps) PermissionsChanged(namespace string) map[types.NamespacedName]time.Duration {
+	return s.denied.change(namespace, s.Clock.Now())
+}
+
 // permissionChanged enqueues the installs that a new namespace, or a change of a role or a binding
 // of that kind, may concern, and those of a namespace that is being deleted. Which account a
 // binding is for is not known: its metadata does not have it.
@@ -141,7 +148,7 @@ func (s *Setup) permissionChanged(kind string) handler.EventHandler {
 		if kind == "Namespace" {
 			namespace = o.GetName()
 		}
-		for install, delay := range s.Steps.denied.change(namespace, s.Steps.Clock.Now()) {
+		for install, delay := range s.Steps.PermissionsChanged(namespace) {
 			q.AddAfter(request(install), delay)
 		}
 	}

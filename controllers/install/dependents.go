@@ -146,7 +146,7 @@ func (s *Steps) findDependents(ctx context.Context,
 // dependentsOfInstall returns the installs that depend on an install itself.
 func (s *Steps) dependentsOfInstall(ctx context.Context,
 	in *appsv1.KsctlInstall) (map[types.NamespacedName]*dependent, error) {
-	installs, err := s.listDependents(ctx, reconcile.IndexValue(appsv1.KsctlInstallKind, in.Namespace, in.Name))
+	installs, err := s.listDependents(ctx, reconcile.IndexValue(s.kind(), in.Namespace, in.Name))
 	out := map[types.NamespacedName]*dependent{}
 	for i := range installs {
 		out[client.ObjectKeyFromObject(&installs[i])] = &dependent{install: &installs[i]}

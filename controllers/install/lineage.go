@@ -19,7 +19,7 @@ import (
 // releases.
 func (s *Steps) updateLineage(ctx context.Context, o *owner) error {
 	o.lineage, o.released = nil, nil
-	if o.key.Cluster != plan.LocalCluster {
+	if o.key.Cluster != plan.LocalCluster || s.Served != nil {
 		return nil // installs of another cluster have other controllers
 	}
 	in := o.req.Object

@@ -82,6 +82,9 @@ type owner struct {
 	// takenOver are those among the former components that have no inventory entry yet.
 	takenOver map[string]bool
 
+	// report is Policies.Report.
+	report func(stacks.Ref) string
+
 	// readiness are the last results for the objects that the install depends on. unmetDependencies
 	// are the dependencies that are not ready.
 	readiness         map[readinessCheck]readinessResult
@@ -158,6 +161,7 @@ func (o *owner) Policies() plan.Policies {
 		p.MaxDeletes = int(ptr.Deref(g.MaxDeletes, appsv1.DefaultMaxDeletes))
 		p.MaxDeletePercent = int(ptr.Deref(g.MaxDeletePercent, appsv1.DefaultMaxDeletePercent))
 	}
+	p.Report = o.report
 	p.ApprovedDigest = o.req.Object.Annotations[appsv1.ApproveAnnotation]
 	if spec.Drift != nil {
 		p.Ignore = spec.Drift.Ignore

@@ -101,6 +101,9 @@ func matchingEntries(entries []appsv1.InventoryEntry, spec *appsv1.KsctlRemoveSp
 // updateRemovalRequests sets the removal requests of an install from its KsctlRemoves, and records
 // them in the status.
 func (s *Steps) updateRemovalRequests(ctx context.Context, o *owner) error {
+	if s.Served != nil {
+		return nil
+	}
 	in := o.req.Object
 	var list appsv1.KsctlRemoveList
 	err := s.Client.List(ctx, &list, client.InNamespace(in.Namespace),

@@ -20,6 +20,9 @@ const stalePlanRetry = 50 * time.Millisecond
 // over from this install. The event for Plans and the event that this install is deleted arrive on
 // different watches, in any order. deferOnStalePlan returns nil if Plans is up to date.
 func (s *Steps) deferOnStalePlan(ctx context.Context, in *appsv1.KsctlInstall) reconcile.Outcome {
+	if s.Served != nil {
+		return nil
+	}
 	var successors appsv1.KsctlInstallList
 	err := s.Client.List(ctx, &successors, client.InNamespace(in.Namespace),
 		client.MatchingFields{takeOverIndex: in.Name}, client.UnsafeDisableDeepCopy)

@@ -24,7 +24,7 @@ import (
 	"github.com/ksctl/gitops/stacks/artifact"
 )
 
-// Steps reconciles a KsctlInstall for one cluster.
+// Steps reconciles a KsctlInstall for one cluster, or an object of a served kind.
 type Steps struct {
 	// Client reads from the cache.
 	Client client.Reader
@@ -43,6 +43,8 @@ type Steps struct {
 	Chunks *engine.ChunkStore
 	// Installation is the controller's --owner-id.
 	Installation string
+	// Served is set for the objects of a served kind.
+	Served *ServedKind
 	// DefaultServiceAccount is used by installs without spec.serviceAccountName. If both are empty,
 	// an install is rejected.
 	DefaultServiceAccount string
@@ -129,16 +131,9 @@ type applyInput struct {
 func (s *Steps) prepare(ctx context.Context, o *owner) (*applyInput, reconcile.Outcome) {
 	req := o.req
 	spec := &req.Object.Spec
-	offered, err := s.Content.Artifact(ctx, spec.SourceRef, req.Object.Namespace, spec.Stack, spec.StackVersion)
-	if err != nil {
-		return nil, content.SourceOutcome(err)
-	}
-	selected, err := o.selectArtifact(ctx, offered)
-	if err != nil {
-		return nil, reconcile.Retry{Err: err, Revision: offered.Revision}
-	}
-	if selected.Digest == "" {
-		return nil, o.awaitingRollout("the previously released revision is unknown")
+	selected, out := s.selectArtifact(ctx, o)
+	if out != nil {
+		return nil, out
 	}
 	revision := selected.Revision
 	req.Object.Status.LastAttemptedRevision = revision
@@ -149,14 +144,14 @@ func (s *Steps) prepare(ctx context.Context, o *owner) (*applyInput, reconcile.O
 	case out != nil:
 		if _, deferred := out.(reconcile.Deferred); !deferred && ctx.Err() == nil {
 			_, definite := out.(reconcile.Stalled)
-			s.Plans.RecordFailure(req.Object, selected.Digest, o.inv, definite)
+			s.recordFailure(o, selected.Digest, definite)
 		}
 		if blocked { // the dependencies may provide what the render needs
 			out = reconcile.RequeueBy(blockedOutcome(o.unmetDependencies, revision), s.retryTime(out, &spec.Schedule))
 		}
 		return nil, out
 	case publishesOnly(req.Object) && blocked:
-		s.Plans.RecordPlan(req.Object, selected.Digest, nil, false) // it never has objects
+		s.recordPlan(o, selected.Digest, nil, false) // it never has objects
 		return nil, blockedOutcome(o.unmetDependencies, revision)
 	case publishesOnly(req.Object):
 		return nil, s.publishOnly(ctx, o, input)
@@ -214,7 +209,7 @@ func (s *Steps) renderArtifact(ctx context.Context, o *owner, a artifact.Artifac
 func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out reconcile.Outcome, planned bool) {
 	req, stack, revision := o.req, input.stack, input.revision
 	if len(stack.components) == 0 && o.inv.Len() > 0 {
-		s.Plans.RecordFailure(req.Object, input.digest, o.inv, true)
+		s.recordFailure(o, input.digest, true)
 		return reconcile.Stalled{Reason: appsv1.EmptyRenderReason, Revision: revision,
 			Err: fmt.Errorf("stack %q renders no objects, but %d objects are installed: no objects are removed; "+
 				"delete the KsctlInstall to remove them", req.Object.Spec.Stack, o.inv.Len())}, false
@@ -223,13 +218,14 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	wanted, unsaved := o.prepareReleases(o.withoutRequested(stack.components))
 	components := slices.Concat(engine.Prepare(ctx, wanted, o.Policies(), o.target.Discovery), o.tests(ctx, wanted))
 	o.refuseLineage(components)
+	s.Served.refuseNamespaces(o.req.Object, components)
 	for i := range components {
 		components[i].BlockedOn = messagesOf(o.unmetDependencies)
 	}
 	// The dependencies may provide kinds that change what a chart renders.
 	o.provisional = len(o.unmetDependencies) > 0 &&
 		slices.ContainsFunc(stack.components, func(c stacks.RenderedComponent) bool { return c.ReadsCluster })
-	s.Plans.RecordPlan(req.Object, input.digest, components, o.provisional)
+	s.recordPlan(o, input.digest, components, o.provisional)
 	if len(o.unmetDependencies) > 0 && o.inv.Len() == 0 {
 		return blockedOutcome(o.unmetDependencies, revision), true
 	}
@@ -333,7 +329,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	name := client.ObjectKeyFromObject(in)
 	load := func() (*owner, error) {
 		key := plan.OwnerKey{Installation: s.Installation, Cluster: target.InstallCluster(in),
-			Kind: appsv1.KsctlInstallKind, Namespace: name.Namespace, Name: name.Name}
+			Kind: s.kind(), Namespace: name.Namespace, Name: name.Name}
 		inv, err := s.Chunks.LoadInventory(ctx, key, in.Status.Inventory)
 		if err != nil {
 			return nil, err
@@ -349,6 +345,9 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 		return nil, err
 	}
 	o.req, o.publishRecorded = req, mayBePublished(in)
+	if s.Served != nil {
+		o.report = s.Served.Report
+	}
 	return o, nil
 }
 

@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,6 +68,7 @@ type rareFields struct {
 	finalizerManager  string
 	deletionMessage   string
 	serves            *stacks.ServedKind
+	reported          string
 	// uid is set if it is not a UUID, resourceVersion if it is not a number.
 	uid, resourceVersion string
 }
@@ -137,9 +139,9 @@ func pack(o *Object, in *interner) *entry {
 		k.Value = slices.Clone(k.Value)
 		r.keptFields = append(r.keptFields, k)
 	}
-	r.serves = o.Serves
+	r.serves, r.reported = o.Serves, in.intern(string(o.Reported))
 	if r.uid != "" || r.resourceVersion != "" || !r.deletionTimestamp.IsZero() || r.deletionMessage != "" ||
-		r.finalizers != nil || r.keptFields != nil || r.serves != nil {
+		r.finalizers != nil || r.keptFields != nil || r.serves != nil || r.reported != "" {
 		e.rare = &r
 	}
 	return e
@@ -183,6 +185,9 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 			r.deletionMessage
 		o.Finalizers = slices.Clone(r.finalizers)
 		o.Serves = r.serves
+		if r.reported != "" {
+			o.Reported = json.RawMessage(r.reported)
+		}
 		o.KeptFields = slices.Clone(r.keptFields)
 	}
 	return o
@@ -200,7 +205,8 @@ func (e *entry) differsForOwner(b *entry) bool {
 	}
 	er, br := cmp.Or(e.rare, &noRareFields), cmp.Or(b.rare, &noRareFields)
 	return er.deletionMessage != br.deletionMessage || !slices.Equal(er.finalizers, br.finalizers) ||
-		!er.serves.Equal(br.serves) || !slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
+		er.reported != br.reported || !er.serves.Equal(br.serves) ||
+		!slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
 }
 
 func (k KeptField) equal(b KeptField) bool {
@@ -212,7 +218,7 @@ func (k KeptField) equal(b KeptField) bool {
 func (e *entry) estimatedBytes(n objectKey) int {
 	b := int(unsafe.Sizeof(*e)) + (int(unsafe.Sizeof(n))+8)*8/7 + len(n.name)
 	if r := e.rare; r != nil {
-		b += int(unsafe.Sizeof(*r)) + len(r.uid) + len(r.resourceVersion) + len(r.finalizers)*16
+		b += int(unsafe.Sizeof(*r)) + len(r.uid) + len(r.resourceVersion) + len(r.finalizers)*16 + len(r.reported)
 		for _, k := range r.keptFields {
 			b += int(unsafe.Sizeof(k)) + len(k.Value)
 		}

@@ -17,6 +17,9 @@ const (
 	// IgnoreAnnotation is a JSON array of JSON pointers to fields whose live values the
 	// controllers leave unchanged.
 	IgnoreAnnotation = "ksctl.com/ignore"
+	// ReportAnnotation is a JSON array of paths to fields whose values the index keeps, because the
+	// status of the owner reports them. A path is an array of keys.
+	ReportAnnotation = "ksctl.com/report"
 	// SensitiveAnnotation is "true" on an object that may have values of a Secret. The hash of its
 	// owned fields, which is published, is keyed.
 	SensitiveAnnotation = "ksctl.com/sensitive"

@@ -89,6 +89,8 @@ type Object struct {
 	TrackedByTool bool
 	// Serves is what a CustomResourceDefinition serves; nil for other kinds.
 	Serves *stacks.ServedKind
+	// Reported are the fields that ReportAnnotation names, as a JSON object of at most 4 KiB.
+	Reported json.RawMessage
 	// LabelLost is true when the object no longer has OwnerLabel with the id of the
 	// installation. The watch does not select such an object: the index learns of it from
 	// Index.Observe or from a GET. Only objects from an Index have the field set.

@@ -72,6 +72,7 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 	o.Readiness, o.Message = assess(u, gk, stringField(annotations, ReadyExprAnnotation))
 	o.Finished, o.Succeeded = outcome(u.Object, gk)
 	o.Serves = stacks.ServedKindOf(gk, u.Object)
+	o.Reported = reportedFields(u.Object, gk, stringField(annotations, ReportAnnotation))
 	if gk == jobKind {
 		suspend, _ := lookup(u.Object, []string{"spec", "suspend"})
 		o.Suspended, _ = suspend.(bool)

@@ -38,6 +38,14 @@ func (k *ObjectCache[V]) Get(key types.NamespacedName, uid types.UID, load func(
 	return v, nil
 }
 
+// Peek returns the value of an object; false if there is none.
+func (k *ObjectCache[V]) Peek(key types.NamespacedName, uid types.UID) (V, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	have, ok := k.byKey[key]
+	return have.value, ok && have.uid == uid
+}
+
 // Drop removes the value of an object and returns it; false if there was none.
 func (k *ObjectCache[V]) Drop(key types.NamespacedName) (V, bool) {
 	k.mu.Lock()

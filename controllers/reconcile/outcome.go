@@ -5,6 +5,7 @@ import (
 	"time"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 )
@@ -156,4 +157,11 @@ func effectsOf(o Outcome) outcomeEffects {
 	default:
 		panic("reconcile: unknown type of outcome")
 	}
+}
+
+// ReadyCondition returns the Ready condition that an outcome results in, without times.
+func ReadyCondition(o Outcome) metav1.Condition {
+	e := effectsOf(o)
+	return metav1.Condition{Type: appsv1.ReadyCondition, Status: metav1.ConditionStatus(e.ready), Reason: e.reason,
+		Message: Truncate(e.message, maxMessageBytes)}
 }

@@ -64,6 +64,9 @@ type Options struct {
 	// NodeGroupAdvAddr the host:port under which Cluster Autoscaler reaches it.
 	NodeGroupAddr, NodeGroupAdvAddr string
 
+	// KindGroups are the API groups in which KsctlKinds may serve kinds.
+	KindGroups []string
+
 	// NoRemoteBases must be true: kustomizations never fetch remote bases. The flag exists so that
 	// the arguments of Flux's kustomize-controller can be reused.
 	NoRemoteBases bool
@@ -108,6 +111,9 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.ArgoCDNamespaces, "argocd-namespaces", nil,
 		"The namespaces of Argo CD into which cluster Secrets may be written, with the permissions of the service "+
 			"account of each KsctlCluster; none if empty.")
+	fs.StringSliceVar(&o.KindGroups, "kind-groups", nil,
+		"The API groups in which KsctlKinds may serve kinds, such as shops.example.com; none if empty. The controller "+
+			"needs the permissions for them: see docs/kinds.md.")
 	fs.BoolVar(&o.InsecureKubeConfigTLS, "insecure-kubeconfig-tls", false,
 		"Accept kubeconfigs that skip the verification of the server's certificate.")
 	fs.StringVar(&o.NodeGroupAddr, "nodegroup-addr", "",

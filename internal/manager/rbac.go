@@ -11,9 +11,9 @@ package manager
 //
 // The controller's own kinds. Git owns the spec, so the controller patches only metadata. It
 // creates and deletes the KsctlInstalls of a clusterSelector:
-// +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls;ksctlsources;ksctlremoves,verbs=patch
+// +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls;ksctlsources;ksctlremoves;ksctlkinds,verbs=patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls,verbs=create;update;delete
-// +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls/status;ksctlsources/status;ksctlremoves/status,verbs=patch
+// +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinstalls/status;ksctlsources/status;ksctlremoves/status;ksctlkinds/status,verbs=patch
 // +kubebuilder:rbac:groups=apps.ksctl.com,resources=ksctlinventories,verbs=create;update;patch;delete
 // +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates;exportstates,verbs=patch
 // +kubebuilder:rbac:groups=storage.ksctl.com,resources=importstates/status;exportstates/status,verbs=patch

@@ -138,5 +138,8 @@ func (p *process) addControllers(ctx context.Context) error {
 	if err := controllers.AddExports(ctx, setup.ExportOptions{GitLimits: o.GitLimits}); err != nil {
 		return err
 	}
+	if err := controllers.AddKinds(ctx, setup.KindOptions{Groups: o.KindGroups}); err != nil {
+		return err
+	}
 	return controllers.AddAutoScalers(ctx, setup.AutoScalerOptions{Addr: o.NodeGroupAddr, AdvAddr: o.NodeGroupAdvAddr})
 }

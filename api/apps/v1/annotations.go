@@ -1,5 +1,9 @@
 package v1
 
+// KindAnnotation is on the CustomResourceDefinition and the ClusterRoles of a KsctlKind: the id of
+// the installation and the name of the KsctlKind, with a slash between them.
+const KindAnnotation = "ksctl.com/kind"
+
 // Annotations that users set on objects of a stack, with the value "true".
 const (
 	// KeepAnnotation keeps the object when it leaves the stack and when the install is deleted.

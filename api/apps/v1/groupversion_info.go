@@ -15,6 +15,7 @@ var SchemeGroupVersion = GroupVersion
 // Kinds of this package that users create.
 const (
 	KsctlInstallKind = "KsctlInstall"
+	KsctlKindKind    = "KsctlKind"
 	KsctlRemoveKind  = "KsctlRemove"
 	KsctlSourceKind  = "KsctlSource"
 )
@@ -31,6 +32,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&KsctlSource{}, &KsctlSourceList{},
 		&KsctlInventory{}, &KsctlInventoryList{},
 		&KsctlRemove{}, &KsctlRemoveList{},
+		&KsctlKind{}, &KsctlKindList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

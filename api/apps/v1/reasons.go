@@ -117,6 +117,13 @@ const (
 	TagMovedReason = "TagMoved"
 	// CommitStatusFailedReason is the reason of an event: a commit status can't be written.
 	CommitStatusFailedReason = "CommitStatusFailed"
+	// GroupNotAllowedReason: the stack of a KsctlKind serves a kind in an API group that
+	// --kind-groups does not list.
+	GroupNotAllowedReason = "GroupNotAllowed"
+	// KindNotReadyReason: the KsctlKind of an object publishes nothing now.
+	KindNotReadyReason = "KindNotReady"
+	// InUseReason: objects of the kind exist, so that the KsctlKind is not removed.
+	InUseReason = "InUse"
 	// StorageOperationFailedReason: the artifact can't be stored or read.
 	StorageOperationFailedReason = "StorageOperationFailed"
 )

@@ -78,6 +78,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.InventoryOwnerApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KeepRule"):
 		return &appsv1.KeepRuleApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("KindObjects"):
+		return &appsv1.KindObjectsApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KsctlInstall"):
 		return &appsv1.KsctlInstallApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KsctlInstallSpec"):
@@ -86,6 +88,12 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.KsctlInstallStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KsctlInventory"):
 		return &appsv1.KsctlInventoryApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("KsctlKind"):
+		return &appsv1.KsctlKindApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("KsctlKindSpec"):
+		return &appsv1.KsctlKindSpecApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("KsctlKindStatus"):
+		return &appsv1.KsctlKindStatusApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KsctlRemove"):
 		return &appsv1.KsctlRemoveApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KsctlRemoveSpec"):

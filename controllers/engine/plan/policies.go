@@ -97,6 +97,9 @@ type Policies struct {
 	// Redact removes values that are not public from a message of the API server; nil for owners
 	// without such values. It must not use what changes with the owner.
 	Redact func(message string) string
+	// Report returns the value of live.ReportAnnotation for an object; nil for owners whose status
+	// reports nothing.
+	Report func(ref stacks.Ref) string
 	// RemovalRequest returns a user's request to remove an object; nil for an object without one.
 	// It takes precedence over Prune, ProtectKinds and the limits of deletes.
 	RemovalRequest func(e *appsv1.InventoryEntry) *RemovalRequest

@@ -27,6 +27,8 @@ type Item struct {
 	// ReadyExpr and Ignore are written into annotations of the object.
 	ReadyExpr string
 	Ignore    []string
+	// Report has the fields that the status of the owner reports, see live.ReportAnnotation.
+	Report string
 	// Step is the step of the object in its component. A step starts when all objects of the
 	// earlier steps are ready.
 	Step int

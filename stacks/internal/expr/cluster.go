@@ -34,7 +34,14 @@ func clusterPaths(e ast.Expr) (out [][]string) {
 	if path, ok := clusterPath(e); ok {
 		return [][]string{path}
 	}
-	var children []ast.Expr
+	for _, child := range childrenOf(e) {
+		out = append(out, clusterPaths(child)...)
+	}
+	return out
+}
+
+// childrenOf returns the expressions in an expression.
+func childrenOf(e ast.Expr) (children []ast.Expr) {
 	switch e.Kind() {
 	case ast.CallKind:
 		children = slices.Clone(e.AsCall().Args())
@@ -57,29 +64,45 @@ func clusterPaths(e ast.Expr) (out [][]string) {
 		c := e.AsComprehension()
 		children = append(children, c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
 	}
-	for _, child := range children {
-		out = append(out, clusterPaths(child)...)
-	}
-	return out
+	return children
 }
 
 // clusterPath returns the path of an expression such as cluster.labels.env.
 func clusterPath(e ast.Expr) ([]string, bool) {
-	switch e.Kind() {
-	case ast.IdentKind:
+	if e.Kind() == ast.IdentKind {
 		return nil, e.AsIdent() == clusterVariable
+	}
+	operand, _, constant := keyOf(e)
+	if operand == nil || !constant.ok {
+		return nil, false
+	}
+	path, ok := clusterPath(operand)
+	return append(path, constant.text), ok
+}
+
+// constantKey is a key that is a text in an expression.
+type constantKey struct {
+	text string
+	ok   bool
+}
+
+// keyOf returns the operand and the key of an expression such as a.b or a[b]; a nil operand for
+// another one. key is nil for the name of a field.
+func keyOf(e ast.Expr) (operand, key ast.Expr, constant constantKey) {
+	switch e.Kind() {
 	case ast.SelectKind:
-		path, ok := clusterPath(e.AsSelect().Operand())
-		return append(path, e.AsSelect().FieldName()), ok
+		return e.AsSelect().Operand(), nil, constantKey{e.AsSelect().FieldName(), true}
 	case ast.CallKind:
 		selects := []string{operators.Index, operators.OptIndex, operators.OptSelect}
 		args := e.AsCall().Args()
-		if !slices.Contains(selects, e.AsCall().FunctionName()) || len(args) != 2 || args[1].Kind() != ast.LiteralKind {
-			return nil, false
+		if !slices.Contains(selects, e.AsCall().FunctionName()) || len(args) != 2 {
+			return nil, nil, constantKey{}
 		}
-		key, isKey := args[1].AsLiteral().(types.String)
-		path, ok := clusterPath(args[0])
-		return append(path, string(key)), ok && isKey
+		if args[1].Kind() == ast.LiteralKind {
+			text, ok := args[1].AsLiteral().(types.String)
+			constant = constantKey{string(text), ok}
+		}
+		return args[0], args[1], constant
 	}
-	return nil, false
+	return nil, nil, constantKey{}
 }

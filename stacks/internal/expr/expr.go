@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -32,36 +33,40 @@ const (
 var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(append(secretFunctions(),
 		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Sets(), ext.Math(), ext.Encoders(),
-		ext.TwoVarComprehensions(), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true), cel.ParserRecursionLimit(100),
-		cel.Variable("version", cel.StringType), cel.Variable("name", cel.StringType),
-		cel.Variable(namespaceVariable, cel.StringType))...)
+		ext.TwoVarComprehensions(), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true),
+		cel.ParserRecursionLimit(100))...)
 })
 
-// Compiler compiles the expressions of one component.
-type Compiler struct{ env *cel.Env }
+// Compiler compiles expressions over the same variables.
+type Compiler struct {
+	env *cel.Env
+	// optional allows an expression to return an optional value.
+	optional bool
+}
 
 // NewCompiler returns a compiler for expressions over parameters with the schemas of a scope.
-func NewCompiler(s Scope) (*Compiler, error) {
+func NewCompiler(s Scope) (*Compiler, error) { return newCompiler(s.options()) }
+
+func newCompiler(options []cel.EnvOption, err error) (*Compiler, error) {
+	if err != nil {
+		return nil, err
+	}
 	base, err := baseEnv()
 	if err != nil {
 		return nil, err
 	}
-	options, err := s.options()
-	if err != nil {
-		return nil, err
-	}
 	env, err := base.Extend(options...)
-	return &Compiler{env}, err
+	return &Compiler{env: env}, err
 }
 
 // Expression is a compiled expression.
 type Expression struct {
 	program cel.Program
-	paths   [][]string
+	tree    ast.Expr
 }
 
 // ClusterPaths returns the paths of the variable cluster that the expression reads.
-func (x *Expression) ClusterPaths() [][]string { return x.paths }
+func (x *Expression) ClusterPaths() [][]string { return clusterPaths(x.tree) }
 
 // Compile compiles an expression of any type.
 func (c *Compiler) Compile(source string) (*Expression, error) { return c.compile(source, "any value") }
@@ -89,12 +94,12 @@ func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Express
 	if len(source) > maxSource {
 		return nil, problem.Newf("has %d characters; %d are allowed", len(source), maxSource)
 	}
-	ast, issues := c.env.Parse(renameNamespace(source))
+	checked, issues := c.env.Parse(renameNamespace(source))
 	if issues.Err() == nil {
-		selectConstantKeys(ast)
-		refuseComparisons(ast)
-		makeBranchesDynamic(ast)
-		ast, issues = c.env.Check(ast)
+		selectConstantKeys(checked)
+		refuseComparisons(checked)
+		makeBranchesDynamic(checked)
+		checked, issues = c.env.Check(checked)
 	}
 	if issues.Err() != nil {
 		var lines []string
@@ -104,15 +109,19 @@ func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Express
 		}
 		return nil, &problem.Error{Message: "does not compile: " + strings.Join(lines, "; "), Err: issues.Err()}
 	}
-	if got := ast.OutputType(); len(kinds) > 0 && got.Kind() != types.DynKind && !slices.Contains(kinds, got.Kind()) {
+	got := checked.OutputType()
+	if c.optional && got.TypeName() == types.OptionalType.TypeName() {
+		got = got.Parameters()[0]
+	}
+	if len(kinds) > 0 && got.Kind() != types.DynKind && !slices.Contains(kinds, got.Kind()) {
 		return nil, problem.Newf("must return %s, not %s", result, got)
 	}
-	program, err := c.env.Program(ast, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100),
+	program, err := c.env.Program(checked, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100),
 		cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, problem.Newf("does not compile: %w", err)
 	}
-	return &Expression{program: program, paths: clusterPaths(ast.NativeRep().Expr())}, nil
+	return &Expression{program: program, tree: checked.NativeRep().Expr()}, nil
 }
 
 // Eval evaluates an expression to plain JSON values, with integers as int64, and a *Secret for each

@@ -38,6 +38,8 @@ func (s Scope) options() ([]cel.EnvOption, error) {
 	t := &schemaTypes{Registry: registry, objects: map[string]map[string]*types.Type{}}
 	return []cel.EnvOption{
 		cel.CustomTypeProvider(t), cel.CustomTypeAdapter(registry),
+		cel.Variable("version", cel.StringType), cel.Variable("name", cel.StringType),
+		cel.Variable(namespaceVariable, cel.StringType),
 		cel.Variable("stack", t.root("stack", s.Stack)), cel.Variable("params", t.root("params", s.Params)),
 		cel.Variable(clusterVariable, t.object(clusterVariable, clusterSchema)),
 	}, nil

@@ -43,6 +43,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Apps().V1().KsctlInstalls().Informer()}, nil
 	case v1.SchemeGroupVersion.WithResource("ksctlinventories"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Apps().V1().KsctlInventories().Informer()}, nil
+	case v1.SchemeGroupVersion.WithResource("ksctlkinds"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Apps().V1().KsctlKinds().Informer()}, nil
 	case v1.SchemeGroupVersion.WithResource("ksctlremoves"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Apps().V1().KsctlRemoves().Informer()}, nil
 	case v1.SchemeGroupVersion.WithResource("ksctlsources"):

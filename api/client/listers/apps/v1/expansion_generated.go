@@ -18,6 +18,10 @@ type KsctlInventoryListerExpansion interface{}
 // KsctlInventoryNamespaceLister.
 type KsctlInventoryNamespaceListerExpansion interface{}
 
+// KsctlKindListerExpansion allows custom methods to be added to
+// KsctlKindLister.
+type KsctlKindListerExpansion interface{}
+
 // KsctlRemoveListerExpansion allows custom methods to be added to
 // KsctlRemoveLister.
 type KsctlRemoveListerExpansion interface{}

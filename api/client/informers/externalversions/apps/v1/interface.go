@@ -12,6 +12,8 @@ type Interface interface {
 	KsctlInstalls() TypedKsctlInstallInformer
 	// KsctlInventories returns a KsctlInventoryInformer.
 	KsctlInventories() TypedKsctlInventoryInformer
+	// KsctlKinds returns a KsctlKindInformer.
+	KsctlKinds() TypedKsctlKindInformer
 	// KsctlRemoves returns a KsctlRemoveInformer.
 	KsctlRemoves() TypedKsctlRemoveInformer
 	// KsctlSources returns a KsctlSourceInformer.
@@ -37,6 +39,11 @@ func (v *version) KsctlInstalls() TypedKsctlInstallInformer {
 // KsctlInventories returns a TypedKsctlInventoryInformer.
 func (v *version) KsctlInventories() TypedKsctlInventoryInformer {
 	return &ksctlInventoryInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
+}
+
+// KsctlKinds returns a TypedKsctlKindInformer.
+func (v *version) KsctlKinds() TypedKsctlKindInformer {
+	return &ksctlKindInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }
 
 // KsctlRemoves returns a TypedKsctlRemoveInformer.

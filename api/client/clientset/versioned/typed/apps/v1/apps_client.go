@@ -14,6 +14,7 @@ type AppsV1Interface interface {
 	RESTClient() rest.Interface
 	KsctlInstallsGetter
 	KsctlInventoriesGetter
+	KsctlKindsGetter
 	KsctlRemovesGetter
 	KsctlSourcesGetter
 }
@@ -29,6 +30,10 @@ func (c *AppsV1Client) KsctlInstalls(namespace string) KsctlInstallInterface {
 
 func (c *AppsV1Client) KsctlInventories(namespace string) KsctlInventoryInterface {
 	return newKsctlInventories(c, namespace)
+}
+
+func (c *AppsV1Client) KsctlKinds() KsctlKindInterface {
+	return newKsctlKinds(c)
 }
 
 func (c *AppsV1Client) KsctlRemoves(namespace string) KsctlRemoveInterface {

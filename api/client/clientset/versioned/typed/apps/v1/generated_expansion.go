@@ -6,6 +6,8 @@ type KsctlInstallExpansion interface{}
 
 type KsctlInventoryExpansion interface{}
 
+type KsctlKindExpansion interface{}
+
 type KsctlRemoveExpansion interface{}
 
 type KsctlSourceExpansion interface{}

@@ -20,6 +20,10 @@ func (c *FakeAppsV1) KsctlInventories(namespace string) v1.KsctlInventoryInterfa
 	return newFakeKsctlInventories(c, namespace)
 }
 
+func (c *FakeAppsV1) KsctlKinds() v1.KsctlKindInterface {
+	return newFakeKsctlKinds(c)
+}
+
 func (c *FakeAppsV1) KsctlRemoves(namespace string) v1.KsctlRemoveInterface {
 	return newFakeKsctlRemoves(c, namespace)
 }

@@ -1,0 +1,115 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/sources/content"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/artifact"
+)
+
+// ServedKind is what differs for the objects of a kind that a stack serves. Each object is
+// reconciled as a KsctlInstall that does not exist in the cluster. KsctlRemoves are not for it, and
+// no other install takes over an object from it.
+type ServedKind struct {
+	// Kind is the kind of owner keys: Kind.group.
+	Kind string
+	// Artifact returns the artifact that an object uses.
+	Artifact func(ctx context.Context, in *appsv1.KsctlInstall) (artifact.Artifact, error)
+	// MayUse reports whether objects of an install may be in a namespace.
+	MayUse func(in *appsv1.KsctlInstall, namespace string) bool
+	// Report returns the fields of an object that the status reports, see live.ReportAnnotation.
+	Report func(ref stacks.Ref) string
+}
+
+// Reported returns the fields of the objects of an install that its status reports, as JSON.
+func (s *Steps) Reported(in *appsv1.KsctlInstall) map[stacks.Ref]json.RawMessage {
+	out := map[stacks.Ref]json.RawMessage{}
+	o, known := s.owners.Peek(client.ObjectKeyFromObject(in), in.UID)
+	if !known || o.target == nil {
+		return out
+	}
+	for id := range o.inv.All() {
+		ref, err := stacks.ParseID(id)
+		if err != nil || s.Served.Report(ref) == "" {
+			continue
+		}
+		if l, ok := o.target.Index.Get(ref); ok && l.Reported != nil {
+			out[ref] = l.Reported
+		}
+	}
+	return out
+}
+
+// kind returns the kind of owner keys.
+func (s *Steps) kind() string {
+	if s.Served != nil {
+		return s.Served.Kind
+	}
+	return appsv1.KsctlInstallKind
+}
+
+// selectArtifact returns the artifact that an install uses now, or the outcome without one.
+func (s *Steps) selectArtifact(ctx context.Context, o *owner) (artifact.Artifact, reconcile.Outcome) {
+	in := o.req.Object
+	if s.Served != nil {
+		selected, err := s.Served.Artifact(ctx, in)
+		if err != nil {
+			return selected, content.SourceOutcome(err)
+		}
+		return selected, nil
+	}
+	offered, err := s.Content.Artifact(ctx, in.Spec.SourceRef, in.Namespace, in.Spec.Stack, in.Spec.StackVersion)
+	if err != nil {
+		return offered, content.SourceOutcome(err)
+	}
+	selected, err := o.selectArtifact(ctx, offered)
+	if err != nil {
+		return selected, reconcile.Retry{Err: err, Revision: offered.Revision}
+	}
+	if selected.Digest == "" {
+		return selected, o.awaitingRollout("the previously released revision is unknown")
+	}
+	return selected, nil
+}
+
+// recordPlan records what an install desires, for the installs that release objects.
+func (s *Steps) recordPlan(o *owner, artifact string, components []plan.Component, provisional bool) {
+	if s.Served == nil {
+		s.Plans.RecordPlan(o.req.Object, artifact, components, provisional)
+	}
+}
+
+// recordFailure records that what an install desires of an artifact is unknown.
+func (s *Steps) recordFailure(o *owner, artifact string, definite bool) {
+	if s.Served == nil {
+		s.Plans.RecordFailure(o.req.Object, artifact, o.inv, definite)
+	}
+}
+
+// refuseNamespaces refuses the objects in namespaces that an object of a served kind may not use,
+// before any request.
+func (k *ServedKind) refuseNamespaces(in *appsv1.KsctlInstall, components []plan.Component) {
+	if k == nil {
+		return
+	}
+	for i := range components {
+		for j := range components[i].Items {
+			it := &components[i].Items[j]
+			namespace := it.Namespace
+			if it.Shared {
+				namespace = it.Name
+			}
+			if namespace != "" && namespace != in.Namespace && !k.MayUse(in, namespace) {
+				it.ResolveErr = plan.NewInvalidObjectError("namespace %s is not the namespace of the %s, and not "+
+					"among spec.targetNamespaces of the KsctlKind", namespace, k.Kind)
+			}
+		}
+	}
+}

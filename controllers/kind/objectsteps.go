@@ -1,0 +1,160 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/target"
+	"github.com/ksctl/gitops/stacks"
+)
+
+// objectSteps reconciles an object of a served kind: as the install that the stack makes of it.
+type objectSteps struct {
+	published *publishedKind
+	kinds     *Kinds
+}
+
+var _ reconcile.Steps[*Object] = (*objectSteps)(nil)
+
+// Reconcile implements reconcile.Steps.
+func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Object]) reconcile.Outcome {
+	current := s.published.current.Load()
+	if current == nil {
+		return s.notPublished()
+	}
+	in, err := s.install(ctx, req.Object, current)
+	if err != nil {
+		return reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason}
+	}
+	s.kinds.references.set(s.queueKey(req.Object), referencesOf(in))
+	if in.Spec.Suspend {
+		return reconcile.Deferred{}
+	}
+	out := s.published.installs.Reconcile(ctx, s.installRequest(req, in))
+	req.Object.Status.KsctlInstallStatus = in.Status
+	if _, deferred := out.(reconcile.Deferred); !deferred {
+		s.setStatus(ctx, req.Object, in, current, out)
+	}
+	return out
+}
+
+// notPublished is the outcome while the KsctlKind publishes nothing.
+func (s *objectSteps) notPublished() reconcile.Outcome {
+	err := &notPublishedError{s.published.owner}
+	return reconcile.Waiting{On: err.Error(), Reason: appsv1.KindNotReadyReason, For: []appsv1.WaitReference{{
+		Type: appsv1.WaitReadiness, Kind: appsv1.KsctlKindKind, Name: s.published.owner}}}
+}
+
+// Finalize implements reconcile.Steps. It works without the stack.
+func (s *objectSteps) Finalize(ctx context.Context, req *reconcile.Request[*Object]) reconcile.Outcome {
+	in := &appsv1.KsctlInstall{Status: req.Object.Status.KsctlInstallStatus}
+	req.Object.DeepCopyInto(&in.ObjectMeta)
+	if current := s.published.current.Load(); current != nil {
+		if built, err := s.install(ctx, req.Object, current); err == nil {
+			in = built
+		} else {
+			in.Spec.ServiceAccountName = current.spec.ServiceAccountName
+		}
+	}
+	out := s.published.installs.Finalize(ctx, s.installRequest(req, in))
+	req.Object.Status.KsctlInstallStatus = in.Status
+	return out
+}
+
+// Forget implements reconcile.Steps.
+func (s *objectSteps) Forget(key types.NamespacedName) {
+	s.kinds.references.set(queueKey(s.published.key(), key), nil)
+	s.published.installs.Forget(key)
+}
+
+func (s *objectSteps) queueKey(o *Object) types.NamespacedName {
+	return queueKey(s.published.key(), client.ObjectKeyFromObject(o))
+}
+
+// install returns the install that the stack makes of an object.
+func (s *objectSteps) install(ctx context.Context, o *Object, current *publication) (*appsv1.KsctlInstall, error) {
+	spec, err := current.template.Install(ctx, s.published.value(o))
+	if err != nil {
+		return nil, fmt.Errorf("stack %q: %w", current.spec.Stack, err)
+	}
+	spec.SourceRef, spec.Path, spec.Stack = current.spec.SourceRef, current.spec.Path, current.spec.Stack
+	spec.StackVersion, spec.ServiceAccountName = current.spec.StackVersion, current.spec.ServiceAccountName
+	in := &appsv1.KsctlInstall{Spec: spec, Status: o.Status.KsctlInstallStatus}
+	o.DeepCopyInto(&in.ObjectMeta)
+	o.schedule = spec.Schedule
+	return in, nil
+}
+
+func (p *publishedKind) value(o *Object) map[string]any {
+	return o.value(p.gvk.GroupVersion().String(), p.gvk.Kind)
+}
+
+// installRequest returns the request for the install of an object.
+func (s *objectSteps) installRequest(req *reconcile.Request[*Object],
+	in *appsv1.KsctlInstall) *reconcile.Request[*appsv1.KsctlInstall] {
+	return &reconcile.Request[*appsv1.KsctlInstall]{Object: in, Requested: req.Requested, Event: req.Event,
+		Persist: func(ctx context.Context, doing string) error {
+			req.Object.Status.KsctlInstallStatus = in.Status
+			err := req.Persist(ctx, doing)
+			in.ResourceVersion, in.Status.CommonStatus = req.Object.ResourceVersion, req.Object.Status.CommonStatus
+			return err
+		}}
+}
+
+// setStatus sets the fields of the status that the stack describes. Those that cannot be computed
+// are left out. When the install is Ready, a warning states why.
+func (s *objectSteps) setStatus(ctx context.Context, o *Object, in *appsv1.KsctlInstall, current *publication,
+	out reconcile.Outcome) {
+	ready := reconcile.ReadyCondition(out)
+	st, err := current.template.Status(ctx, stacks.ServedState{Object: s.published.value(o), Ready: ready,
+		Objects: s.objects(in)})
+	o.Status.Fields = st.Fields
+	if err != nil && ready.Status == metav1.ConditionTrue {
+		o.Status.Warnings = append(slices.Clone(o.Status.Warnings), reconcile.Truncate(err.Error(), maxWarning))
+	}
+	s.setConditions(o, st.Conditions)
+}
+
+// maxWarning is the maximum length of a warning, in bytes.
+const maxWarning = 512
+
+// setConditions replaces the conditions that the stack sets.
+func (s *objectSteps) setConditions(o *Object, conditions []metav1.Condition) {
+	own := []string{appsv1.ReadyCondition, appsv1.ReconcilingCondition, appsv1.StalledCondition}
+	for _, c := range slices.Clone(o.Status.Conditions) {
+		kept := slices.Contains(own, c.Type) || slices.ContainsFunc(conditions,
+			func(set metav1.Condition) bool { return set.Type == c.Type })
+		if !kept {
+			apimeta.RemoveStatusCondition(&o.Status.Conditions, c.Type)
+		}
+	}
+	for _, c := range conditions {
+		c.ObservedGeneration = o.Generation
+		c.LastTransitionTime = metav1.NewTime(s.published.reconciler.Clock.Now())
+		apimeta.SetStatusCondition(&o.Status.Conditions, c)
+	}
+}
+
+// referencesOf returns what an install uses, as values of reconcile.IndexValue.
+func referencesOf(in *appsv1.KsctlInstall) (out []string) {
+	for _, v := range in.Spec.ValuesFrom {
+		if v.Kind != appsv1.ClusterValues {
+			out = append(out, reconcile.IndexValue(v.Kind, in.Namespace, v.Name))
+		}
+	}
+	for _, p := range in.Spec.ParametersFrom {
+		out = append(out, reconcile.IndexValue(p.Kind, in.Namespace, p.Name))
+	}
+	if in.Spec.ClusterRef != nil {
+		out = append(out, target.ID(in.Namespace, &in.Spec.TargetCluster))
+	}
+	return append(out, reconcile.IndexValue("ServiceAccount", in.Namespace, in.Spec.ServiceAccountName))
+}

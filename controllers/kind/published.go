@@ -1,0 +1,251 @@
+package kind
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/artifact"
+)
+
+// publication is what a KsctlKind publishes: a revision of its stack.
+type publication struct {
+	template *stacks.KindTemplate
+	spec     appsv1.KsctlKindSpec
+	artifact artifact.Artifact
+}
+
+// publishedKind is a kind whose CustomResourceDefinition exists. Its objects are watched until it
+// is stopped.
+type publishedKind struct {
+	// owner is the name of the KsctlKind.
+	owner string
+	gvk   schema.GroupVersionKind
+	// current is what is published; nil while the KsctlKind is not accepted. Objects are finalized
+	// then, and not reconciled.
+	current    atomic.Pointer[publication]
+	client     client.Client
+	reconciler *reconcile.Reconciler[*Object]
+	installs   InstallSteps
+	stop       context.CancelFunc
+}
+
+// key is the kind in owner keys, marks and metrics.
+func (p *publishedKind) key() string { return p.gvk.Kind + "." + p.gvk.Group }
+
+// InstallSteps reconciles the installs of the objects of a kind.
+type InstallSteps interface {
+	reconcile.Steps[*appsv1.KsctlInstall]
+	// PermissionsChanged returns the installs that a change of permissions in a namespace may
+	// concern, each with the delay until its reconcile.
+	PermissionsChanged(namespace string) map[types.NamespacedName]time.Duration
+	// Reported returns the fields of the objects of an install that InstallRules.Report names.
+	Reported(in *appsv1.KsctlInstall) map[stacks.Ref]json.RawMessage
+}
+
+// InstallRules are the rules for the installs of the objects of a kind.
+type InstallRules struct {
+	// Kind is the kind of owner keys: Kind.group.
+	Kind string
+	// Artifact returns the artifact that an install uses.
+	Artifact func(ctx context.Context, in *appsv1.KsctlInstall) (artifact.Artifact, error)
+	// MayUse reports whether objects of an install may be in a namespace.
+	MayUse func(in *appsv1.KsctlInstall, namespace string) bool
+	// Report returns the fields of an object that the status reports, see live.ReportAnnotation.
+	Report func(ref stacks.Ref) string
+}
+
+// Kinds are the kinds that this process serves.
+type Kinds struct {
+	Config *rest.Config
+	Mapper apimeta.RESTMapper
+	// NewInstallSteps returns the steps of the installs of a kind.
+	NewInstallSteps func(InstallRules) InstallSteps
+	// NewReconciler returns the reconciler of the objects of a kind.
+	NewReconciler func(kind string, c client.Client, direct client.Reader,
+		steps reconcile.Steps[*Object]) *reconcile.Reconciler[*Object]
+
+	mu     sync.Mutex
+	byKey  map[string]*publishedKind
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	// watch is called for each kind that starts, with its cache.
+	watch func(*publishedKind, cache.Cache) error
+	// references of all objects.
+	references references
+}
+
+// get returns a kind by its key; nil if it is not served.
+func (k *Kinds) get(key string) *publishedKind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.byKey[key]
+}
+
+// ofOwner returns the kind of a KsctlKind; nil if there is none.
+func (k *Kinds) ofOwner(owner string) *publishedKind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.byKey {
+		if p.owner == owner {
+			return p
+		}
+	}
+	return nil
+}
+
+// all returns the kinds.
+func (k *Kinds) all() (out []*publishedKind) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.byKey {
+		out = append(out, p)
+	}
+	return out
+}
+
+// Start implements manager.Runnable. It stops the kinds at the end of the process.
+func (k *Kinds) Start(ctx context.Context) error {
+	<-ctx.Done()
+	k.mu.Lock()
+	if k.cancel != nil {
+		k.cancel()
+	}
+	k.mu.Unlock()
+	k.done.Wait()
+	return nil
+}
+
+// start watches the objects of a kind, unless they are watched already. A kind whose stored version
+// has changed starts again.
+func (k *Kinds) start(owner string, gvk schema.GroupVersionKind) (*publishedKind, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx == nil {
+		k.ctx, k.cancel = context.WithCancel(context.Background())
+		k.byKey = map[string]*publishedKind{}
+	}
+	p := &publishedKind{owner: owner, gvk: gvk}
+	if have := k.byKey[p.key()]; have != nil && have.gvk == gvk && have.owner == owner {
+		return have, nil
+	} else if have != nil && have.owner != owner {
+		return nil, fmt.Errorf("KsctlKind %s serves %s already", have.owner, p.key())
+	} else if have != nil {
+		p.current.Store(have.current.Load())
+		have.stop()
+	}
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(gvk, &Object{})
+	scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &ObjectList{})
+	metav1.AddToGroupVersion(scheme, gvk.GroupVersion())
+	c, err := cache.New(k.Config, cache.Options{Scheme: scheme, Mapper: k.Mapper})
+	if err != nil {
+		return nil, err
+	}
+	if p.client, err = client.New(k.Config, client.Options{Scheme: scheme, Mapper: k.Mapper,
+		Cache: &client.CacheOptions{Reader: c}}); err != nil {
+		return nil, err
+	}
+	direct, err := client.New(k.Config, client.Options{Scheme: scheme, Mapper: k.Mapper})
+	if err != nil {
+		return nil, err
+	}
+	p.installs = k.NewInstallSteps(InstallRules{Kind: p.key(), Artifact: p.artifact, MayUse: p.mayUse,
+		Report: p.report})
+	p.reconciler = k.NewReconciler(p.key(), p.client, direct, &objectSteps{published: p, kinds: k})
+	p.reconciler.Events = objectEvents{p.reconciler.Events, gvk}
+	ctx, stop := context.WithCancel(k.ctx)
+	p.stop = stop
+	k.done.Go(func() {
+		if err := c.Start(ctx); err != nil {
+			ctrl.Log.WithName("kinds").Error(err, "watching the objects of a kind failed", "kind", p.key())
+		}
+	})
+	if err := k.watch(p, c); err != nil {
+		stop()
+		return nil, err
+	}
+	k.byKey[p.key()] = p
+	return p, nil
+}
+
+// remove stops to watch the objects of a kind.
+func (k *Kinds) remove(p *publishedKind) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.byKey[p.key()] == p {
+		delete(k.byKey, p.key())
+	}
+	p.stop()
+}
+
+// listTimeout bounds the wait for the first list of the objects of a kind.
+const listTimeout = 5 * time.Second
+
+// list returns the objects of a kind, from the cache. The outcome is nil unless they are unknown.
+func (p *publishedKind) list(ctx context.Context) ([]Object, reconcile.Outcome) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	var list ObjectList
+	err := p.client.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	if _, starting := errors.AsType[*cache.ErrCacheNotStarted](err); starting {
+		return nil, reconcile.Deferred{RequeueAt: p.reconciler.Clock.Now().Add(cacheStartDelay)}
+	}
+	if err != nil {
+		return nil, reconcile.Retry{Err: fmt.Errorf("listing the objects of %s: %w", p.key(), err)}
+	}
+	return list.Items, nil
+}
+
+// cacheStartDelay is the time until a reconcile that needs the objects of a new kind is repeated.
+const cacheStartDelay = 50 * time.Millisecond
+
+// artifact returns the artifact of an install.
+func (p *publishedKind) artifact(context.Context, *appsv1.KsctlInstall) (artifact.Artifact, error) {
+	current := p.current.Load()
+	if current == nil {
+		return artifact.Artifact{}, &notPublishedError{p.owner}
+	}
+	return current.artifact, nil
+}
+
+// notPublishedError reports that a KsctlKind publishes nothing.
+type notPublishedError struct{ owner string }
+
+func (e *notPublishedError) Error() string {
+	return fmt.Sprintf("KsctlKind %s is not Ready: kubectl describe ksctlkind %s states why", e.owner, e.owner)
+}
+
+// mayUse reports whether objects may be in a namespace beside that of the install.
+func (p *publishedKind) mayUse(_ *appsv1.KsctlInstall, namespace string) bool {
+	current := p.current.Load()
+	if current == nil {
+		return false
+	}
+	for _, allowed := range current.spec.TargetNamespaces {
+		prefix, isPrefix := strings.CutSuffix(allowed, "*")
+		if namespace == allowed || isPrefix && strings.HasPrefix(namespace, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,318 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/sources/content"
+	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/artifact"
+)
+
+// Steps reconciles a KsctlKind.
+type Steps struct {
+	// Direct reads from and writes to the API server with the controller's permissions.
+	Direct client.Client
+	// Content fetches the stacks.
+	Content *content.Loader
+	// Kinds are the kinds that are served.
+	Kinds *Kinds
+	// Groups are the API groups in which kinds may be served: --kind-groups.
+	Groups []string
+	// Installation is the controller's --owner-id.
+	Installation string
+	FieldOwner   string
+	// Published is called after the revision of a kind has changed, with its key.
+	Published func(kind string)
+
+	applied appliedObjects
+	// owners are the names of the KsctlKinds of CustomResourceDefinitions, by name.
+	owners sync.Map
+}
+
+var _ reconcile.Steps[*appsv1.KsctlKind] = (*Steps)(nil)
+
+// Reconcile implements reconcile.Steps.
+func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlKind]) reconcile.Outcome {
+	k := req.Object
+	published, out := s.publish(ctx, k)
+	if out != nil {
+		return out
+	}
+	current := published.current.Load()
+	objects, out := published.list(ctx)
+	if out != nil {
+		return out
+	}
+	count := countObjects(objects, current.artifact.Revision)
+	k.Status.Objects, k.Status.LastAppliedRevision = &count, current.artifact.Revision
+	return reconcile.Done{Revision: current.artifact.Revision,
+		Message: fmt.Sprintf("%s is served from revision %s: stack %s %s", published.key(), current.artifact.Revision,
+			k.Spec.Stack, current.template.StackVersion)}
+}
+
+// publish serves the kind of the current revision of the source. The outcome is nil when it is
+// served.
+func (s *Steps) publish(ctx context.Context, k *appsv1.KsctlKind) (*publishedKind, reconcile.Outcome) {
+	ref := k.Spec.SourceRef
+	a, err := s.Content.Artifact(ctx, ref, ref.Namespace, k.Spec.Stack, k.Spec.StackVersion)
+	if err != nil {
+		return nil, content.SourceOutcome(err)
+	}
+	k.Status.LastAttemptedRevision = a.Revision
+	t, err := s.loadKind(ctx, k, a)
+	if err != nil {
+		return nil, content.RenderOutcome(err, a.Revision)
+	}
+	if out := s.refuse(k, t, a.Revision); out != nil {
+		return nil, out
+	}
+	d, err := s.serve(ctx, k, t)
+	if err != nil {
+		return nil, reconcile.OutcomeOf(err, a.Revision)
+	}
+	if refused := namesRefused(d); refused != "" {
+		return nil, reconcile.Stalled{Reason: appsv1.InvalidStackReason, Revision: a.Revision,
+			Err: fmt.Errorf("CustomResourceDefinition %s: %s", d.Name, refused)}
+	}
+	if !isEstablished(d) {
+		return nil, reconcile.Waiting{On: fmt.Sprintf("CustomResourceDefinition %s is not established yet", d.Name),
+			Revision: a.Revision, For: []appsv1.WaitReference{{Type: appsv1.WaitReadiness,
+				Kind: stacks.DefinitionKind.Kind, Name: d.Name}}}
+	}
+	p, err := s.Kinds.start(k.Name, storedKind(d))
+	if err != nil {
+		return nil, reconcile.Retry{Err: err, Revision: a.Revision}
+	}
+	next := &publication{template: t, spec: k.Spec, artifact: a}
+	if before := p.current.Swap(next); !before.equal(next) {
+		s.Published(p.key())
+	}
+	k.Status.StackVersion, k.Status.ServedVersions = t.StackVersion, nil
+	for _, v := range t.Versions {
+		k.Status.ServedVersions = append(k.Status.ServedVersions, v.Name)
+	}
+	return p, nil
+}
+
+// equal reports whether two publications make the same installs.
+func (p *publication) equal(other *publication) bool {
+	if p == nil || other == nil {
+		return p == other
+	}
+	return p.artifact == other.artifact && apiequality.Semantic.DeepEqual(p.spec, other.spec)
+}
+
+// loadKind reads the kind that the stack of an artifact serves.
+func (s *Steps) loadKind(ctx context.Context, k *appsv1.KsctlKind, a artifact.Artifact) (*stacks.KindTemplate, error) {
+	if p := s.Kinds.ofOwner(k.Name); p != nil {
+		if c := p.current.Load(); c != nil && c.artifact == a && c.spec.Path == k.Spec.Path &&
+			c.spec.Stack == k.Spec.Stack {
+			return c.template, nil
+		}
+	}
+	tree, err := s.Content.Fetcher.Fetch(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Release()
+	return stacks.LoadKind(tree.Root, k.Spec.Path, k.Spec.Stack)
+}
+
+// refuse returns the outcome for a kind that must not be served; nil for another one.
+func (s *Steps) refuse(k *appsv1.KsctlKind, t *stacks.KindTemplate, revision string) reconcile.Outcome {
+	if v := k.Spec.StackVersion; v != "" && v != t.StackVersion {
+		return reconcile.Stalled{Reason: appsv1.InvalidStackReason, Revision: revision,
+			Err: fmt.Errorf("stack %q has version %s, but spec.stackVersion is %s", k.Spec.Stack, t.StackVersion, v)}
+	}
+	if slices.Contains(s.Groups, t.Group) {
+		return nil
+	}
+	return reconcile.Stalled{Reason: appsv1.GroupNotAllowedReason, Revision: revision,
+		Err: fmt.Errorf("stack %q serves %s.%s, but --kind-groups of the controller does not list the group",
+			k.Spec.Stack, t.Kind, t.Group)}
+}
+
+// serve applies the CustomResourceDefinition and the ClusterRoles of a kind.
+func (s *Steps) serve(ctx context.Context, k *appsv1.KsctlKind,
+	t *stacks.KindTemplate) (*apiextensionsv1.CustomResourceDefinition, error) {
+	want, err := t.Definition()
+	if err != nil {
+		return nil, err
+	}
+	if k.Status.CRD != "" && k.Status.CRD != want.Name {
+		return nil, reconcile.NewTerminalError(appsv1.InvalidStackReason,
+			"the stack serves %s, but this KsctlKind serves %s: create another KsctlKind for it",
+			want.Name, k.Status.CRD)
+	}
+	s.owners.Store(want.Name, k.Name)
+	have, err := s.getDefinition(ctx, want.Name)
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.applyDefinition(ctx, k.Name, want, have)
+	if err != nil {
+		return nil, err
+	}
+	k.Status.CRD = d.Name
+	return d, s.applyRoles(ctx, k.Name, t)
+}
+
+// storedKind returns the stored version of the kind of a CustomResourceDefinition.
+func storedKind(d *apiextensionsv1.CustomResourceDefinition) schema.GroupVersionKind {
+	gvk := schema.GroupVersionKind{Group: d.Spec.Group, Kind: d.Spec.Names.Kind}
+	for _, v := range d.Spec.Versions {
+		if v.Storage {
+			gvk.Version = v.Name
+		}
+	}
+	return gvk
+}
+
+// countObjects counts the objects of a kind.
+func countObjects(objects []Object, revision string) (out appsv1.KindObjects) {
+	for i := range objects {
+		o := &objects[i]
+		ready := apimeta.FindStatusCondition(o.Status.Conditions, appsv1.ReadyCondition)
+		out.Total++
+		if ready != nil && ready.Status == "True" && ready.ObservedGeneration == o.Generation {
+			out.Ready++
+		}
+		if o.Status.LastAppliedRevision == revision {
+			out.Updated++
+		}
+	}
+	return out
+}
+
+// Finalize implements reconcile.Steps. With the policy Refuse it serves the kind until there are no
+// objects.
+func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlKind]) reconcile.Outcome {
+	k := req.Object
+	if k.Status.CRD == "" {
+		return reconcile.Done{Message: "it served no kind"}
+	}
+	d, err := s.getDefinition(ctx, k.Status.CRD)
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	if d == nil || d.Annotations[appsv1.KindAnnotation] != s.ownerMark(k.Name) {
+		return s.removed(ctx, k)
+	}
+	deletes := k.Spec.DeletionPolicy == appsv1.KindDeletionDelete
+	if d.DeletionTimestamp == nil && !deletes {
+		_, _ = s.publish(ctx, k) // best effort: the objects are served while they exist
+	}
+	p, err := s.Kinds.start(k.Name, storedKind(d))
+	if err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	objects, out := p.list(ctx)
+	if out != nil {
+		return out
+	}
+	if len(objects) == 0 {
+		s.Kinds.remove(p) // before its kind is gone
+		return s.deleteDefinition(ctx, d)
+	}
+	if deletes {
+		if err := p.deleteAll(ctx, objects); err != nil {
+			return reconcile.Retry{Err: err}
+		}
+		return reconcile.Waiting{On: fmt.Sprintf("%d objects of %s are being removed: %s", len(objects), p.key(),
+			namesOf(objects)), Reason: appsv1.RemovingReason, For: waitsFor(p, objects)}
+	}
+	return reconcile.Waiting{On: fmt.Sprintf("%d objects of %s exist: %s; delete them, or set spec.deletionPolicy: "+
+		"Delete", len(objects), p.key(), namesOf(objects)), Reason: appsv1.InUseReason, TimedOut: true,
+		For: waitsFor(p, objects)}
+}
+
+// maxWaits is the maximum number of objects in status.waitsFor.
+const maxWaits = 10
+
+func waitsFor(p *publishedKind, objects []Object) (out []appsv1.WaitReference) {
+	for i := range objects[:min(len(objects), maxWaits)] {
+		out = append(out, appsv1.WaitReference{Type: appsv1.WaitInUse, Kind: p.gvk.Kind,
+			Namespace: objects[i].Namespace, Name: objects[i].Name})
+	}
+	return out
+}
+
+// namesOf returns the names of objects for a message.
+func namesOf(objects []Object) string {
+	var names []string
+	for i := range objects {
+		names = append(names, objects[i].Namespace+"/"+objects[i].Name)
+	}
+	slices.Sort(names)
+	return reconcile.JoinNames(names)
+}
+
+// deleteAll deletes objects.
+func (p *publishedKind) deleteAll(ctx context.Context, objects []Object) error {
+	var errs []error
+	for i := range objects {
+		if objects[i].DeletionTimestamp == nil {
+			o := objects[i].DeepCopyObject().(*Object)
+			errs = append(errs, client.IgnoreNotFound(p.client.Delete(ctx, o)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteDefinition deletes the CustomResourceDefinition of a kind without objects. Its deletion
+// wakes the KsctlKind.
+func (s *Steps) deleteDefinition(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) reconcile.Outcome {
+	if d.DeletionTimestamp == nil {
+		u := reconcile.PartialMetadata(apiextensionsv1.GroupName, stacks.DefinitionKind.Kind)
+		u.Name = d.Name
+		if err := client.IgnoreNotFound(s.Direct.Delete(ctx, u, client.Preconditions{UID: &d.UID})); err != nil {
+			return reconcile.Retry{Err: err}
+		}
+	}
+	return reconcile.Waiting{On: fmt.Sprintf("CustomResourceDefinition %s is being deleted", d.Name),
+		Reason: appsv1.RemovingReason, For: []appsv1.WaitReference{{Type: appsv1.WaitDeletion,
+			Kind: stacks.DefinitionKind.Kind, Name: d.Name}}}
+}
+
+// removed ends the removal of a kind whose CustomResourceDefinition is gone.
+func (s *Steps) removed(ctx context.Context, k *appsv1.KsctlKind) reconcile.Outcome {
+	if err := s.deleteRoles(ctx, k.Status.CRD); err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	if p := s.Kinds.ofOwner(k.Name); p != nil {
+		s.Kinds.remove(p)
+	}
+	s.applied.forget(k.Status.CRD)
+	return reconcile.Done{Message: k.Status.CRD + " is removed"}
+}
+
+// Forget implements reconcile.Steps.
+func (s *Steps) Forget(types.NamespacedName) {}
+
+// EnsureWatched watches the objects of a kind that was served before, so that they are finalized
+// also while the KsctlKind is suspended, or refused.
+func (s *Steps) EnsureWatched(ctx context.Context, k *appsv1.KsctlKind) error {
+	if k.Status.CRD == "" || s.Kinds.ofOwner(k.Name) != nil {
+		return nil
+	}
+	s.owners.Store(k.Status.CRD, k.Name)
+	d, err := s.getDefinition(ctx, k.Status.CRD)
+	if err != nil || d == nil || d.Annotations[appsv1.KindAnnotation] != s.ownerMark(k.Name) || !isEstablished(d) {
+		return err
+	}
+	_, err = s.Kinds.start(k.Name, storedKind(d))
+	return err
+}
