@@ -1,13 +1,5 @@
 package expr
 
-import (
-	"slices"
-
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/types"
-)
-
 const clusterVariable = "cluster"
 
 // clusterSchema is the schema of the variable cluster. Without a cluster it is empty.
@@ -26,60 +18,4 @@ func typed(name string) map[string]any { return map[string]any{"type": name} }
 
 func object(properties map[string]any) map[string]any {
 	return map[string]any{"type": "object", "properties": properties}
-}
-
-// clusterPaths returns the paths of the variable cluster that an expression reads. What is passed
-// on or searched is read as a whole.
-func clusterPaths(e ast.Expr) (out [][]string) {
-	if path, ok := clusterPath(e); ok {
-		return [][]string{path}
-	}
-	var children []ast.Expr
-	switch e.Kind() {
-	case ast.CallKind:
-		children = slices.Clone(e.AsCall().Args())
-		if e.AsCall().IsMemberFunction() {
-			children = append(children, e.AsCall().Target())
-		}
-	case ast.ListKind:
-		children = e.AsList().Elements()
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			children = append(children, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-	case ast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			children = append(children, field.AsStructField().Value())
-		}
-	case ast.SelectKind:
-		children = append(children, e.AsSelect().Operand())
-	case ast.ComprehensionKind:
-		c := e.AsComprehension()
-		children = append(children, c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
-	}
-	for _, child := range children {
-		out = append(out, clusterPaths(child)...)
-	}
-	return out
-}
-
-// clusterPath returns the path of an expression such as cluster.labels.env.
-func clusterPath(e ast.Expr) ([]string, bool) {
-	switch e.Kind() {
-	case ast.IdentKind:
-		return nil, e.AsIdent() == clusterVariable
-	case ast.SelectKind:
-		path, ok := clusterPath(e.AsSelect().Operand())
-		return append(path, e.AsSelect().FieldName()), ok
-	case ast.CallKind:
-		selects := []string{operators.Index, operators.OptIndex, operators.OptSelect}
-		args := e.AsCall().Args()
-		if !slices.Contains(selects, e.AsCall().FunctionName()) || len(args) != 2 || args[1].Kind() != ast.LiteralKind {
-			return nil, false
-		}
-		key, isKey := args[1].AsLiteral().(types.String)
-		path, ok := clusterPath(args[0])
-		return append(path, string(key)), ok && isKey
-	}
-	return nil, false
 }
