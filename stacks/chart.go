@@ -27,9 +27,8 @@ func releaseNameRule(name string) string {
 // checkHelm checks the chart settings of a component, and opens a chart in the source.
 func (v *validator) checkHelm(c *Component, x *expressions, at func(string) fieldRef) {
 	h := c.Helm
-	if h.ReleaseName.isSet() {
-		x.checkText(at("helm.releaseName"), &h.ReleaseName, releaseNameRule)
-	} else if why := releaseNameRule(c.Name); why != "" {
+	x.checkText(at("helm.releaseName"), &h.ReleaseName, releaseNameRule)
+	if why := releaseNameRule(c.Name); why != "" && !h.ReleaseName.isSet() {
 		v.fail(at("name"), "%s", why)
 	}
 	v.checkHelmPolicies(h, at)

@@ -97,6 +97,7 @@ func TestChartsRenderFromArchivesAndFolders(t *testing.T) {
 }
 
 func TestChartArchivesAreBounded(t *testing.T) {
+	t.Parallel()
 	zeros := strings.Repeat("\x00", 40<<20)
 	bomb := tgz(t, map[string]string{"sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 1.0.0\n", "sub/x": zeros})
 	_, err := renderChart(t, map[string]string{"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",

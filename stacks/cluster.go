@@ -1,12 +1,42 @@
 package stacks
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 )
+
+// ClusterVariable returns the variable cluster of a KsctlCluster.
+func ClusterVariable(c *clusterv1.KsctlCluster) (map[string]any, error) {
+	out := map[string]any{"name": c.Name, "namespace": c.Namespace, "labels": anyValues(c.Labels),
+		"annotations": anyValues(c.Annotations)}
+	if c.Status.KubernetesVersion != "" {
+		out["kubernetesVersion"] = c.Status.KubernetesVersion
+	}
+	if c.Status.Facts != nil {
+		facts, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.Status.Facts)
+		if err != nil {
+			return nil, err
+		}
+		out["facts"] = facts
+	}
+	return out, nil
+}
+
+func anyValues(m map[string]string) map[string]any {
+	out := map[string]any{}
+	for key, value := range m {
+		out[key] = value
+	}
+	return out
+}
 
 // ClusterFacts are the facts of the KsctlCluster of an install that the expressions of its stack
 // read.
@@ -32,6 +62,25 @@ func SelectFacts(cluster map[string]any, paths [][]string) *ClusterFacts {
 		}
 	}
 	return out
+}
+
+// RenderWithFacts renders with the facts of a cluster that the stack reads; nil without a cluster.
+// Their paths are known after a render: paths has those of the last one, and then those of this
+// one. A new revision of the stack may read others.
+func RenderWithFacts(ctx context.Context, req Request, cluster map[string]any, paths *[][]string,
+	render func(context.Context, Request) (Result, error)) (Result, error) {
+	if cluster == nil {
+		req.Cluster = nil
+		return render(ctx, req)
+	}
+	req.Cluster = SelectFacts(cluster, *paths)
+	result, err := render(ctx, req)
+	if missing, ok := errors.AsType[*MissingFactsError](err); ok {
+		*paths = missing.Paths
+		req.Cluster = SelectFacts(cluster, *paths)
+		return render(ctx, req)
+	}
+	return result, err
 }
 
 // selectPath returns into with the value at a path of from.

@@ -92,24 +92,34 @@ func (d *decryption) decryptValues(ctx context.Context) error {
 	return nil
 }
 
-// decryptParameters decrypts the documents of spec.parametersFrom. What was encrypted is secret.
+// decryptParameters decrypts the content of spec.parametersFrom. What was encrypted is secret, and
+// not what stands beside it.
 func (d *decryption) decryptParameters(ctx context.Context) error {
-	encrypted := encryptedParameters(&d.req)
-	if len(encrypted) == 0 {
-		return nil
-	}
-	d.req.Choices.ParametersFrom = slices.Clone(d.req.Choices.ParametersFrom)
-	for _, i := range encrypted {
-		in := &d.req.Choices.ParametersFrom[i]
-		f, _ := valuesFormat(in.Data[in.Key])
-		source := in.Source + ", key " + in.Key
-		plain, err := d.decrypt(ctx, EncryptedFile{Values: source}, f, in.Data[in.Key])
-		if err != nil {
-			return err
+	var out []ParametersInput
+	for _, in := range d.req.Choices.ParametersFrom {
+		decrypted, rest := map[string][]byte{}, maps.Clone(in.Data)
+		for _, key := range in.encryptedKeys() {
+			f, _ := valuesFormat(in.Data[key])
+			source := in.Source + ", key " + key
+			plain, err := d.decrypt(ctx, EncryptedFile{Values: source}, f, in.Data[key])
+			if err != nil {
+				return err
+			}
+			decrypted[key] = plain
+			delete(rest, key)
+			d.decryptedValues = append(d.decryptedValues, source)
 		}
-		in.Data, in.Secret = map[string][]byte{in.Key: plain}, true
-		d.decryptedValues = append(d.decryptedValues, source)
+		if len(decrypted) > 0 {
+			if len(rest) > 0 {
+				plain := in
+				plain.Data = rest
+				out = append(out, plain)
+			}
+			in.Data, in.Secret = decrypted, true
+		}
+		out = append(out, in)
 	}
+	d.req.Choices.ParametersFrom = out
 	return nil
 }
 
@@ -176,12 +186,11 @@ func encryptedValues(req *Request) (out []int) {
 	return out
 }
 
-// encryptedParameters returns the indexes of the encrypted documents of spec.parametersFrom.
-func encryptedParameters(req *Request) (out []int) {
-	for i := range req.Choices.ParametersFrom {
-		in := &req.Choices.ParametersFrom[i]
-		if _, encrypted := valuesFormat(in.Data[in.Key]); encrypted && in.Key != "" && in.TargetPath == "" {
-			out = append(out, i)
+// encryptedKeys returns the keys whose content is encrypted.
+func (in *ParametersInput) encryptedKeys() (out []string) {
+	for _, key := range slices.Sorted(maps.Keys(in.Data)) {
+		if _, encrypted := valuesFormat(in.Data[key]); encrypted && (in.Key == "" || in.Key == key) {
+			out = append(out, key)
 		}
 	}
 	return out

@@ -69,9 +69,11 @@ func encryptedInputs(tree *source.Tree, req *Request) (out []EncryptedFile) {
 		in := &req.Choices.Values[i]
 		out = append(out, EncryptedFile{Component: in.Component, Values: in.Source})
 	}
-	for _, i := range encryptedParameters(req) {
+	for i := range req.Choices.ParametersFrom {
 		in := &req.Choices.ParametersFrom[i]
-		out = append(out, EncryptedFile{Values: in.Source + ", key " + in.Key})
+		for _, key := range in.encryptedKeys() {
+			out = append(out, EncryptedFile{Values: in.Source + ", key " + key})
+		}
 	}
 	return append(out, encryptedFiles(tree, req)...)
 }

@@ -126,6 +126,9 @@ func setFields(p *ResolvedComponent, objects []*manifest.Object) error {
 			if err == nil {
 				err = f.path.Set(o.Value, value, f.create)
 			}
+			if root, _ := f.path.Root(); err == nil && root == "metadata" {
+				err = checkMetadata(o)
+			}
 			if err != nil {
 				errs = append(errs, f.at.fieldErrorf("in %s: %s", o, err))
 			}

@@ -113,6 +113,28 @@ func TestInvalidFields(t *testing.T) {
 	}
 }
 
+// A field cannot give an object labels or annotations that the API server refuses.
+func TestFieldsOfMetadata(t *testing.T) {
+	for field, want := range map[string]string{
+		`path: metadata.labels, value: "5"`:                    `metadata.labels must be an object whose values are strings`,
+		`path: metadata.labels.a, value: "5"`:                  `metadata.labels: the value of "a" must be a string: use string(…)`,
+		`path: metadata.labels.a, value: "'no label!'"`:        `metadata.labels: Invalid value: "no label!"`,
+		`path: "metadata.labels.[a b]", value: "'x'"`:          `metadata.labels: Invalid value: "a b"`,
+		`path: metadata.annotations, value: "{'a': [1]}"`:      `metadata.annotations: the value of "a" must be a string`,
+		`path: "metadata.annotations.[/]", value: "'x'"`:       `metadata.annotations: Invalid value: "/"`,
+		`path: metadata.labels.a, value: stack.greeting`:       "",
+		`path: metadata.labels.a, value: string(5)`:            "",
+		`path: metadata.labels, value: "{'a': 'b'}"`:           "",
+		`path: "metadata.annotations.[a/b]", value: "'{ 5 }'"`: "",
+	} {
+		_, _, err := renderFields(t, "manifests", "    - {target: {kind: ConfigMap}, create: true, "+field+"}\n", nil)
+		want := `stack.yaml:19: component "web": field "fields[0].path" in ConfigMap "team/web": ` + want
+		if ok := strings.HasSuffix(want, ": "); ok != (err == nil) || !ok && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v\nwant %s", field, err, want)
+		}
+	}
+}
+
 // Patches come after fields, images and replicas after patches.
 func TestOrderOfChanges(t *testing.T) {
 	root := writeTree(t, fieldsStack(componentSources["manifests"],
@@ -167,7 +189,6 @@ func hostileText(random *rand.Rand) string {
 
 // A hostile value changes the one field that it is set in.
 func TestHostileValuesChangeOneField(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
 	const each = 100
 	values := 10_000
 	if os.Getenv(layout.LongVariable) != "" {
@@ -179,24 +200,28 @@ func TestHostileValuesChangeOneField(t *testing.T) {
 			"    - {target: {kind: ConfigMap}, path: data.key%d, value: \"stack.any[%d]\", create: true}\n", i, i)
 	}
 	for form := range componentSources {
-		for range values / each / len(componentSources) {
-			hostile, want := make([]any, each), map[string]any{"greeting": "Hello", "list": "[]"}
-			for i := range hostile {
-				hostile[i] = hostileValue(random, 0)
-				want[fmt.Sprint("key", i)] = hostile[i]
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(1, uint64(form[0])))
+			for range values / each / len(componentSources) {
+				hostile, want := make([]any, each), map[string]any{"greeting": "Hello", "list": "[]"}
+				for i := range hostile {
+					hostile[i] = hostileValue(random, 0)
+					want[fmt.Sprint("key", i)] = hostile[i]
+				}
+				config, deployment, err := renderFields(t, form, fields.String(), map[string]any{"any": hostile})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := asJSON(t, config["data"]); got != asJSON(t, want) || len(config) != 4 {
+					t.Fatalf("got %s\nwant %s", got, asJSON(t, want))
+				}
+				if asJSON(t, deployment["spec"]) !=
+					`{"replicas":1,"template":{"spec":{"containers":[{"image":"old","name":"app"},`+
+						`{"image":"metrics","name":"app-metrics"}]}}}` {
+					t.Fatalf("got %v", deployment)
+				}
 			}
-			config, deployment, err := renderFields(t, form, fields.String(), map[string]any{"any": hostile})
-			if err != nil {
-				t.Fatalf("%s: %v", form, err)
-			}
-			if got := asJSON(t, config["data"]); got != asJSON(t, want) || len(config) != 4 {
-				t.Fatalf("%s: got %s\nwant %s", form, got, asJSON(t, want))
-			}
-			if asJSON(t, deployment["spec"]) !=
-				`{"replicas":1,"template":{"spec":{"containers":[{"image":"old","name":"app"},`+
-					`{"image":"metrics","name":"app-metrics"}]}}}` {
-				t.Fatalf("%s: got %v", form, deployment)
-			}
-		}
+		})
 	}
 }

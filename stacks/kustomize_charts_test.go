@@ -25,6 +25,7 @@ func kustomizeChartRequest(t *testing.T, kustomization string, more map[string]s
 
 // Charts that cannot be rendered are rejected with file and line, and with what to do.
 func TestKustomizeRejectsCharts(t *testing.T) {
+	t.Parallel()
 	const file = `k/kustomization.yaml:2: component "app": field "helmCharts[0]`
 	const dependency = "dependencies: [{name: sub, version: 1.0.0, repository: 'https://example.com'}]\n"
 	many := strings.Repeat("- {name: demo}\n", 101)

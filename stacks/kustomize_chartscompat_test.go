@@ -2,11 +2,15 @@ package stacks_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
@@ -21,24 +25,53 @@ import (
 	"github.com/ksctl/gitops/stacks/convert/helmtemplate"
 )
 
-// asHelm is the environment variable that makes the test binary the command helm.
-const asHelm = "KSCTL_TEST_AS_HELM"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asHelm) == "" {
-		os.Exit(m.Run())
+// helmProgram returns a program that kustomize can call as helm. It passes its arguments to this
+// process, through named pipes: the test binary takes a second to start with the race detector.
+func helmProgram(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	program, input, output := filepath.Join(dir, "helm"), filepath.Join(dir, "input"), filepath.Join(dir, "output")
+	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$@\" >'%s'\n{ read -r code; cat; } <'%s'\nexit \"$code\"\n",
+		input, output)
+	err := os.WriteFile(program, []byte(script), 0o700)
+	for _, pipe := range []string{input, output} {
+		err = errors.Join(err, syscall.Mkfifo(pipe, 0o600))
 	}
-	if err := helmCommand(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	if err != nil {
+		t.Fatal(err)
 	}
+	var server sync.WaitGroup
+	server.Go(func() {
+		for {
+			args, err := os.ReadFile(input)
+			if err != nil || len(args) == 0 {
+				return
+			}
+			var stdout bytes.Buffer
+			code := 0
+			if err := helmCommand(strings.Split(strings.TrimSuffix(string(args), "\n"), "\n"), &stdout); err != nil {
+				t.Errorf("helm: %v", err)
+				code = 1
+			}
+			if os.WriteFile(output, fmt.Appendf(nil, "%d\n%s", code, &stdout), 0o600) != nil {
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		if err := os.WriteFile(input, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		server.Wait()
+	})
+	return program
 }
 
 // helmCommand does what kustomize calls helm for: version --short, and template.
-func helmCommand(args []string) error {
+func helmCommand(args []string, out io.Writer) error {
 	if args[0] == "version" {
-		fmt.Println("v4.3.1")
-		return nil
+		_, err := fmt.Fprintln(out, "v4.3.1")
+		return err
 	}
 	flags := flag.NewFlagSet("template", flag.ContinueOnError)
 	o := helmtemplate.Options{Release: "release-name", APIVersions: stacks.BuiltinAPIVersions()}
@@ -87,7 +120,9 @@ func helmCommand(args []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("---\n%s", text)
+		if _, err := fmt.Fprintf(out, "---\n%s", text); err != nil {
+			return err
+		}
 	}
 	return err
 }
@@ -95,14 +130,8 @@ func helmCommand(args []string) error {
 // kustomizeBuild builds the folder k with kustomize and helm. It returns YAML by kind/name.
 func kustomizeBuild(t *testing.T, root, namespace string) map[string]string {
 	t.Helper()
-	t.Setenv(asHelm, "true")
-	defer func() { _ = os.Unsetenv(asHelm) }()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	options := krusty.MakeDefaultOptions()
-	options.PluginConfig.HelmConfig = types.HelmConfig{Enabled: true, Command: program}
+	options.PluginConfig.HelmConfig = types.HelmConfig{Enabled: true, Command: helmProgram(t)}
 	built, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "k"))
 	if err != nil {
 		t.Fatal(err)

@@ -53,6 +53,30 @@ func (m *CommonMetadata) invalid() string {
 	return errs[0].Error()
 }
 
+// checkMetadata checks the labels and annotations of an object after a field was set.
+func checkMetadata(o *manifest.Object) error {
+	metadata, _ := o.Value["metadata"].(map[string]any)
+	texts := map[string]map[string]string{}
+	for _, name := range []string{"labels", "annotations"} {
+		all, isMap := metadata[name].(map[string]any)
+		if !isMap && metadata[name] != nil {
+			return fmt.Errorf("metadata.%s must be an object whose values are strings", name)
+		}
+		texts[name] = map[string]string{}
+		for _, key := range slices.Sorted(maps.Keys(all)) {
+			text, isText := all[key].(string)
+			if !isText && all[key] != nil {
+				return fmt.Errorf("metadata.%s: the value of %q must be a string: use string(…)", name, key)
+			}
+			texts[name][key] = text
+		}
+	}
+	if why := (&CommonMetadata{Labels: texts["labels"], Annotations: texts["annotations"]}).invalid(); why != "" {
+		return fmt.Errorf("metadata.%s", why)
+	}
+	return nil
+}
+
 // checkMetadata checks the metadata and the names that a stack gives its objects.
 func (x *expressions) checkMetadata() {
 	c := x.component

@@ -2,6 +2,7 @@ package stacks_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -218,6 +219,33 @@ func TestInvalidNames(t *testing.T) {
 		_, err := stacks.Render(t.Context(), namesRequest(t, components+"\n", stacks.Choices{}))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n got %v\nwant %s", components, err, want)
+		}
+	}
+}
+
+// A mapping without an expression is an error wherever a text or {expr: CEL} is expected.
+func TestTextsWithoutExpression(t *testing.T) {
+	for field, form := range map[string]string{
+		"namespace": "manifests: [app/], namespace: %s", "version": "manifests: [app/], version: %s",
+		"namePrefix": "manifests: [app/], namePrefix: %s", "nameSuffix": "manifests: [app/], nameSuffix: %s",
+		"variables.x":      "manifests: [app/], variables: {x: %s}",
+		"helm.releaseName": "helm: {chart: chart, releaseName: %s}",
+		"helm.name":        "version: 1.0.0, helm: {repository: 'https://x.example.com', name: %s}",
+	} {
+		for text, want := range map[string]string{
+			"{}":           `" must be a string or a mapping with expr, not an empty mapping`,
+			"{from: zone}": `" must be a string or a mapping with expr, not a mapping with from`,
+			"{exp: zone}":  `.exp" is not known; did you mean "expr"?`,
+			"[]":           `" must be a string or a mapping with expr, not a list`,
+			"{expr: }":     `" needs an expression in expr`,
+			"{expr: 1}":    `.expr" must be a string, not a number: put it in quotes`,
+		} {
+			want = `stack.yaml:12: component "m": field "` + field + want
+			components := "  - {name: m, " + fmt.Sprintf(form, text) + "}\n"
+			_, err := stacks.Render(t.Context(), namesRequest(t, components, stacks.Choices{}))
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s:\n got %v\nwant %s", components, err, want)
+			}
 		}
 	}
 }

@@ -152,9 +152,17 @@ func TestRendererDoesNotCacheCanceledRenders(t *testing.T) {
 // results of other installs.
 func TestRendererRekeysEntryForNewRevision(t *testing.T) {
 	req := caseRequest(t, "helm")
+	results := map[string]stacks.Result{}
+	for _, name := range []string{"one", "two"} {
+		req.Install.Name = name
+		results[name] = mustRender(t, req)
+	}
 	renders := func(cache int64, asked ...string) (n int) {
 		r := stacks.NewRenderer(stacks.RendererOptions{CacheBytes: cache,
-			OnRender: func(stacks.Request, time.Duration, error) { n++ }})
+			Render: func(_ context.Context, req stacks.Request) (stacks.Result, error) {
+				n++
+				return results[req.Install.Name], nil
+			}})
 		for _, name := range asked {
 			name, revision, _ := strings.Cut(name, "@")
 			req.Install.Name, req.Digest = name, revision

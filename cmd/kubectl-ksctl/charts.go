@@ -20,8 +20,12 @@ func (o *renderOptions) renderFetching(ctx context.Context, install *checkout.In
 	if err != nil {
 		return result, err
 	}
+	cluster, err := o.cluster(install)
+	if err != nil {
+		return result, err
+	}
 	render := func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
-		return stacks.RenderWithDecryption(ctx, req, o.keys.open, stacks.Render)
+		return o.renderWithFacts(ctx, install, cluster, req)
 	}
 	if o.offline {
 		return renderOffline(ctx, req, render)

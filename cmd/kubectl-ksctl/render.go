@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/checkout"
 )
@@ -19,7 +20,8 @@ import (
 // renderOptions are the flags of render.
 type renderOptions struct {
 	capabilities
-	root, file      string
+	root            string
+	files           []string
 	path, stack     string
 	name, namespace string
 	target          string
@@ -32,6 +34,8 @@ type renderOptions struct {
 	components      []string
 	revisions       map[string]int
 	output          string
+	// clusters are the KsctlClusters in the files.
+	clusters []clusterv1.KsctlCluster
 }
 
 func newRenderCommand() *cobra.Command {
@@ -41,15 +45,19 @@ func newRenderCommand() *cobra.Command {
 		Short: "Print the objects that an install renders to",
 		Long: `Print the objects that an install renders to, in the order in which they are applied. The install is
 a KsctlInstall in a file, or is described by flags. The command reads only the checkout, the files given
-in flags and, unless --offline is set, charts from chart repositories.`,
+in flags and, unless --offline is set, charts from chart repositories.
+
+If the stack reads the variable cluster, one of the files must have the KsctlCluster of the install:
+committed, or as kubectl get ksctlcluster NAME -o yaml prints it, with the facts in its status.`,
 		Example: `  kubectl ksctl render -f clusters/prod/monitoring.yaml
+  kubectl ksctl render -f clusters/prod/monitoring.yaml -f clusters/prod/cluster.yaml
   kubectl ksctl render --path stacks --stack monitoring --set zone=eu --override prometheus.values.retention=30d
   kubectl ksctl render -f install.yaml --values-from Secret/site/values.yaml=site.yaml --component prometheus`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.file, "filename", "f", "", "file with the KsctlInstall")
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "file with the KsctlInstall, or with its KsctlCluster")
 	flags.StringVar(&o.root, "root", ".", "root of the checkout that holds the stack")
 	flags.StringVar(&o.path, "path", "", "folder below the root that holds stack.yaml or <stack>/stack.yaml")
 	flags.StringVar(&o.stack, "stack", "", "name of the stack")
@@ -134,21 +142,37 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 
 // install returns the install in the file, or the install that the flags describe.
 func (o *renderOptions) install() (*checkout.Install, error) {
-	if o.file == "" {
+	if len(o.files) == 0 {
 		install := &checkout.Install{}
 		install.Name, install.Namespace = cmp.Or(o.name, o.stack), o.namespace
 		install.Spec.Path, install.Spec.Stack, install.Spec.TargetNamespace = o.path, o.stack, o.target
 		return install, nil
 	}
-	data, err := os.ReadFile(o.file)
-	if err != nil {
-		return nil, err
+	var install *checkout.Install
+	for _, file := range o.files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		found, err := checkout.ReadInstall(file, data)
+		if err != nil {
+			return nil, err
+		}
+		if found != nil && install != nil {
+			return nil, fmt.Errorf("%s: there is another KsctlInstall in %s; render one at a time", file, install.File)
+		}
+		install = cmp.Or(found, install)
+		clusters, err := checkout.ReadClusters(file, data)
+		if err != nil {
+			return nil, err
+		}
+		o.clusters = append(o.clusters, clusters...)
 	}
-	install, err := checkout.ReadInstall(o.file, data)
-	if err == nil && o.namespace != "" {
-		install.Namespace = o.namespace
+	if install == nil {
+		return nil, fmt.Errorf("%s: there is no KsctlInstall in this file", strings.Join(o.files, ", "))
 	}
-	return install, err
+	install.Namespace = cmp.Or(o.namespace, install.Namespace)
+	return install, nil
 }
 
 // request returns the render request of an install, with the values, parameters and overrides of

@@ -3,12 +3,10 @@ package install
 import (
 	"cmp"
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -52,32 +50,7 @@ func (s *Steps) clusterFacts(ctx context.Context, in *appsv1.KsctlInstall) (map[
 	if err != nil {
 		return nil, err
 	}
-	return factsOf(&c)
-}
-
-// factsOf returns the variable cluster of a KsctlCluster.
-func factsOf(c *clusterv1.KsctlCluster) (map[string]any, error) {
-	out := map[string]any{"name": c.Name, "namespace": c.Namespace, "labels": texts(c.Labels),
-		"annotations": texts(c.Annotations)}
-	if c.Status.KubernetesVersion != "" {
-		out["kubernetesVersion"] = c.Status.KubernetesVersion
-	}
-	if c.Status.Facts != nil {
-		facts, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.Status.Facts)
-		if err != nil {
-			return nil, err
-		}
-		out["facts"] = facts
-	}
-	return out, nil
-}
-
-func texts(m map[string]string) map[string]any {
-	out := map[string]any{}
-	for key, value := range m {
-		out[key] = value
-	}
-	return out
+	return stacks.ClusterVariable(&c)
 }
 
 // selectFacts returns the facts of a cluster at some paths; nil without a cluster.
@@ -88,18 +61,12 @@ func selectFacts(cluster map[string]any, paths [][]string) *stacks.ClusterFacts 
 	return stacks.SelectFacts(cluster, paths)
 }
 
-// withFacts returns a render function that gives the stack the facts that it reads. Their paths are
-// known after a render; a new revision of the stack may read others.
+// withFacts returns a render function that gives the stack the facts that it reads, and records
+// them.
 func (s *Steps) withFacts(o *owner, cluster map[string]any, render func(context.Context,
 	stacks.Request) (stacks.Result, error)) func(context.Context, stacks.Request) (stacks.Result, error) {
 	return func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
-		req.Cluster = selectFacts(cluster, o.factPaths)
-		res, err := render(ctx, req)
-		if missing, ok := errors.AsType[*stacks.MissingFactsError](err); ok {
-			o.factPaths = missing.Paths
-			req.Cluster = selectFacts(cluster, o.factPaths)
-			res, err = render(ctx, req)
-		}
+		res, err := stacks.RenderWithFacts(ctx, req, cluster, &o.factPaths, render)
 		if err == nil {
 			s.factReads.record(client.ObjectKeyFromObject(o.req.Object), o.factPaths)
 		}
@@ -113,8 +80,8 @@ func (s *Setup) clusterEvents() handler.EventHandler {
 	all := handler.EnqueueRequestsFromMapFunc(s.forCluster)
 	return handler.Funcs{CreateFunc: all.Create, DeleteFunc: all.Delete, GenericFunc: all.Generic,
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, err := factsOf(e.ObjectOld.(*clusterv1.KsctlCluster))
-			after, afterErr := factsOf(e.ObjectNew.(*clusterv1.KsctlCluster))
+			before, err := stacks.ClusterVariable(e.ObjectOld.(*clusterv1.KsctlCluster))
+			after, afterErr := stacks.ClusterVariable(e.ObjectNew.(*clusterv1.KsctlCluster))
 			if err != nil || afterErr != nil || target.AccessChanged.Update(e) {
 				all.Update(ctx, e, q)
 				return

@@ -17,7 +17,7 @@ import (
 // Only a change of what the stack reads wakes an install, and every change until that is known.
 func TestFactReads(t *testing.T) {
 	cluster := func(region, env, other string) map[string]any {
-		facts, err := factsOf(&clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod",
+		facts, err := stacks.ClusterVariable(&clusterv1.KsctlCluster{ObjectMeta: metav1.ObjectMeta{Name: "prod",
 			Labels: map[string]string{"env": env, "other": other}},
 			Status: clusterv1.KsctlClusterStatus{Facts: &clusterv1.ClusterFacts{Region: region,
 				Pools: []clusterv1.NodePool{{Role: "Worker", Count: 3}}}}})

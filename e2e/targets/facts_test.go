@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsapi "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,4 +78,28 @@ var _ = Describe("Facts of a cluster", func() {
 					Without(cluster.ByUserAgent("kube-controller-manager")), err
 			}, time.Second, 200*time.Millisecond).Should(BeEmpty(), "the stack does not read it")
 		})
+
+	It("are those of the clusterRef of a KsctlRemove, which finds the objects that they change", func(ctx SpecContext) {
+		here, there := createNamespaces(ctx)
+		createClusters(ctx, here, "a")
+		stack := "spec:\n  version: 1.0.0\n" +
+			"  parameters: {schema: {required: [word], properties: {word: {type: string}}}}\n" +
+			"  components:\n  - name: main\n    manifests: [main]\n    fields:\n" +
+			"    - {target: {kind: ConfigMap}, path: data.word, value: \"cluster.labels.zone + '-' + stack.word\"}\n"
+		Expect(h.PublishSource(ctx, here, "src", "r1",
+			harness.SourceTree(stack, map[string]string{"main/a.yaml": configMap("a", "none")}))).To(Succeed())
+		Expect(remote.Client().Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: there, Name: "a"},
+			Data: map[string]string{"word": "zone-a-one"}})).To(Succeed())
+		rm := &appsv1.KsctlRemove{ObjectMeta: metav1.ObjectMeta{Namespace: here, Name: "rm"},
+			Spec: appsv1.KsctlRemoveSpec{SourceRef: &appsv1.SourceRef{Kind: "KsctlSource", Name: "src"}, Path: "stacks",
+				Stack: "app", TargetNamespace: there, ServiceAccountName: harness.Deployer,
+				TargetCluster: appsv1.TargetCluster{ClusterRef: &appsv1.ClusterReference{Name: "a"}}}}
+		create(ctx, rm)
+		Eventually(ctx, readySummary(ctx, rm), soon).
+			Should(ContainSubstring("set in spec.parameters what the install had from parametersFrom"))
+
+		By("setting the parameter")
+		patch(ctx, h.ControlPlane.Client(), rm, `{"spec":{"parameters":{"word":"one"}}}`)
+		Eventually(ctx, readySummary(ctx, rm), soon).Should(ContainSubstring("1 objects would be removed"))
+	})
 })

@@ -7,8 +7,11 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/catalog"
 	"github.com/ksctl/gitops/stacks/generated"
@@ -20,6 +23,7 @@ import (
 const (
 	installKind  = "KsctlInstall"
 	installGroup = "apps.ksctl.com"
+	clusterKind  = "KsctlCluster"
 )
 
 // Install is a KsctlInstall and its place in the working copy.
@@ -82,7 +86,8 @@ func decodeInstall(file string, node *yaml.Node) (*Install, stacks.Errors) {
 	return out, nil
 }
 
-// ReadInstall reads the only KsctlInstall in a file. The file may contain objects of other kinds.
+// ReadInstall reads the only KsctlInstall in a file; nil if there is none. The file may contain
+// objects of other kinds.
 func ReadInstall(file string, data []byte) (*Install, error) {
 	docs, err := document.Parse(file, data)
 	if err != nil {
@@ -102,10 +107,40 @@ func ReadInstall(file string, data []byte) (*Install, error) {
 		}
 		found = install
 	}
-	if found == nil {
-		return nil, problem.Errorf(file, 0, "there is no KsctlInstall in this file")
-	}
 	return found, nil
+}
+
+// ReadClusters reads the KsctlClusters in a file. The file may contain objects of other kinds.
+func ReadClusters(file string, data []byte) ([]clusterv1.KsctlCluster, error) {
+	docs, err := document.Parse(file, data)
+	if err != nil {
+		return nil, err
+	}
+	var out []clusterv1.KsctlCluster
+	for _, doc := range docs {
+		if doc.Root.Kind != yaml.MappingNode || scalarValue(doc.Root, "kind") != clusterKind {
+			continue
+		}
+		var c clusterv1.KsctlCluster
+		if _, errs := document.Decode(file, doc.Root, &c); len(errs) > 0 {
+			return nil, errs.Err()
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// InstallsOn reports whether a KsctlCluster is one that the install names or selects.
+func (i *Install) InstallsOn(c *clusterv1.KsctlCluster) bool {
+	namespace := cmp.Or(c.Namespace, i.Namespace)
+	if ref := i.Spec.ClusterRef; ref != nil {
+		return c.Name == ref.Name && namespace == cmp.Or(ref.Namespace, i.Namespace)
+	}
+	if i.Spec.ClusterSelector == nil || namespace != i.Namespace {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&i.Spec.ClusterSelector.LabelSelector)
+	return err == nil && selector.Matches(labels.Set(c.Labels))
 }
 
 // Missing is a reference of an install to a ConfigMap or Secret whose content is not known.

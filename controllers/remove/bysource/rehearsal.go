@@ -11,10 +11,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	clusterv1 "github.com/ksctl/gitops/api/cluster/v1"
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/reconcile"
@@ -23,6 +25,7 @@ import (
 	"github.com/ksctl/gitops/internal/sources/content"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/generated"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // rehearse renders the stack, finds its objects, and records them in the status; nil on success.
@@ -49,9 +52,17 @@ func (s *Steps) rehearse(ctx context.Context, o *owner, c clients, specHash stri
 	if err != nil {
 		return content.RenderOutcome(err, from.Revision)
 	}
-	res, err := s.Content.Render(ctx, from, req, keys, chartAccess(ctx, c.local, rm), nil)
+	cluster, err := s.clusterVariable(ctx, rm)
 	if err != nil {
-		return content.RenderOutcome(err, from.Revision)
+		return reconcile.Retry{Err: err, Revision: from.Revision}
+	}
+	var facts [][]string
+	res, err := stacks.RenderWithFacts(ctx, req, cluster, &facts,
+		func(ctx context.Context, req stacks.Request) (stacks.Result, error) {
+			return s.Content.Render(ctx, from, req, keys, chartAccess(ctx, c.local, rm), nil)
+		})
+	if err != nil {
+		return content.RenderOutcome(explainParameters(err), from.Revision)
 	}
 	if err := match.CheckComponents(&rm.Spec, "the stack", componentNames(res.Components)); err != nil {
 		return reconcile.OutcomeOf(err, from.Revision)
@@ -112,6 +123,32 @@ func (s *Steps) renderRequest(ctx context.Context, o *owner) (stacks.Request, er
 		Install: stacks.Identity{Namespace: rm.Namespace, Name: rm.Name},
 		Choices: choices, Capabilities: caps, SecretKey: s.SecretKey,
 		Generate: generated.Options{Policy: generated.Placeholders}}, nil
+}
+
+// clusterVariable returns the variable cluster for the target of a KsctlRemove; nil without a
+// KsctlCluster.
+func (s *Steps) clusterVariable(ctx context.Context, rm *appsv1.KsctlRemove) (map[string]any, error) {
+	ref := rm.Spec.ClusterRef
+	if ref == nil {
+		return nil, nil
+	}
+	var c clusterv1.KsctlCluster
+	name := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, rm.Namespace), Name: ref.Name}
+	if err := s.Client.Get(ctx, name, &c, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return stacks.ClusterVariable(&c)
+}
+
+// explainParameters adds to an error about parameters where those of an install belong that read
+// them from ConfigMaps and Secrets.
+func explainParameters(err error) error {
+	isAboutParameters := func(e *problem.Error) bool { return e.Field == "spec.parameters" }
+	if !slices.ContainsFunc(problem.Flatten(err), isAboutParameters) {
+		return err
+	}
+	return fmt.Errorf("%w; a KsctlRemove reads no ConfigMaps and Secrets: set in spec.parameters what the install had "+
+		"from parametersFrom", err)
 }
 
 func componentNames(rendered []stacks.RenderedComponent) []string {

@@ -66,8 +66,8 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		return
 	}
-	if own, ok := v.Addr().Interface().(stringOrMapping); ok && n.Kind == yaml.ScalarNode {
-		d.decodeScalar(n, reflect.ValueOf(own.StringField()).Elem(), path)
+	if own, ok := v.Addr().Interface().(stringOrMapping); ok {
+		d.decodeStringOrMapping(n, v, own, path, depth)
 		return
 	}
 	if own, ok := v.Addr().Interface().(json.Unmarshaler); ok {
@@ -95,6 +95,25 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 
 // stringOrMapping is a struct that may also be written as a string, which is one of its fields.
 type stringOrMapping interface{ StringField() *string }
+
+// decodeStringOrMapping decodes a string, or a mapping with one of its fields.
+func (d *decoder) decodeStringOrMapping(n *yaml.Node, v reflect.Value, own stringOrMapping, path string, depth int) {
+	_, names := FieldsOf(v.Type())
+	allowed := "a string or a mapping with " + strings.Join(names, ", ")
+	isLike := func(key *yaml.Node) bool { return problem.Nearest(key.Value, names) != "" }
+	switch {
+	case n.Kind == yaml.ScalarNode:
+		d.decodeScalar(n, reflect.ValueOf(own.StringField()).Elem(), path)
+	case n.Kind != yaml.MappingNode:
+		d.report(n, path, "must be %s, not %s", allowed, KindName(n))
+	case len(n.Content) == 0:
+		d.report(n, path, "must be %s, not an empty mapping", allowed)
+	case !slices.ContainsFunc(n.Content, isLike):
+		d.report(n, path, "must be %s, not a mapping with %s", allowed, n.Content[0].Value)
+	default:
+		d.decodeStruct(n, v, path, depth)
+	}
+}
 
 // decodeMap decodes a mapping whose values are structs.
 func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, path string, depth int) {

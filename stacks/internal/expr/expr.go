@@ -3,6 +3,7 @@ package expr
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -31,7 +32,7 @@ const (
 )
 
 var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(append(secretFunctions(),
+	return cel.NewEnv(append(functions(),
 		ext.Strings(ext.StringsVersion(4)), ext.Lists(ext.ListsVersion(3)), ext.Sets(), ext.Math(), ext.Encoders(),
 		ext.TwoVarComprehensions(), cel.OptionalTypes(), cel.DefaultUTCTimeZone(true),
 		cel.ParserRecursionLimit(100))...)
@@ -63,10 +64,12 @@ func newCompiler(options []cel.EnvOption, err error) (*Compiler, error) {
 type Expression struct {
 	program cel.Program
 	tree    ast.Expr
+	// reads are the paths that the expression reads, by variable.
+	reads map[string][][]string
 }
 
 // ClusterPaths returns the paths of the variable cluster that the expression reads.
-func (x *Expression) ClusterPaths() [][]string { return clusterPaths(x.tree) }
+func (x *Expression) ClusterPaths() [][]string { return x.reads[clusterVariable] }
 
 // Compile compiles an expression of any type.
 func (c *Compiler) Compile(source string) (*Expression, error) { return c.compile(source, "any value") }
@@ -116,25 +119,37 @@ func (c *Compiler) compile(source, result string, kinds ...types.Kind) (*Express
 	if len(kinds) > 0 && got.Kind() != types.DynKind && !slices.Contains(kinds, got.Kind()) {
 		return nil, problem.Newf("must return %s, not %s", result, got)
 	}
-	program, err := c.env.Program(checked, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100),
-		cel.EvalOptions(cel.OptOptimize))
+	program, err := c.env.Program(checked, cel.CostLimit(maxCost), cel.CostTracking(functionCosts{}),
+		cel.InterruptCheckFrequency(100), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, problem.Newf("does not compile: %w", err)
 	}
-	return &Expression{program: program, tree: checked.NativeRep().Expr()}, nil
+	tree := checked.NativeRep().Expr()
+	reads := map[string][][]string{}
+	for _, variable := range []string{stackVariable, paramsVariable, clusterVariable, SelfVariable} {
+		reads[variable] = readPaths(tree, variable)
+	}
+	return &Expression{program: program, tree: tree, reads: reads}, nil
 }
 
 // Eval evaluates an expression to plain JSON values, with integers as int64, and a *Secret for each
 // secret value that it passes on.
 func (x *Expression) Eval(ctx context.Context, v Variables) (any, error) {
-	out, err := evaluate(ctx, x.program, map[string]any{"params": nonNil(v.Params), "stack": nonNil(v.Stack),
+	out, err := x.evaluate(ctx, map[string]any{paramsVariable: nonNil(v.Params), stackVariable: nonNil(v.Stack),
 		clusterVariable: nonNil(v.Cluster),
 		"version":       v.Version, "name": v.Name, namespaceVariable: v.Namespace})
 	if err != nil {
 		return nil, err
 	}
 	left := maxValues
-	return toNative(out, &left, 0)
+	value, err := toNative(out, &left, 0)
+	if _, misused := errors.AsType[*misuseError](err); misused {
+		return nil, problem.Newf("failed: %w", err)
+	}
+	if err != nil {
+		return nil, problem.Newf("returns %w", err)
+	}
+	return value, nil
 }
 
 // EvalMap evaluates an expression that returns a map.
@@ -150,15 +165,15 @@ func (x *Expression) EvalMap(ctx context.Context, v Variables) (map[string]any, 
 	return result, nil
 }
 
-func evaluate(ctx context.Context, program cel.Program, vars map[string]any) (out ref.Val, err error) {
+func (x *Expression) evaluate(ctx context.Context, vars map[string]any) (out ref.Val, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = problem.Newf("failed: %v", r)
 		}
 	}()
-	out, _, err = program.ContextEval(ctx, vars)
+	out, _, err = x.program.ContextEval(ctx, vars)
 	if err != nil {
-		return nil, problem.Newf("failed: %w", explainMisuse(err, vars))
+		return nil, problem.Newf("failed: %w", x.explainMisuse(err, vars))
 	}
 	return out, nil
 }
@@ -171,10 +186,10 @@ func nonNil(m map[string]any) map[string]any {
 }
 
 // toNative converts a CEL value to plain JSON values, with integers as int64. left is the remaining
-// number of values.
+// number of values. An error is a noun phrase about what cannot be converted, or a *misuseError.
 func toNative(v ref.Val, left *int, depth int) (any, error) {
 	if *left--; *left < 0 || depth > maxDepth {
-		return nil, problem.Newf("returns too many or too deeply nested values")
+		return nil, errors.New("too many or too deeply nested values")
 	}
 	switch v := v.(type) {
 	case types.Null:
@@ -183,24 +198,24 @@ func toNative(v ref.Val, left *int, depth int) (any, error) {
 		return v.Value(), nil
 	case types.String:
 		if *left -= len(v) / bytesPerValue; *left < 0 {
-			return nil, problem.Newf("returns more text than is allowed")
+			return nil, errors.New("more text than is allowed")
 		}
 		return string(v), nil
 	case types.Uint:
 		if uint64(v) > math.MaxInt64 {
-			return nil, problem.Newf("returns a number that is too large")
+			return nil, errors.New("a number that is too large")
 		}
 		return int64(v), nil
 	case types.Double:
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, problem.Newf("returns a number that JSON doesn't have")
+			return nil, errors.New("a number that JSON doesn't have")
 		}
 		return float64(v), nil
 	case types.Bytes:
-		if utf8.Valid(v) {
-			return string(v), nil
+		if !utf8.Valid(v) {
+			return nil, errors.New("bytes that are no text in UTF-8")
 		}
-		return nil, problem.Newf("returns bytes that are no text in UTF-8")
+		return toNative(types.String(v), left, depth)
 	case *Secret:
 		return v, nil
 	case traits.Mapper:
@@ -216,7 +231,7 @@ func toNative(v ref.Val, left *int, depth int) (any, error) {
 		}
 		return out, nil
 	}
-	return nil, problem.Newf("returns a %s, which JSON doesn't have", v.Type().TypeName())
+	return nil, fmt.Errorf("a %s, which JSON doesn't have", v.Type().TypeName())
 }
 
 func toNativeMap(v traits.Mapper, left *int, depth int) (any, error) {
@@ -224,12 +239,13 @@ func toNativeMap(v traits.Mapper, left *int, depth int) (any, error) {
 	for it := v.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
 		if secret, ok := key.(*Secret); ok {
-			return nil, problem.Newf("failed: %w", secret.misused())
+			return nil, secret.misused()
 		}
 		name, ok := key.(types.String)
 		if !ok {
-			return nil, problem.Newf("returns a map whose keys are not strings")
+			return nil, errors.New("a map whose keys are not strings")
 		}
+		*left -= len(name) / bytesPerValue
 		item, err := toNative(v.Get(key), left, depth+1)
 		if err != nil {
 			return nil, err

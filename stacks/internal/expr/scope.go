@@ -10,6 +10,12 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
+// Variables of the parameters of the stack, and of those of the component.
+const (
+	stackVariable  = "stack"
+	paramsVariable = "params"
+)
+
 // Scope has the JSON schemas of the parameters that expressions read. Every branch of an expression
 // is checked against them.
 type Scope struct {
@@ -40,7 +46,8 @@ func (s Scope) options() ([]cel.EnvOption, error) {
 		cel.CustomTypeProvider(t), cel.CustomTypeAdapter(registry),
 		cel.Variable("version", cel.StringType), cel.Variable("name", cel.StringType),
 		cel.Variable(namespaceVariable, cel.StringType),
-		cel.Variable("stack", t.root("stack", s.Stack)), cel.Variable("params", t.root("params", s.Params)),
+		cel.Variable(stackVariable, t.root(stackVariable, s.Stack)),
+		cel.Variable(paramsVariable, t.root(paramsVariable, s.Params)),
 		cel.Variable(clusterVariable, t.object(clusterVariable, clusterSchema)),
 	}, nil
 }

@@ -10,14 +10,10 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-
-	"github.com/ksctl/gitops/stacks/internal/document"
-	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // Secret is a value from a Secret among the variables and in the result of an expression. An
@@ -52,16 +48,36 @@ func (e *misuseError) Error() string {
 
 func (s *Secret) misused() error { return &misuseError{s.name} }
 
-// explainMisuse adds to an error of an expression that its variables have secrets. CEL reports the
-// use of one as a missing overload of a function.
-func explainMisuse(err error, vars map[string]any) error {
+// explainMisuse adds to an error of an expression that it reads a secret. CEL reports the use of
+// one as a missing overload of a function.
+func (x *Expression) explainMisuse(err error, vars map[string]any) error {
 	_, explained := errors.AsType[*misuseError](err)
-	secret := FindSecret(vars)
+	secret := x.readSecret(vars)
 	if err == nil || explained || secret == nil {
 		return err
 	}
 	return fmt.Errorf("%w; an expression can only pass on a value from a Secret as a whole, such as that of "+
 		"parameter %q", err, secret.name)
+}
+
+// readSecret returns a secret that the expression reads; nil if there is none.
+func (x *Expression) readSecret(vars map[string]any) *Secret {
+	for _, variable := range []string{stackVariable, paramsVariable} {
+		for _, path := range x.reads[variable] {
+			value := vars[variable]
+			for _, key := range path {
+				m, isMap := value.(map[string]any)
+				if !isMap {
+					break
+				}
+				value = m[key]
+			}
+			if secret := FindSecret(value); secret != nil {
+				return secret
+			}
+		}
+	}
+	return nil
 }
 
 var secretType = types.NewOpaqueType("secret")
@@ -121,30 +137,6 @@ func FindSecret(v any) *Secret {
 		}
 	}
 	return nil
-}
-
-// Names of our functions that no expression can have.
-const (
-	noSecretFunction     = "@no_secret"
-	base64DecodeFunction = "@base64_decode"
-)
-
-// maxParsedBytes bounds the text that yaml.parse accepts.
-const maxParsedBytes = 1 << 20
-
-// secretFunctions are the functions that know secrets: a decoded or parsed secret is one, too.
-func secretFunctions() []cel.EnvOption {
-	anyType := cel.TypeParamType("T")
-	unguarded := decls.DisableTypeGuards(true)
-	return []cel.EnvOption{
-		cel.Function(noSecretFunction, unguarded, cel.Overload("no_secret", []*cel.Type{anyType}, anyType,
-			cel.UnaryBinding(refuseSecrets))),
-		cel.Function(base64DecodeFunction, unguarded, cel.Overload("secret_base64_decode", []*cel.Type{cel.StringType},
-			cel.BytesType, cel.UnaryBinding(decodeBase64))),
-		cel.Function("yaml.parse", unguarded,
-			cel.Overload("yaml_parse_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(parseYAML)),
-			cel.Overload("yaml_parse_bytes", []*cel.Type{cel.BytesType}, cel.DynType, cel.UnaryBinding(parseYAML))),
-	}
 }
 
 // maxCompared bounds the items that are searched for secrets before a comparison.
@@ -208,50 +200,6 @@ func decodeBase64(v ref.Val) ref.Val {
 		return NewSecret(secret.name, string(raw))
 	}
 	return types.Bytes(raw)
-}
-
-// parseYAML is yaml.parse: it parses one YAML document, also of a secret.
-func parseYAML(v ref.Val) ref.Val {
-	var text string
-	secret, isSecret := v.(*Secret)
-	switch own := v.Value().(type) {
-	case string:
-		text = own
-	case []byte:
-		text = string(own)
-	case *Secret:
-		var isText bool
-		if text, isText = secret.value.(string); !isText {
-			return types.NewErr("yaml.parse needs text; the value of parameter %q is none", secret.name)
-		}
-	default:
-		return types.MaybeNoSuchOverloadErr(v)
-	}
-	value, err := yamlValue(text)
-	switch {
-	case isSecret && err != nil:
-		return types.NewErr("yaml.parse of parameter %q failed: it must be one YAML document of at most %d bytes",
-			secret.name, maxParsedBytes)
-	case err != nil:
-		return types.NewErr("yaml.parse failed: %s", err)
-	case isSecret:
-		return NewSecret(secret.name, value)
-	}
-	return types.DefaultTypeAdapter.NativeToValue(value)
-}
-
-func yamlValue(text string) (any, error) {
-	if len(text) > maxParsedBytes {
-		return nil, problem.Newf("the text has %d bytes; %d are allowed", len(text), maxParsedBytes)
-	}
-	docs, err := document.Parse("", []byte(text))
-	if err != nil || len(docs) == 0 {
-		return nil, err
-	}
-	if len(docs) > 1 {
-		return nil, errors.New("the text has several YAML documents")
-	}
-	return document.Kubectl.Value("", docs[0].Root)
 }
 
 // comparisons are the functions that would return false, and not an error, for a secret.

@@ -73,7 +73,7 @@ func (c *Compiler) CompileType(source, jsonType string) (*Expression, error) {
 // EvalServed evaluates an expression of a compiler of NewServedCompiler. ok is false if it returns
 // an optional value without a value.
 func (x *Expression) EvalServed(ctx context.Context, vars map[string]any) (value any, ok bool, err error) {
-	out, err := evaluate(ctx, x.program, vars)
+	out, err := x.evaluate(ctx, vars)
 	if err != nil {
 		return nil, false, err
 	}

@@ -110,6 +110,17 @@ func (p Path) Root() (key string, parts int) { return p.parts[0].name, len(p.par
 // String returns the path as it was written.
 func (p Path) String() string { return p.text }
 
+// String returns the part for messages.
+func (p part) String() string {
+	switch {
+	case p.selects:
+		return "[" + p.key + "=" + p.value + "]"
+	case strings.Contains(p.name, "."):
+		return "[" + p.name + "]"
+	}
+	return p.name
+}
+
 // index returns the index of a list that a part is; -1 if it is none.
 func (p part) index() int {
 	i, err := strconv.Atoi(p.name)
@@ -121,26 +132,27 @@ func (p part) index() int {
 
 // matches reports whether a list item is selected.
 func (p part) matches(item any) bool {
-	if p.key == "" {
-		return text(item) == p.value
+	if p.key != "" {
+		m, _ := item.(map[string]any)
+		item = m[p.key]
 	}
-	m, ok := item.(map[string]any)
-	return ok && m[p.key] != nil && text(m[p.key]) == p.value
+	got, isScalar := text(item)
+	return isScalar && got == p.value
 }
 
-// text returns a scalar as in a manifest.
-func text(v any) string {
+// text returns a scalar as in a manifest, and false for other values and null.
+func text(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
-		return v
+		return v, true
 	case bool:
-		return strconv.FormatBool(v)
+		return strconv.FormatBool(v), true
 	case int:
-		return strconv.Itoa(v)
+		return strconv.Itoa(v), true
 	case int64:
-		return strconv.FormatInt(v, 10)
+		return strconv.FormatInt(v, 10), true
 	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
+		return strconv.FormatFloat(v, 'f', -1, 64), true
 	}
-	return ""
+	return "", false
 }

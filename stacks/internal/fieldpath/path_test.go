@@ -14,6 +14,7 @@ func object(t testing.TB) map[string]any {
 	var out map[string]any
 	if err := json.Unmarshal([]byte(`{"kind": "Thing", "metadata": {"name": "x", "labels": {"a.b/c": "1"}},
 		"spec": {"n": 1, "empty": {}, "none": null, "text": "a: {b: c}", "args": ["x", "y"],
+		"volumes": [{"name": "v", "nfs": {"path": "/"}}],
 		"containers": [{"name": "app", "image": "a", "port": 80}, {"name": "app-metrics", "image": "b"}]}}`),
 		&out); err != nil {
 		t.Fatal(err)
@@ -66,6 +67,15 @@ func TestSet(t *testing.T) {
 		{path: "spec.text.a", value: "2", create: true, err: "spec.text is no object and no list"},
 		{path: "spec.empty.*", value: "2", create: true, err: "spec.empty is an object, not a list"},
 		{path: "spec.empty.[a=b]", value: "2", create: true, err: "spec.empty is an object, not a list"},
+		{path: "metadata.[name=x].uid", value: "2", create: true,
+			err: "metadata is an object, not a list: [name=x] selects items of a list; write the key instead"},
+		{path: "spec.containers.0.[name=app].image", value: "2",
+			err: "spec.containers.0 is an object, not a list: [name=app] selects"},
+		{path: "spec.containers.[name=app].[name=app]", value: "2",
+			err: "spec.containers.[name=app] is an object, not a list"},
+		{path: "spec.containers.[=].image", value: "2", err: "spec.containers.[=] is missing"},
+		{path: "spec.volumes.[nfs=].name", value: "2", err: "spec.volumes.[nfs=] is missing"},
+		{path: "spec.args.[=x].[=x]", value: "2", err: "spec.args.[=x] is no object and no list"},
 		{path: "spec.new.*", value: "2", create: true, err: "spec.new is missing"},
 	} {
 		p, err := Parse(tc.path)

@@ -1,7 +1,6 @@
 package fieldpath
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/ksctl/gitops/stacks/problem"
@@ -51,7 +50,8 @@ func (s *setter) set(at any, depth int) (any, error) {
 
 func (s *setter) setKey(at map[string]any, part part, depth int) error {
 	if part.selects || part.every {
-		return problem.Newf("%s is an object, not a list", s.before(depth))
+		return problem.Newf("%s is an object, not a list: %s selects items of a list; write the key instead",
+			s.before(depth), part)
 	}
 	child, there := at[part.name]
 	if !there && !s.create {
@@ -109,14 +109,7 @@ func (s *setter) missing(depth int) error {
 func (s *setter) before(depth int) string {
 	var names []string
 	for _, p := range s.path.parts[:min(depth, len(s.path.parts))] {
-		switch {
-		case p.selects:
-			names = append(names, fmt.Sprintf("[%s=%s]", p.key, p.value))
-		case strings.Contains(p.name, "."):
-			names = append(names, "["+p.name+"]")
-		default:
-			names = append(names, p.name)
-		}
+		names = append(names, p.String())
 	}
 	if len(names) == 0 {
 		return "the object"
