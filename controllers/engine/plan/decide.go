@@ -20,8 +20,13 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	if it.ResolveErr != nil {
 		return decideUnresolved(a), false
 	}
-	if it.Shared {
+	switch {
+	case it.Shared:
 		return decideSharedNamespace(in, a)
+	case it.Contribute:
+		return decideContribution(in, a)
+	case a.Entry.State == appsv1.EntryContributed:
+		return decideWithdrawal(in, a), false // before the object becomes the owner's
 	}
 	if in.waitsForIndex(&a, it.Ref) {
 		return a, false
