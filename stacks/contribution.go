@@ -16,10 +16,13 @@ func (v *validator) checkContribute(c *Component, at func(string) fieldRef) {
 	if !c.Contribute {
 		return
 	}
-	for field, set := range map[string]bool{"helm": c.Helm != nil, "createNamespace": c.CreateNamespace,
-		"readyExpr": c.ReadyExpr != "", "commonMetadata": c.CommonMetadata != nil, "preRemove": c.PreRemove} {
-		if set {
-			v.fail(at("contribute"), "is for fields of objects that others own, so the component cannot have %s", field)
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"helm", c.Helm != nil}, {"createNamespace", c.CreateNamespace}, {"readyExpr", c.ReadyExpr != ""},
+		{"commonMetadata", c.CommonMetadata != nil}, {"preRemove", c.PreRemove}} {
+		if f.set {
+			v.fail(at("contribute"), "is for fields of objects that others own, so the component cannot have %s", f.name)
 		}
 	}
 }

@@ -223,21 +223,10 @@ func conflictingFields(err error) (fields []string) {
 }
 
 // refuseFields returns the error of a contribution whose fields others have; nil if all of them were
-// taken from this contribution. Those that the owner of the object, or another contribution, has now
-// are theirs.
+// taken from this contribution.
 func (a *executor) refuseFields(act *plan.Action, u *unstructured.Unstructured, fields []string) error {
-	managers, recorded := map[string]bool{}, act.Entry.UID == u.GetUID()
-	for _, field := range fields {
-		for _, m := range managersOf(u, field) {
-			managers[m] = true
-			if m == live.FieldManager || live.IsContributionManager(m) &&
-				!plan.OwnsContributionManager(a.owner.Key(), m) {
-				recorded = false
-			}
-		}
-		recorded = recorded && live.HasField(act.Entry.Baseline, field)
-	}
-	if recorded {
+	managers, taken := fieldsTaken(a.owner.Key(), &act.Entry, u, fields)
+	if taken {
 		return nil
 	}
 	observed := live.ProjectContributions(u)
@@ -249,12 +238,30 @@ func (a *executor) refuseFields(act *plan.Action, u *unstructured.Unstructured, 
 		}
 	}
 	var by []string
-	for _, m := range slices.Sorted(maps.Keys(managers)) {
+	for _, m := range managers {
 		by = append(by, contributorName(u, m))
 	}
 	return &plan.OwnedByOtherError{Ref: act.Item.Ref, Fields: fields,
 		By: cmp.Or(strings.Join(by, " and "), "another field manager"), Hint: "change the value in one of the two; " +
 			"only a list with x-kubernetes-list-type map or set can have items of several contributions"}
+}
+
+// fieldsTaken returns the managers of fields of an object, and true if all of the fields are recorded
+// as those of a contribution, and were taken from it. Fields that the owner of the object, or another
+// contribution, has now are theirs. It is a pure function.
+func fieldsTaken(owner plan.OwnerKey, recorded *appsv1.InventoryEntry, u *unstructured.Unstructured,
+	fields []string) (managers []string, taken bool) {
+	all := map[string]bool{}
+	taken = recorded.UID == u.GetUID()
+	for _, field := range fields {
+		taken = taken && live.HasField(recorded.Baseline, field)
+		for _, m := range managersOf(u, field) {
+			all[m] = true
+			isOther := live.IsContributionManager(m) && !plan.OwnsContributionManager(owner, m)
+			taken = taken && m != live.FieldManager && !isOther
+		}
+	}
+	return slices.Sorted(maps.Keys(all)), taken
 }
 
 // managersOf returns the field managers of a field of an object.
