@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/engine/plan"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/internal/golden"
 )
 
 // contributedTo returns an object with the field managers of its fields.
@@ -112,6 +115,25 @@ func TestContributionsKeepTheirItems(t *testing.T) {
 		err != nil {
 		t.Errorf("a contribution counts as a former tool: %v", err)
 	}
+}
+
+// Objects in clusters have these field managers, and inventories these hashes.
+func TestGoldenContributions(t *testing.T) {
+	var out bytes.Buffer
+	remote := me
+	remote.Cluster = "team.eu"
+	for _, owner := range []plan.OwnerKey{me, other, remote} {
+		for _, component := range []string{"c", "scrape-config"} {
+			fmt.Fprintf(&out, "%s, component %s: %s\n", owner, component, plan.ContributionManager(owner, component))
+		}
+	}
+	for _, path := range []string{".data.k", `.spec.ports[port=80,protocol="TCP"].name`} {
+		fmt.Fprintf(&out, "%s: %s\n", path, live.FieldHash(path))
+	}
+	manager := plan.ContributionManager(me, "c")
+	fmt.Fprintf(&out, "fields: %s\n", live.ContributedFields(contributedTo(fields(manager, "Apply", "v1",
+		`"f:spec":{"f:ports":{"k:{\"port\":81}":{".":{},"f:port":{}}}}`)), manager))
+	golden.Equal(t, "contributions.txt", out.Bytes())
 }
 
 // A contribution of which the API server may still handle a request is not forgotten.
