@@ -22,7 +22,8 @@ func (v *validator) checkContribute(c *Component, at func(string) fieldRef) {
 	}{{"helm", c.Helm != nil}, {"createNamespace", c.CreateNamespace}, {"readyExpr", c.ReadyExpr != ""},
 		{"commonMetadata", c.CommonMetadata != nil}, {"preRemove", c.PreRemove}} {
 		if f.set {
-			v.fail(at("contribute"), "is for fields of objects that others own, so the component cannot have %s", f.name)
+			v.fail(at("contribute"), "is for fields of objects that others own, so the component cannot have %s",
+				f.name)
 		}
 	}
 }
@@ -33,8 +34,8 @@ func (r *renderRun) checkContributions(p *ResolvedComponent, objects []*manifest
 		return nil
 	}
 	if r.generated[p.Component.Name] != nil {
-		return r.withComponent(p, problem.Newf("the component contributes to objects of others, but its charts generate "+
-			"values: render them in a component of their own"))
+		return r.withComponent(p, problem.Newf("the component contributes to objects of others, but its charts "+
+			"generate values: render them in a component of their own"))
 	}
 	for _, o := range objects {
 		why := ""
@@ -54,7 +55,7 @@ func (r *renderRun) checkContributions(p *ResolvedComponent, objects []*manifest
 	return nil
 }
 
-// countContributedFields returns the number of fields of a manifest that are more than its identity.
+// countContributedFields returns the number of fields of a manifest without its identity.
 func countContributedFields(value map[string]any) int {
 	n := 0
 	for name, v := range value {

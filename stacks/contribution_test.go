@@ -44,8 +44,9 @@ func TestRenderContributions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := writeTree(t, map[string]string{"a.yaml": tc.manifest,
 				"stack.yaml": components("- {name: a, contribute: true, manifests: [a.yaml]}")})
+			common := &stacks.CommonMetadata{Labels: map[string]string{"team": "a"}}
 			out, err := stacks.Render(t.Context(), stacks.Request{Root: root, Stack: "demo",
-				Choices: stacks.Choices{CommonMetadata: &stacks.CommonMetadata{Labels: map[string]string{"team": "a"}}}})
+				Choices: stacks.Choices{CommonMetadata: common}})
 			if tc.want != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "a.yaml") {
 					t.Error(err)

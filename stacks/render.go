@@ -311,7 +311,8 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 		p := &r.resolved.Components[i]
 		c := RenderedComponent{
 			Name: p.Component.Name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
-			ReadyExpr: p.Component.ReadyExpr, Contribute: p.Component.Contribute, Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i],
+			ReadyExpr: p.Component.ReadyExpr, Contribute: p.Component.Contribute,
+			Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i],
 			Chart:             p.fetched,
 			ChartDependencies: p.dependencies,
 			ReadsCluster:      r.readsCluster[p.Component.Name],

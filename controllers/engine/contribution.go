@@ -26,16 +26,16 @@ import (
 	"github.com/ksctl/gitops/stacks"
 )
 
-// refusedContribution is an object whose fields were refused to a contribution: the refusal is valid
-// until the managers of its fields change.
+// refusedContribution is an object whose fields were refused to a contribution: the refusal is
+// valid until the managers of its fields change.
 type refusedContribution struct {
 	uid          types.UID
 	managersHash string
 	at           time.Time
 }
 
-// minRefusal is the time after which a refused contribution may be tried again: some objects change
-// all the time.
+// minRefusal is the time after which a refused contribution may be tried again: some objects
+// change all the time.
 const minRefusal = time.Second
 
 // setContributed sets the objects that the owner contributes to in the index.
@@ -222,8 +222,8 @@ func conflictingFields(err error) (fields []string) {
 	return fields
 }
 
-// refuseFields returns the error of a contribution whose fields others have; nil if all of them were
-// taken from this contribution.
+// refuseFields returns the error of a contribution whose fields others have; nil if all of them
+// were taken from this contribution.
 func (a *executor) refuseFields(act *plan.Action, u *unstructured.Unstructured, fields []string) error {
 	managers, taken := fieldsTaken(a.owner.Key(), &act.Entry, u, fields)
 	if taken {
@@ -246,9 +246,9 @@ func (a *executor) refuseFields(act *plan.Action, u *unstructured.Unstructured, 
 			"only a list with x-kubernetes-list-type map or set can have items of several contributions"}
 }
 
-// fieldsTaken returns the managers of fields of an object, and true if all of the fields are recorded
-// as those of a contribution, and were taken from it. Fields that the owner of the object, or another
-// contribution, has now are theirs. It is a pure function.
+// fieldsTaken returns the managers of fields of an object, and true if all of the fields are
+// recorded as those of a contribution, and were taken from it. Fields that the owner of the object,
+// or another contribution, has now are theirs. It is a pure function.
 func fieldsTaken(owner plan.OwnerKey, recorded *appsv1.InventoryEntry, u *unstructured.Unstructured,
 	fields []string) (managers []string, taken bool) {
 	all := map[string]bool{}

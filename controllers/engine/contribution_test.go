@@ -103,7 +103,8 @@ func TestContributionsKeepTheirItems(t *testing.T) {
 		`"f:spec":{"f:ports":{"k:{\"port\":81}":{".":{},"f:port":{}}}}`, kustomized)
 	added := fields("kubectl", "Update", "v1", `"f:spec":{"f:ports":{"k:{\"port\":82}":{".":{},"f:port":{}}}}`)
 	own := fields("ksctl-gitops", "Apply", "v1", `"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}`)
-	out, moved, err := claimListItems([]metav1.ManagedFieldsEntry{own, contribution, added}, [][]string{{"spec", "ports"}})
+	out, moved, err := claimListItems([]metav1.ManagedFieldsEntry{own, contribution, added},
+		[][]string{{"spec", "ports"}})
 	if err != nil || !moved || string(out[1].FieldsV1.GetRawBytes()) != string(contribution.FieldsV1.GetRawBytes()) {
 		t.Errorf("moved %t, %v: %v", moved, err, out)
 	}
@@ -143,9 +144,10 @@ func TestContributionAwaitsRequests(t *testing.T) {
 		state createState
 		waits bool
 	}{
-		"recorded by another process":         {waits: true},
-		"recorded by this process":            {state: createState{known: true}},
-		"without an answer":                   {state: createState{known: true, pendingUntil: noon.Add(time.Second)}, waits: true},
+		"recorded by another process": {waits: true},
+		"recorded by this process":    {state: createState{known: true}},
+		"without an answer": {state: createState{known: true, pendingUntil: noon.Add(time.Second)},
+			waits: true},
 		"without an answer, some time before": {state: createState{known: true, pendingUntil: noon}},
 		"applied":                             {hash: "want"},
 		"applied, a change without an answer": {hash: "want",

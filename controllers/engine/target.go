@@ -32,7 +32,7 @@ type Index interface {
 	// SetAwaited sets the objects of other owners that an owner waits for: it is notified when the
 	// other owner no longer has one of them. It replaces the previous objects.
 	SetAwaited(owner string, refs []stacks.Ref)
-	// SetContributed sets the objects that an owner contributes to. It replaces the previous objects.
+	// SetContributed sets the objects that an owner contributes to. It replaces the previous ones.
 	SetContributed(owner string, objects []live.ObjectName)
 	// Contributed returns such an object; known is false while it is not observed.
 	Contributed(name live.ObjectName) (o live.ContributedObject, known bool)

@@ -64,8 +64,8 @@ func ProjectContributions(o metav1.Object) ContributedObject {
 	return out
 }
 
-// ContributedFields returns the fields that a contribution has in an object: the sorted FieldHash of
-// each path. It is empty if there are none.
+// ContributedFields returns the fields that a contribution has in an object: the sorted FieldHash
+// of each path. It is empty if there are none.
 func ContributedFields(o metav1.Object, manager string) string {
 	p := ProjectContributions(o)
 	return p.Fields(manager)
@@ -107,8 +107,8 @@ func HasField(fields, path string) bool {
 	return false
 }
 
-// SetContributed replaces the set of objects that an owner contributes to. The owner is notified when
-// one of them is created, deleted, or has other fields of a manager.
+// SetContributed replaces the set of objects that an owner contributes to. The owner is notified
+// when one of them is created, deleted, or has other fields of a manager.
 func (ix *Index) SetContributed(ownerKey string, objects []ObjectName) {
 	ix.contributed.SetObjects(ownerKey, objects)
 }

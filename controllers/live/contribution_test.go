@@ -58,7 +58,8 @@ func TestContributedObjectChangesWithTheManagersOfItsFields(t *testing.T) {
 		"a field of another":    {object: managed(theirs, [4]string{"b", "Apply", "", `{"f:data":{"f:b":{}}}`})},
 		"no fields":             {object: managed()},
 		"a manager was renamed": {object: managed([4]string{"edit", "Update", "", `{"f:data":{"f:a":{}}}`})},
-		"another object":        {object: managed(theirs), change: func(o *metav1.PartialObjectMetadata) { o.UID = "b" }},
+		"another object": {object: managed(theirs),
+			change: func(o *metav1.PartialObjectMetadata) { o.UID = "b" }},
 		"the deletion has begun": {object: managed(theirs), change: func(o *metav1.PartialObjectMetadata) {
 			o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}},

@@ -81,8 +81,8 @@ func TestSetObjects(t *testing.T) {
 	}
 }
 
-// receive returns the next value of a channel, or fails the test after a minute.
-func receive[T any](t *testing.T, c <-chan T) (what T) {
+// receiveWithin returns the next value of a channel, or fails the test after a minute.
+func receiveWithin[T any](t *testing.T, c <-chan T) (what T) {
 	t.Helper()
 	select {
 	case what = <-c:
@@ -122,7 +122,7 @@ func TestUsersOfObjectsAreNotified(t *testing.T) {
 	go func() { ended <- w.Start(ctx) }()
 	expect := func(why, who, version string) {
 		t.Helper()
-		if got := receive(t, notified); got != who {
+		if got := receiveWithin(t, notified); got != who {
 			t.Errorf("%s: %s was notified", why, got)
 		}
 		if v, known := w.State(objectName("x")); v != version || !known {
@@ -130,7 +130,7 @@ func TestUsersOfObjectsAreNotified(t *testing.T) {
 		}
 	}
 	expect("listed", "before", "1")
-	receive(t, watching)
+	receiveWithin(t, watching)
 	if err := server.Tracker().Update(configMaps, object("2"), "ns"); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestUsersOfObjectsAreNotified(t *testing.T) {
 		t.Error("the version is known after the last user was removed")
 	}
 	stop()
-	if err := receive(t, ended); err != nil {
+	if err := receiveWithin(t, ended); err != nil {
 		t.Error(err)
 	}
 }

@@ -24,8 +24,9 @@ const (
 	// EntryShared is a namespace that several owners may use. The last owner deletes it, if one of
 	// them created it.
 	EntryShared EntryState = "Shared"
-	// EntryContributed is an object of another owner in which a component sets fields. It is recorded
-	// before the first request, and has a hash after it. Removal takes only these fields back.
+	// EntryContributed is an object of another owner in which a component sets fields. It is
+	// recorded before the first request, and has a hash after it. Removal takes only these fields
+	// back.
 	EntryContributed EntryState = "Contributed"
 )
 

@@ -33,10 +33,12 @@ func shortHash(text string, n int) string {
 }
 
 // decideContribution returns the action for a contribution, and true if it is ready: its fields are
-// in the object.
+// in the object. One that becomes an object of the owner is withdrawn first.
 func decideContribution(in *Snapshot, a Action) (Action, bool) {
 	object, observed := in.Contributed[a.Item.ID]
 	switch {
+	case !a.Item.Contribute:
+		return decideWithdrawal(in, a), false
 	case a.Entry.State != appsv1.EntryContributed:
 		return refuseOwnContribution(a), false
 	case in.waitsForIndex(&a, a.Item.Ref):

@@ -20,13 +20,11 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	if it.ResolveErr != nil {
 		return decideUnresolved(a), false
 	}
-	switch {
-	case it.Shared:
+	if it.Shared {
 		return decideSharedNamespace(in, a)
-	case it.Contribute:
+	}
+	if it.Contribute || a.Entry.State == appsv1.EntryContributed {
 		return decideContribution(in, a)
-	case a.Entry.State == appsv1.EntryContributed:
-		return decideWithdrawal(in, a), false // before the object becomes the owner's
 	}
 	if in.waitsForIndex(&a, it.Ref) {
 		return a, false

@@ -76,8 +76,8 @@ type Snapshot struct {
 	Policies   Policies
 	// Objects are the objects of the components and of the inventory that the index knows.
 	Objects map[string]*live.Object
-	// Contributed are the objects that the owner contributes to; those that are not observed yet are
-	// missing.
+	// Contributed are the objects that the owner contributes to; those that are not observed yet
+	// are missing.
 	Contributed map[string]live.ContributedObject
 	// Existing has the webhook configurations and create-only objects that exist although the index
 	// does not know them.
