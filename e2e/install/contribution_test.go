@@ -79,9 +79,10 @@ var _ = Describe("Contributions to the object of another install", suite.Safety,
 		By("two installs that contribute")
 		mark := auditMark(ctx)
 		contribute(ctx, ns, "one", "main@sha1:1", widgetWith(group, "", target("one", 1)))
-		contribute(ctx, ns, "two", "main@sha1:1", widgetWith(group, "", target("two", 1)))
-		one, two := newContributor(ctx, ns, "one"), newContributor(ctx, ns, "two")
+		one := newContributor(ctx, ns, "one")
 		atRevision(ctx, one, "main@sha1:1")
+		contribute(ctx, ns, "two", "main@sha1:1", widgetWith(group, "", target("two", 1)))
+		two := newContributor(ctx, ns, "two") // after the other: a request for an old version is repeated
 		atRevision(ctx, two, "main@sha1:1")
 		expectTargets(ctx, shared, "each has its target", map[string]int64{"own": 1, "one": 1, "two": 1})
 		expectOwnedBy(shared, owner)
