@@ -20,7 +20,9 @@ func (r *renderRun) changeObjects(rendered [][]*manifest.Object) error {
 	r.assignNamespaces(rendered)
 	err = r.eachComponent(rendered, func(p *ResolvedComponent, objects []*manifest.Object) ([]*manifest.Object, error) {
 		err := setFields(p, objects)
-		p.metadata.setMetadata(objects)
+		if !p.Component.Contribute { // the objects are of other owners
+			p.metadata.setMetadata(objects)
+		}
 		return objects, err
 	})
 	if err != nil {

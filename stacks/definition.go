@@ -103,6 +103,9 @@ type Component struct {
 	// ReadyExpr is a CEL expression over `self`, the object, for kinds whose readiness kstatus
 	// cannot compute.
 	ReadyExpr string `json:"readyExpr,omitempty"`
+	// Contribute is true for fields that the component sets in objects of other owners: an item of
+	// a list, a key of a map. It neither creates nor deletes these objects.
+	Contribute bool `json:"contribute,omitempty"`
 	// PreRemove suspends the component's Jobs until one of its dependencies, or the whole stack,
 	// is removed. Then the Jobs run, and nothing is deleted before they complete.
 	PreRemove bool `json:"preRemove,omitempty"`

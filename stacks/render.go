@@ -160,6 +160,9 @@ func (r *renderRun) render() (Result, error) {
 		return Result{}, err
 	}
 	for i, objects := range rendered {
+		if err := r.checkContributions(&r.resolved.Components[i], objects); err != nil {
+			return Result{}, err
+		}
 		if err := r.suspendPreRemoveJobs(&r.resolved.Components[i], objects); err != nil {
 			return Result{}, err
 		}
@@ -308,7 +311,8 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 		p := &r.resolved.Components[i]
 		c := RenderedComponent{
 			Name: p.Component.Name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
-			ReadyExpr: p.Component.ReadyExpr, Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i],
+			ReadyExpr: p.Component.ReadyExpr, Contribute: p.Component.Contribute,
+			Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i],
 			Chart:             p.fetched,
 			ChartDependencies: p.dependencies,
 			ReadsCluster:      r.readsCluster[p.Component.Name],

@@ -106,6 +106,8 @@ type RenderedComponent struct {
 	Wave int `json:"wave"`
 	// ReadyExpr is a CEL expression for the readiness of kinds that kstatus does not support.
 	ReadyExpr string `json:"readyExpr,omitempty"`
+	// Contribute is true if the objects are fields for objects of other owners.
+	Contribute bool `json:"contribute,omitempty"`
 	// CreateNamespace is the namespace to create for the component. Empty to create none.
 	CreateNamespace string `json:"createNamespace,omitempty"`
 	// Chart is the chart from a repository that the component was rendered from.

@@ -167,6 +167,7 @@ func (v *validator) checkComponent(i int) {
 	x.checkVariables()
 	x.checkFields()
 	x.checkMetadata()
+	v.checkContribute(c, at)
 	for i := range c.Patches {
 		if why := c.Patches[i].invalid(); why != "" {
 			v.fail(at("patches["+strconv.Itoa(i)+"]"), "%s", why)

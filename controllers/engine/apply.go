@@ -24,10 +24,12 @@ type operation func(*executor, context.Context, *plan.Action) actionResult
 // operationOf returns the operation of an action.
 func operationOf(act *plan.Action) operation {
 	switch {
-	case act.Item == nil:
+	case act.Item == nil, act.Verb == plan.VerbWithdraw:
 		return (*executor).executeRemoval
 	case act.Verb == plan.VerbRecord:
 		return (*executor).recordObserved
+	case act.Item.Contribute:
+		return (*executor).contribute
 	case act.Item.Shared:
 		return (*executor).shareNamespace
 	case act.Verb == plan.VerbCreate:

@@ -51,7 +51,9 @@ type Engine struct {
 	// definitions has the CustomResourceDefinitions of other owners that an owner uses.
 	definitions ownerMap[definitionUse]
 	// existed has the create-only objects that existed before, and until when that is assumed.
-	existed        ownerMap[time.Time]
+	existed ownerMap[time.Time]
+	// refused has the contributions that were refused.
+	refused        ownerMap[refusedContribution]
 	requestTimeout time.Duration
 }
 
@@ -171,6 +173,7 @@ func (e *Engine) Teardown(ctx context.Context, p Pass) (*Report, error) {
 	rep, err := a.run(ctx, plan.Teardown)
 	if err == nil && p.Owner.Inventory().Len() == 0 {
 		p.Target.Index.SetOwnerKinds(a.ownerKey, nil)
+		p.Target.Index.SetContributed(a.ownerKey, nil)
 		e.forgetOwner(a.ownerKey)
 	}
 	return rep, err
@@ -213,6 +216,7 @@ func (e *Engine) Forget(t *Target, key plan.OwnerKey) {
 	if t != nil {
 		t.Index.SetOwnerKinds(key.String(), nil)
 		t.Index.SetAwaited(key.String(), nil)
+		t.Index.SetContributed(key.String(), nil)
 	}
 	e.forgetOwner(key.String())
 }
@@ -228,6 +232,7 @@ func (e *Engine) forgetOwner(owner string) {
 	e.compared.resetAll(owner)
 	e.definitions.resetAll(owner)
 	e.existed.resetAll(owner)
+	e.refused.resetAll(owner)
 }
 
 // run plans and executes until no action is possible now.

@@ -50,6 +50,8 @@ type executor struct {
 	hookIDs        map[string]bool
 	// replanned are the ids that needed another plan once in this pass.
 	replanned map[string]bool
+	// contributed are the names of the objects that the owner contributes to.
+	contributed map[string]live.ObjectName
 	// existing has the objects that findExisting has read, and whether they exist.
 	existing map[string]bool
 	// retained are the ids of the inventory that must not be deleted.

@@ -123,7 +123,7 @@ func formerManagers(entries []metav1.ManagedFieldsEntry) (map[string]bool, error
 	former := map[string]bool{}
 	for i := range entries {
 		e := &entries[i]
-		if e.Manager == live.FieldManager || e.Subresource != "" {
+		if e.Manager == live.FieldManager || live.IsContributionManager(e.Manager) || e.Subresource != "" {
 			continue
 		}
 		set, err := readSet(e.FieldsV1)

@@ -17,7 +17,7 @@ import (
 )
 
 // setOwnerKinds sets the kinds of the owner in the index: those of its desired objects, and of the
-// other entries of its inventory.
+// other entries of its inventory. It also sets the objects that the owner contributes to.
 func (a *executor) setOwnerKinds(ctx context.Context) {
 	t, o := a.target, a.owner
 	// Keyed by version, too: managedFields record our fields in the version that was sent.
@@ -44,6 +44,7 @@ func (a *executor) setOwnerKinds(ctx context.Context) {
 		}
 	}
 	t.Index.SetOwnerKinds(a.ownerKey, slices.Collect(maps.Values(seen)))
+	a.setContributed(ctx)
 }
 
 // syncError returns why the index may not know all objects of the owner: always the same one of

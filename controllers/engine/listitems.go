@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/ksctl/gitops/controllers/engine/plan"
+	"github.com/ksctl/gitops/controllers/live"
 )
 
 // reclaimListItems makes us the owner of all items in the lists that the API server rejected in a
@@ -92,9 +93,9 @@ func claimListItems(entries []metav1.ManagedFieldsEntry,
 	}
 	out = slices.Clone(entries)
 	for i := range out {
-		// The same fields may have other paths in another version.
+		// The same fields may have other paths in another version. Contributions keep their items.
 		if i == ours || out[i].FieldsV1 == nil || out[i].Subresource != "" ||
-			out[i].APIVersion != out[ours].APIVersion {
+			out[i].APIVersion != out[ours].APIVersion || live.IsContributionManager(out[i].Manager) {
 			continue
 		}
 		rest, some, err := moveFields(out[i].FieldsV1, mine, func(p fieldpath.Path) bool {

@@ -17,8 +17,9 @@ import (
 func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 	inv, index, now := a.owner.Inventory(), a.target.Index, a.engine.clock.Now()
 	size := max(len(a.desired), inv.Len())
+	contributed := a.contributedObjects(now) // before the back-offs
 	in := &plan.Snapshot{Owner: a.owner.Key(), Components: a.components, Inventory: inv, Policies: a.owner.Policies(),
-		Objects: make(map[string]*live.Object, size), Succeeded: map[string]bool{},
+		Objects: make(map[string]*live.Object, size), Contributed: contributed, Succeeded: map[string]bool{},
 		SyncErrors: map[schema.GroupKind]error{},
 		Backoffs:   a.engine.backoffs.active(a.ownerKey, now), PendingDeletions: a.engine.deletions.all(a.ownerKey),
 		Unsettled: a.unsettled, Existing: a.existing, RemovalHooks: a.removalHooks, DoneFor: map[string]time.Duration{}}
@@ -72,6 +73,7 @@ func (a *executor) decideHandovers(p *plan.Policies) map[string]plan.HandoverDec
 		switch {
 		case a.desired[id] && p.RequestFor(&e) == nil, p.Released[id] != "", a.unsettled[id] != "":
 		case a.onlyRequested && p.RequestFor(&e) == nil:
+		case e.State == appsv1.EntryContributed: // the object is not the owner's
 		default:
 			out[id] = p.HandoverTo(id)
 		}

@@ -51,11 +51,20 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p plan.Po
 			it.Step, it.PreRemove = step(&rc.Objects[j]), preRemovePosition(&rc.Objects[j])
 			it.RunsOnce = it.RunsOnce && it.PreRemove == 0 // it runs before the removal, not when it is applied
 			prepareHook(&it, rc, step)
+			if rc.Contribute {
+				prepareContribution(&it)
+			}
 			c.Items = append(c.Items, it)
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// prepareContribution removes what is for whole objects.
+func prepareContribution(it *plan.Item) {
+	it.Contribute, it.RunsOnce, it.CreateOnly, it.Serves, it.AnsweredBy = true, false, false, nil, nil
+	it.ReadyExpr, it.Ignore, it.ContentHash = "", nil, it.Hash
 }
 
 // prepareHook prepares a hook of a release, which is applied once for each record and phase,

@@ -227,7 +227,7 @@ func (e *Engine) RemovalProgress(t *Target, o Owner) []RemovalItem {
 func removalItem(act *plan.Action) RemovalItem {
 	r := RemovalItem{Entry: act.Entry, Ref: act.Ref(), Reason: act.Reason, Message: act.Message}
 	switch {
-	case act.Verb == plan.VerbDelete:
+	case act.Verb == plan.VerbDelete, act.Verb == plan.VerbWithdraw:
 		r.Reason = plan.ReasonPending
 	case act.Verb == plan.VerbRelease && act.Reason == plan.ReasonRemoved:
 		r.Reason = plan.ReasonAdopted

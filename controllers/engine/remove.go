@@ -35,6 +35,8 @@ func (a *executor) executeRemoval(ctx context.Context, act *plan.Action) actionR
 		return recordPreRemoveJob(act, ref)
 	case act.Verb == plan.VerbRun:
 		return a.runPreRemoveJob(ctx, act, ref, r)
+	case act.Verb == plan.VerbWithdraw:
+		return a.withdraw(ctx, act, ref, m)
 	case act.Verb == plan.VerbHandOver:
 		return a.handOverIfAllowed(ctx, act, ref, m)
 	case act.Entry.State == appsv1.EntryShared:

@@ -124,7 +124,7 @@ func (a *executor) backOffComponent(c *plan.Component, err error) {
 // there is none.
 func (a *executor) compareItem(ctx context.Context, it *plan.Item) (*DifferentObject, string, error) {
 	if it.Mapping == nil || it.ResolveErr != nil || it.Shared || it.Generated || it.Settled || it.Runs() ||
-		it.IsCreateOnly() {
+		it.IsCreateOnly() || it.Contribute {
 		return nil, "", nil //nolint:nilerr // what is not sent needs no comparison
 	}
 	for try := 1; ; try++ {

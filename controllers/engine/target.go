@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +32,13 @@ type Index interface {
 	// SetAwaited sets the objects of other owners that an owner waits for: it is notified when the
 	// other owner no longer has one of them. It replaces the previous objects.
 	SetAwaited(owner string, refs []stacks.Ref)
+	// SetContributed sets the objects that an owner contributes to. It replaces the previous ones.
+	SetContributed(owner string, objects []live.ObjectName)
+	// Contributed returns such an object; known is false while it is not observed.
+	Contributed(name live.ObjectName) (o live.ContributedObject, known bool)
+	// ObserveContributed stores such an object from a response of the API server; nil for one that
+	// does not exist.
+	ObserveContributed(name live.ObjectName, o metav1.Object)
 	// BeginDelete records that a delete request for an object is in progress until answered is
 	// called.
 	BeginDelete(ref stacks.Ref, uid types.UID) (answered func())

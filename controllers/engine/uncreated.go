@@ -30,7 +30,8 @@ type createState struct {
 
 // recordIntent records that this process added an entry, so that no other process sent a create.
 func (a *executor) recordIntent(e *appsv1.InventoryEntry) {
-	if plan.Uncreated(e) && !a.engine.creates.get(a.ownerKey, e.ID).known {
+	uncertain := plan.Uncreated(e) || e.State == appsv1.EntryContributed
+	if uncertain && !a.engine.creates.get(a.ownerKey, e.ID).known {
 		a.engine.creates.record(a.ownerKey, e.ID, createState{known: true})
 	}
 }
@@ -70,6 +71,10 @@ func (a *executor) forgetUncreated(ctx context.Context) {
 	a.unsettled = map[string]string{}
 	kinds := map[schema.GroupKind]*uncreatedKind{}
 	for id, e := range inv.All() {
+		if e.State == appsv1.EntryContributed && !a.retained[id] {
+			a.awaitContribution(id, &e, now)
+			continue
+		}
 		if a.retained[id] || a.hookIDs[id] || !plan.Uncreated(&e) &&
 			a.engine.creates.get(a.ownerKey, id).pendingUntil.IsZero() {
 			continue

@@ -17,7 +17,7 @@ var waitTypes = map[plan.Reason]appsv1.WaitType{
 	plan.ReasonApprovalRequired: appsv1.WaitApproval,
 	plan.ReasonOwnedByOther:     appsv1.WaitApproval, plan.ReasonInvalid: appsv1.WaitApproval,
 	plan.ReasonHandoverPending: appsv1.WaitPruning, plan.ReasonSuccessorPending: appsv1.WaitTakeOver,
-	plan.ReasonInUse: appsv1.WaitPruning,
+	plan.ReasonInUse: appsv1.WaitPruning, plan.ReasonAbsent: appsv1.WaitDependsOn,
 }
 
 // maxWaits is the maximum number of waits for own objects that WaitReferences returns.

@@ -62,7 +62,7 @@ func (s *Steps) withObjectDependencies(ctx context.Context, dependents []appsv1.
 		for _, e := range entries {
 			names, wanted := owners[e.ID]
 			if !wanted || e.State == appsv1.EntryIntended || e.State == appsv1.EntryAdopted ||
-				e.State == appsv1.EntryShared {
+				e.State == appsv1.EntryShared || e.State == appsv1.EntryContributed {
 				continue // the object would stay without that install
 			}
 			owners[e.ID] = append(names, name)

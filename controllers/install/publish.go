@@ -249,8 +249,8 @@ func (o *owner) publishedFiles(ctx context.Context, components []plan.Component)
 				c.Namespace = it.Name
 				continue
 			}
-			if it.Generated {
-				continue // they are for the next render of this install
+			if it.Generated || it.Contribute {
+				continue // they are for the next render of this install, or parts of objects of others
 			}
 			object := it.Object
 			var err error

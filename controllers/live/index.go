@@ -33,6 +33,8 @@ type Index struct {
 	// strays are objects, by owner, that watches delivered and that the owner does not know
 	// or was not asked about yet; see Strays.
 	strays map[string][]objectLocation
+	// contributed watches the objects that owners contribute to.
+	contributed *ObjectWatcher[string, ContributedObject]
 	// deleting are the objects with a deletion request in flight.
 	deleting map[stacks.Ref]types.UID
 	// stats has only the counters.
@@ -77,6 +79,11 @@ func New(cfg *rest.Config, o Options) (*Index, error) {
 		deleting: map[stacks.Ref]types.UID{},
 	}
 	ix.notify = newNotifier(ix.mu.RLocker())
+	ix.contributed, err = NewObjectWatcher[string](cfg, ProjectContributions)
+	if err != nil {
+		return nil, fmt.Errorf("live index: %w", err)
+	}
+	ix.contributed.Subscribe(func(ownerKey string) { ix.notify.mark(ownerKey) })
 	return ix, nil
 }
 
@@ -93,6 +100,7 @@ func (ix *Index) Start(ctx context.Context) error {
 	ix.confirmQueue = ix.newConfirmQueue()
 	ix.wg.Go(func() { ix.notify.run(ctx) })
 	ix.wg.Go(func() { ix.runCleanup(ctx) })
+	ix.wg.Go(func() { _ = ix.contributed.Start(ctx) })
 	for range ix.opts.ConcurrentConfirms {
 		ix.wg.Go(func() { ix.runConfirmWorker(ctx) })
 	}

@@ -24,7 +24,7 @@ type managedFields struct {
 	// several.
 	finalizerManager string
 	// otherManager is the manager, other than FieldManager, of the latest write; writes of
-	// the status do not count.
+	// the status and contributions do not count.
 	otherManager string
 }
 
@@ -55,7 +55,7 @@ func parseManagedFields(meta map[string]any) managedFields {
 		}
 		// The times are RFC 3339 in UTC, so that their lexical order is chronological.
 		at, _ := entry["time"].(string)
-		if manager != FieldManager && subresource != "status" && at >= latest {
+		if manager != FieldManager && !IsContributionManager(manager) && subresource != "status" && at >= latest {
 			m.otherManager, latest = manager, at
 		}
 	}

@@ -80,7 +80,7 @@ type Object struct {
 	// stacks.ObjectPolicy.
 	KeptWhenPruned, KeptWhenDeleted bool
 	// OtherManager is the field manager, other than FieldManager, of the latest write;
-	// writes of the status do not count. It is for messages.
+	// writes of the status and contributions do not count. It is for messages.
 	OtherManager string
 	// Adopted is true when the object has AdoptedAnnotation: it existed before it was managed.
 	Adopted bool

@@ -117,12 +117,13 @@ func removalObjects(in []engine.RemovalItem) []appsv1.RemovalObject {
 
 // isRemoved returns a function that reports whether a rehearsal removes an object. It is false for
 // shared namespaces: they are removed after everything in them, so no dependent has to be removed
-// before.
+// before. It is false for contributions, whose objects stay.
 func isRemoved(r *engine.RemovalPreview) func(id string) bool {
 	ids := map[string]bool{}
 	for _, step := range r.Steps {
 		for _, item := range step {
-			ids[item.Entry.ID] = item.Entry.State != appsv1.EntryShared
+			state := item.Entry.State
+			ids[item.Entry.ID] = state != appsv1.EntryShared && state != appsv1.EntryContributed
 		}
 	}
 	return func(id string) bool { return ids[id] }

@@ -6,7 +6,7 @@ import (
 )
 
 // EntryState is the state of an object of the inventory.
-// +kubebuilder:validation:Enum=Intended;Applied;Adopted;Done;Shared
+// +kubebuilder:validation:Enum=Intended;Applied;Adopted;Done;Shared;Contributed
 type EntryState string
 
 // Entry states.
@@ -24,6 +24,10 @@ const (
 	// EntryShared is a namespace that several owners may use. The last owner deletes it, if one of
 	// them created it.
 	EntryShared EntryState = "Shared"
+	// EntryContributed is an object of another owner in which a component sets fields. It is
+	// recorded before the first request, and has a hash after it. Removal takes only these fields
+	// back.
+	EntryContributed EntryState = "Contributed"
 )
 
 // InventoryEntry is one object that an owner manages. ID and version have the same format as in
@@ -56,7 +60,7 @@ type InventoryEntry struct {
 	// +optional
 	Hash string `json:"hash,omitempty"`
 	// Baseline is a hash of the fields that the controller owns, as returned by the API server for
-	// the last apply.
+	// the last apply. Of a contribution, it is one hash for each field.
 	// +optional
 	Baseline string `json:"baseline,omitempty"`
 }

@@ -23,6 +23,9 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	if it.Shared {
 		return decideSharedNamespace(in, a)
 	}
+	if it.Contribute || a.Entry.State == appsv1.EntryContributed {
+		return decideContribution(in, a)
+	}
 	if in.waitsForIndex(&a, it.Ref) {
 		return a, false
 	}

@@ -42,9 +42,12 @@ func NewInvalidObjectError(format string, args ...any) *InvalidObjectError {
 	return &InvalidObjectError{Why: fmt.Sprintf(format, args...)}
 }
 
-// OwnedByOtherError is returned for an existing object that another owner or tool manages.
+// OwnedByOtherError is returned for an existing object that another owner or tool manages, or for a
+// contribution to an object in which others have set its fields.
 type OwnedByOtherError struct {
 	Ref stacks.Ref
+	// Fields are the fields that others have set; empty if the whole object is theirs.
+	Fields []string
 	// By is the display name of the owner or tool.
 	By string
 	// Hint tells users how to resolve the conflict.
@@ -52,8 +55,18 @@ type OwnedByOtherError struct {
 }
 
 func (e *OwnedByOtherError) Error() string {
+	if n := len(e.Fields); n > 0 {
+		fields := strings.Join(e.Fields[:min(n, maxNamedFields)], ", ")
+		if n > maxNamedFields {
+			fields += fmt.Sprintf(" and %d more fields", n-maxNamedFields)
+		}
+		return fmt.Sprintf("%s: %s has another value that %s set: %s", e.Ref, fields, e.By, e.Hint)
+	}
 	return fmt.Sprintf("%s exists and is managed by %s: %s", e.Ref, e.By, e.Hint)
 }
+
+// maxNamedFields is the number of fields that a message names.
+const maxNamedFields = 5
 
 // BeingDeletedError is returned for an object whose deletion is in progress.
 type BeingDeletedError struct {

@@ -110,7 +110,7 @@ func (inv *Inventory) Len() int { return len(inv.entries) }
 // MarkSettled records the current entries, and the desired ids among them, as the base for the
 // delete limits of the next change.
 func (inv *Inventory) MarkSettled(desired map[string]bool) {
-	inv.settled, inv.settledIDs = len(inv.entries), inv.hashIDs(desired)
+	inv.settled, inv.settledIDs = inv.objects(), inv.hashIDs(desired)
 }
 
 // CountBefore returns the number of entries before the change that is in progress. It returns the
@@ -118,7 +118,7 @@ func (inv *Inventory) MarkSettled(desired map[string]bool) {
 // (the desired ids are the settled ones), it returns the number of existing objects, because the
 // removed objects did not exist before.
 func (inv *Inventory) CountBefore(desired map[string]bool) int {
-	n := len(inv.entries)
+	n := inv.objects()
 	switch {
 	case inv.settled == 0:
 	case inv.settledIDs != inv.hashIDs(desired):
@@ -128,6 +128,17 @@ func (inv *Inventory) CountBefore(desired map[string]bool) int {
 			if e.State == appsv1.EntryIntended {
 				n--
 			}
+		}
+	}
+	return n
+}
+
+// objects returns the number of entries without contributions, which are never deleted.
+func (inv *Inventory) objects() int {
+	n := 0
+	for _, e := range inv.entries {
+		if e.State != appsv1.EntryContributed {
+			n++
 		}
 	}
 	return n

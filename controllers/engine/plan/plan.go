@@ -27,6 +27,8 @@ const (
 	VerbHandOver Verb = "hand over"
 	VerbWait     Verb = "wait"
 	VerbRefuse   Verb = "refuse"
+	// VerbWithdraw takes a contribution back from the object of another owner.
+	VerbWithdraw Verb = "withdraw"
 	// VerbRun resumes a suspended Job.
 	VerbRun Verb = "run"
 	// VerbRecord records an observation in the inventory, without a request.
@@ -99,6 +101,8 @@ const (
 	ReasonPreRemove Reason = "PreRemove"
 	// ReasonRunsAgain: a hook that has succeeded has to run with other content, or at another time.
 	ReasonRunsAgain Reason = "RunsAgain"
+	// ReasonAbsent: the object that the owner contributes to does not exist.
+	ReasonAbsent Reason = "Absent"
 	// ReasonRemovalCanceled: a Job ran before a removal that was then canceled.
 	ReasonRemovalCanceled Reason = "Spent"
 )
@@ -319,12 +323,16 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 // entry to persist before the object is created, and false.
 func entryFor(in *Snapshot, it *Item) (appsv1.InventoryEntry, bool) {
 	e, ok := in.Inventory.Get(it.ID)
-	if ok || it.ResolveErr != nil {
+	neverCreated := ok && it.Contribute && Uncreated(&e) // it was to be created before
+	if ok && !neverCreated || it.ResolveErr != nil {
 		return e, true
 	}
 	state := appsv1.EntryIntended
-	if it.Shared {
+	switch {
+	case it.Shared:
 		state = appsv1.EntryShared
+	case it.Contribute:
+		state = appsv1.EntryContributed
 	}
 	return appsv1.InventoryEntry{ID: it.ID, Version: it.Version, Component: it.Component, Wave: it.Wave,
 		PreRemove: it.PreRemove, State: state}, false
@@ -333,8 +341,8 @@ func entryFor(in *Snapshot, it *Item) (appsv1.InventoryEntry, bool) {
 // restoresApplied is true for an action that restores content which was applied before. It need not
 // wait for its wave.
 func restoresApplied(a *Action) bool {
-	return a.Entry.Hash == a.Item.ContentHash &&
-		(a.Entry.State == appsv1.EntryApplied || a.Entry.State == appsv1.EntryAdopted)
+	return a.Entry.Hash == a.Item.ContentHash && (a.Entry.State == appsv1.EntryApplied ||
+		a.Entry.State == appsv1.EntryAdopted || a.Entry.State == appsv1.EntryContributed)
 }
 
 // collectAction adds an action to the plan, and its result to the state of the component.
@@ -353,7 +361,7 @@ func collectAction(p *Plan, st *ComponentState, message *componentMessage, a Act
 				st.NotReady = append(st.NotReady, a.Item.Ref)
 			}
 		}
-	case VerbRecord, VerbCreate, VerbUpdate:
+	case VerbRecord, VerbCreate, VerbUpdate, VerbWithdraw:
 		p.Actions = append(p.Actions, a)
 		if a.Verb != VerbRecord {
 			st.Applied, ready = false, false

@@ -31,11 +31,11 @@ func (p *Policies) KeepReason(e *appsv1.InventoryEntry, ref stacks.Ref) string {
 }
 
 // Retains is true for an object that a removal leaves in the cluster according to inventory and
-// policies: it existed before, others share it, or it is kept.
+// policies: it existed before, others own or share it, or it is kept.
 func (p *Policies) Retains(e *appsv1.InventoryEntry) bool {
 	ref, err := parseEntryID(e.ID)
 	return err != nil || p.Orphan || e.State == appsv1.EntryAdopted || e.State == appsv1.EntryShared ||
-		p.KeepReason(e, ref) != ""
+		e.State == appsv1.EntryContributed || p.KeepReason(e, ref) != ""
 }
 
 // ProtectReason returns why an object is never deleted without a removal request; empty when it may

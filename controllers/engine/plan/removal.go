@@ -31,6 +31,10 @@ func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *
 			p.Removals = append(p.Removals, dropInvalid(e, err))
 			continue
 		}
+		if e.State == appsv1.EntryContributed { // the fields stay, too
+			p.addRemoval(Action{Verb: VerbDrop, Reason: ReasonKept, Entry: e, Message: why})
+			continue
+		}
 		a := decideRemoval(in, e, ref)
 		if a.Reason == ReasonProtected {
 			a.Verb, a.Reason = VerbDelete, ReasonRemoved
@@ -175,6 +179,9 @@ func decideRemoval(in *Snapshot, e appsv1.InventoryEntry, ref stacks.Ref) Action
 	if why := in.Unsettled[e.ID]; why != "" {
 		a.Verb, a.Reason, a.Message = VerbWait, ReasonUnconfirmed, why
 		return a
+	}
+	if e.State == appsv1.EntryContributed {
+		return decideWithdrawal(in, a)
 	}
 	if in.waitsForRetry(&a, VerbWait) || (e.State != appsv1.EntryShared && in.waitsForIndex(&a, ref)) {
 		return a

@@ -49,6 +49,8 @@ type Item struct {
 	PreRemove int32
 	// Shared is true for a namespace that the component requires and may share with other owners.
 	Shared bool
+	// Contribute is true for fields in an object of another owner.
+	Contribute bool
 }
 
 // Component is the items of one component, in the order in which they are sent.
@@ -76,6 +78,9 @@ type Snapshot struct {
 	Policies   Policies
 	// Objects are the objects of the components and of the inventory that the index knows.
 	Objects map[string]*live.Object
+	// Contributed are the objects that the owner contributes to; those that are not observed yet
+	// are missing.
+	Contributed map[string]live.ContributedObject
 	// Existing has the webhook configurations and create-only objects that exist although the index
 	// does not know them.
 	Existing map[string]bool

@@ -233,6 +233,9 @@ func (p *Plans) RecordPlan(in *appsv1.KsctlInstall, artifact string, components 
 	for i := range components {
 		for j := range components[i].Items {
 			it := &components[i].Items[j]
+			if it.Contribute {
+				continue // the object stays with its owner
+			}
 			if _, invalid := errors.AsType[*plan.InvalidObjectError](it.ResolveErr); !invalid { // it is never applied
 				ids = append(ids, hashID(cluster, it.ID))
 			}
@@ -276,8 +279,10 @@ func (p *Plans) RecordFailure(in *appsv1.KsctlInstall, artifact string, inventor
 	}
 	m.failedArtifact, m.definite = artifact, definite
 	ids := slices.Clone(m.ids)
-	for id := range inventory.All() {
-		ids = append(ids, hashID(m.cluster, id))
+	for id, e := range inventory.All() {
+		if e.State != appsv1.EntryContributed {
+			ids = append(ids, hashID(m.cluster, id))
+		}
 	}
 	slices.Sort(ids)
 	p.setObjectsAndWake(m, slices.Compact(ids))

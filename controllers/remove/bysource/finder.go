@@ -120,11 +120,13 @@ func (l *finder) findComponent(ctx context.Context, c *plan.Component, release *
 	return marked, nil
 }
 
-// get reads an object; nil if it does not exist.
+// get reads an object; nil if it does not exist, or if the stack only contributes to it.
 func (l *finder) get(ctx context.Context, it *plan.Item) (*unstructured.Unstructured, error) {
 	var unserved *plan.NotServedError
 	var invalid *plan.InvalidObjectError
 	switch {
+	case it.Contribute:
+		return nil, nil
 	case errors.As(it.ResolveErr, &unserved), errors.As(it.ResolveErr, &invalid):
 		return nil, nil // no such object can exist
 	case it.ResolveErr != nil:

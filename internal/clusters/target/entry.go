@@ -93,6 +93,7 @@ func (x *clusterEntry) run(ctx context.Context) {
 func (x *clusterEntry) removeUser(user string) {
 	x.index.SetOwnerKinds(user, nil)
 	x.index.SetAwaited(user, nil)
+	x.index.SetContributed(user, nil)
 	if delete(x.users, user); len(x.users) == 0 {
 		x.idleSince = time.Now()
 	}

@@ -34,7 +34,7 @@ type InventoryEntryApplyConfiguration struct {
 	// Hash of the desired object as last applied.
 	Hash *string `json:"hash,omitempty"`
 	// Baseline is a hash of the fields that the controller owns, as returned by the API server for
-	// the last apply.
+	// the last apply. Of a contribution, it is one hash for each field.
 	Baseline *string `json:"baseline,omitempty"`
 }
 
