@@ -62,7 +62,7 @@ func (x *Expression) explainMisuse(err error, vars map[string]any) error {
 
 // readSecret returns a secret that the expression reads; nil if there is none.
 func (x *Expression) readSecret(vars map[string]any) *Secret {
-	for _, variable := range []string{stackVariable, paramsVariable} {
+	for _, variable := range []string{stackVariable, paramsVariable, SelfVariable} {
 		for _, path := range x.reads[variable] {
 			value := vars[variable]
 			for _, key := range path {
