@@ -159,6 +159,9 @@ func (r *renderRun) render() (Result, error) {
 	if err := r.changeObjects(rendered); err != nil {
 		return Result{}, err
 	}
+	if err := r.rehashNames(rendered); err != nil {
+		return Result{}, err
+	}
 	for i, objects := range rendered {
 		if err := r.suspendPreRemoveJobs(&r.resolved.Components[i], objects); err != nil {
 			return Result{}, err
@@ -326,9 +329,8 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			if err != nil {
 				return Result{}, r.withComponent(p, err)
 			}
-			isSecret := o.Group == "" && o.Kind == "Secret"
 			object.Sensitive = p.sensitive
-			object.InitialFields = append(object.InitialFields, values.LiveFields(isSecret, o.Value)...)
+			object.InitialFields = append(object.InitialFields, values.LiveFields(isSecret(o), o.Value)...)
 			c.Objects = append(c.Objects, object)
 		}
 		linkWebhooks(c.Objects)
