@@ -205,16 +205,16 @@ func (r *renderRun) renderComponent(p *ResolvedComponent) ([]*manifest.Object, e
 	case c.Helm != nil && p.chart == nil:
 		return nil, nil // Resolve added a warning
 	case c.Helm != nil:
-		return r.renderChart(p)
+		return withNames(c)(r.renderChart(p))
 	case c.Kustomize != nil:
 		dir, err := source.Clean(r.def.dir, c.Kustomize.Path)
 		if err != nil {
 			return nil, err
 		}
-		return kustomize.Build(r.ctx, r.tree, dir, p.kustomizeComponents,
+		return withNames(c)(kustomize.Build(r.ctx, r.tree, dir, p.kustomizeComponents,
 			func(release kustomize.Release) ([]*manifest.Object, error) {
 				return r.renderRelease(p, release)
-			})
+			}))
 	}
 	return r.readManifests(c)
 }
@@ -309,6 +309,9 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 	}
 	for i, objects := range rendered {
 		p := &r.resolved.Components[i]
+		if err := r.checkRetained(p, applied[i]); err != nil {
+			return Result{}, err
+		}
 		c := RenderedComponent{
 			Name: p.Component.Name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
 			ReadyExpr: p.Component.ReadyExpr, Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i],
@@ -317,6 +320,9 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			ReadsCluster:      r.readsCluster[p.Component.Name],
 			Notes:             r.notes[p.Component.Name],
 			Record:            r.releases[p.Component.Name],
+		}
+		if p.Component.Retain != nil {
+			c.Retain = p.Component.Retain.Last
 		}
 		if p.Component.Helm != nil {
 			c.Release = &Release{Namespace: p.Namespace, Name: p.releaseName}

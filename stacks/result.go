@@ -106,6 +106,9 @@ type RenderedComponent struct {
 	Wave int `json:"wave"`
 	// ReadyExpr is a CEL expression for the readiness of kinds that kstatus does not support.
 	ReadyExpr string `json:"readyExpr,omitempty"`
+	// Retain is the number of objects of each kind that stay after they left the render. Nil if
+	// they are removed like others.
+	Retain *int32 `json:"retain,omitempty"`
 	// CreateNamespace is the namespace to create for the component. Empty to create none.
 	CreateNamespace string `json:"createNamespace,omitempty"`
 	// Chart is the chart from a repository that the component was rendered from.

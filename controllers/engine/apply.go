@@ -45,6 +45,7 @@ func operationOf(act *plan.Action) operation {
 func (a *executor) recordObserved(_ context.Context, act *plan.Action) actionResult {
 	e := act.Entry
 	e.Component, e.Wave, e.PreRemove, e.Leaving = act.Item.Component, act.Item.Wave, act.Item.PreRemove, false
+	e.RetainedAt = nil
 	switch act.Reason {
 	case plan.ReasonFinished:
 		e.State = appsv1.EntryDone

@@ -110,7 +110,19 @@ func (inv *Inventory) Len() int { return len(inv.entries) }
 // MarkSettled records the current entries, and the desired ids among them, as the base for the
 // delete limits of the next change.
 func (inv *Inventory) MarkSettled(desired map[string]bool) {
-	inv.settled, inv.settledIDs = len(inv.entries), inv.hashIDs(desired)
+	inv.settled, inv.settledIDs = inv.countUnretained(), inv.hashIDs(desired)
+}
+
+// countUnretained returns the number of entries without those that are retained: their removal
+// needs no approval.
+func (inv *Inventory) countUnretained() int {
+	n := len(inv.entries)
+	for _, e := range inv.entries {
+		if e.RetainedAt != nil {
+			n--
+		}
+	}
+	return n
 }
 
 // CountBefore returns the number of entries before the change that is in progress. It returns the
@@ -118,14 +130,14 @@ func (inv *Inventory) MarkSettled(desired map[string]bool) {
 // (the desired ids are the settled ones), it returns the number of existing objects, because the
 // removed objects did not exist before.
 func (inv *Inventory) CountBefore(desired map[string]bool) int {
-	n := len(inv.entries)
+	n := inv.countUnretained()
 	switch {
 	case inv.settled == 0:
 	case inv.settledIDs != inv.hashIDs(desired):
 		n = min(inv.settled, n)
 	default:
 		for _, e := range inv.entries {
-			if e.State == appsv1.EntryIntended {
+			if e.State == appsv1.EntryIntended && e.RetainedAt == nil {
 				n--
 			}
 		}

@@ -58,7 +58,10 @@ type Component struct {
 	// content is sent, and applied content is kept as it is.
 	BlockedOn []string
 	Wave      int32
-	Items     []Item
+	// Retain is the number of objects of each kind that stay after they left the stack; nil if they
+	// are removed like others.
+	Retain *int32
+	Items  []Item
 	// Test is true for the tests of another component: nothing waits for them, and nothing depends
 	// on their result.
 	Test bool
@@ -68,7 +71,9 @@ type Component struct {
 // of it changes while it is in use, and planning only reads it. Maps are keyed by the id of the
 // object unless they say otherwise.
 type Snapshot struct {
-	Owner      OwnerKey
+	Owner OwnerKey
+	// Now is the time of the snapshot.
+	Now        time.Time
 	Components []Component
 	Inventory  *Inventory
 	Policies   Policies

@@ -17,17 +17,13 @@ const maxGeneratedPrefix = 63 - nameHashLength
 const nameHashLength = 10
 
 // setGeneratedName gives an object with generateName a name: the API server would give another one
-// at each apply. A Job or a hook gets the hash of its content, so that it runs again when that
-// changes.
+// at each apply. The name ends with the hash of the content, so that other content is another
+// object: a Job runs again.
 func setGeneratedName(o *Object, meta map[string]any) error {
 	prefix, _ := meta["generateName"].(string)
 	delete(meta, "generateName")
 	if name, _ := meta["name"].(string); name != "" || prefix == "" {
 		return nil
-	}
-	annotations, _ := meta["annotations"].(map[string]any)
-	if _, isHook := annotations[HookAnnotation]; !isHook && (o.Group != "batch" || o.Kind != "Job") {
-		return fmt.Errorf("the %s uses metadata.generateName; set metadata.name instead", o.Kind)
 	}
 	content, err := Canonical(o.Value)
 	if err != nil {
@@ -36,6 +32,14 @@ func setGeneratedName(o *Object, meta map[string]any) error {
 	o.NameHash = nameHash(sha256.New(), content)
 	meta["name"] = prefix[:min(len(prefix), maxGeneratedPrefix)] + o.NameHash
 	return nil
+}
+
+// IsHook is true for an object with the annotation of hooks.
+func (o *Object) IsHook() bool {
+	meta, _ := o.Value["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	_, isHook := annotations[HookAnnotation]
+	return isHook
 }
 
 // RehashName replaces the hash in the name of an object with generateName by that of its present
