@@ -24,6 +24,8 @@ type operation func(*executor, context.Context, *plan.Action) actionResult
 // operationOf returns the operation of an action.
 func operationOf(act *plan.Action) operation {
 	switch {
+	case act.Verb == plan.VerbCollect:
+		return (*executor).collectResult
 	case act.Item == nil:
 		return (*executor).executeRemoval
 	case act.Verb == plan.VerbRecord:

@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,7 @@ const (
 	flagKeptByHelm
 	flagKeptWhenPruned
 	flagKeptWhenDeleted
+	flagResultRecorded
 )
 
 // entry is a packed Object. An index may hold tens of thousands of them.
@@ -67,6 +69,7 @@ type rareFields struct {
 	finalizerManager  string
 	deletionMessage   string
 	serves            *stacks.ServedKind
+	result            string
 	// uid is set if it is not a UUID, resourceVersion if it is not a number.
 	uid, resourceVersion string
 }
@@ -110,6 +113,7 @@ func pack(o *Object, in *interner) *entry {
 	e.set(flagKeptByHelm, o.KeptByHelm)
 	e.set(flagKeptWhenPruned, o.KeptWhenPruned)
 	e.set(flagKeptWhenDeleted, o.KeptWhenDeleted)
+	e.set(flagResultRecorded, o.ResultRecorded)
 	var r rareFields
 	var ok bool
 	if e.uid, ok = parseUUID(string(o.UID)); !ok {
@@ -137,9 +141,9 @@ func pack(o *Object, in *interner) *entry {
 		k.Value = slices.Clone(k.Value)
 		r.keptFields = append(r.keptFields, k)
 	}
-	r.serves = o.Serves
+	r.serves, r.result = o.Serves, string(o.Result)
 	if r.uid != "" || r.resourceVersion != "" || !r.deletionTimestamp.IsZero() || r.deletionMessage != "" ||
-		r.finalizers != nil || r.keptFields != nil || r.serves != nil {
+		r.finalizers != nil || r.keptFields != nil || r.serves != nil || r.result != "" {
 		e.rare = &r
 	}
 	return e
@@ -165,6 +169,7 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 		KeptByHelm:    e.is(flagKeptByHelm),
 
 		KeptWhenPruned: e.is(flagKeptWhenPruned), KeptWhenDeleted: e.is(flagKeptWhenDeleted),
+		ResultRecorded: e.is(flagResultRecorded),
 	}
 	if e.resourceVersion != 0 {
 		o.ResourceVersion = strconv.FormatUint(e.resourceVersion, 10)
@@ -183,6 +188,9 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 			r.deletionMessage
 		o.Finalizers = slices.Clone(r.finalizers)
 		o.Serves = r.serves
+		if r.result != "" {
+			o.Result = json.RawMessage(r.result)
+		}
 		o.KeptFields = slices.Clone(r.keptFields)
 	}
 	return o
@@ -193,13 +201,14 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 // which every heartbeat changes.
 func (e *entry) differsForOwner(b *entry) bool {
 	const acted = flagFinished | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected |
-		flagSuspended | flagTrackedByTool | flagKeptByHelm | flagKeptWhenPruned | flagKeptWhenDeleted
+		flagSuspended | flagTrackedByTool | flagKeptByHelm | flagKeptWhenPruned | flagKeptWhenDeleted |
+		flagResultRecorded
 	if e.UID() != b.UID() || e.ownedHash != b.ownedHash || e.readiness != b.readiness ||
 		e.flags&acted != b.flags&acted || e.owner != b.owner {
 		return true
 	}
 	er, br := cmp.Or(e.rare, &noRareFields), cmp.Or(b.rare, &noRareFields)
-	return er.deletionMessage != br.deletionMessage || !slices.Equal(er.finalizers, br.finalizers) ||
+	return er.deletionMessage != br.deletionMessage || er.result != br.result || !slices.Equal(er.finalizers, br.finalizers) ||
 		!er.serves.Equal(br.serves) || !slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
 }
 
@@ -212,7 +221,7 @@ func (k KeptField) equal(b KeptField) bool {
 func (e *entry) estimatedBytes(n objectKey) int {
 	b := int(unsafe.Sizeof(*e)) + (int(unsafe.Sizeof(n))+8)*8/7 + len(n.name)
 	if r := e.rare; r != nil {
-		b += int(unsafe.Sizeof(*r)) + len(r.uid) + len(r.resourceVersion) + len(r.finalizers)*16
+		b += int(unsafe.Sizeof(*r)) + len(r.uid) + len(r.resourceVersion) + len(r.finalizers)*16 + len(r.result)
 		for _, k := range r.keptFields {
 			b += int(unsafe.Sizeof(k)) + len(k.Value)
 		}

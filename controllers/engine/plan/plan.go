@@ -31,6 +31,8 @@ const (
 	VerbRun Verb = "run"
 	// VerbRecord records an observation in the inventory, without a request.
 	VerbRecord Verb = "record"
+	// VerbCollect records the result of a Job in its annotation.
+	VerbCollect Verb = "collect"
 )
 
 // Reason is the reason of an action. Its values are stored in the status of removals.
@@ -159,6 +161,8 @@ type ComponentState struct {
 	Blocked bool
 	// Unhealthy is true when the status of an applied object reports a failure.
 	Unhealthy bool
+	// JobFailed is true when a Job failed and says why. Unhealthy is true, too.
+	JobFailed bool
 	// Released is true when everything is applied, and all hooks are done.
 	Released bool
 	Message  string
@@ -178,6 +182,8 @@ type Plan struct {
 	Removals []Action
 	// Waits are the actions that are not possible yet, with the reason.
 	Waits []Action
+	// Results are the Jobs that have ended, and whose result is to be recorded.
+	Results []Action
 	// Left are the objects that stay although they are not desired, see HandoverDecision.Leave.
 	Left []Action
 	// Shared are the CustomResourceDefinitions of other owners that the components use.
@@ -196,7 +202,7 @@ type Plan struct {
 
 // Idle is true when no action is possible now.
 func (p *Plan) Idle() bool {
-	return len(p.Intents) == 0 && len(p.Actions) == 0 && len(p.Removals) == 0
+	return len(p.Intents) == 0 && len(p.Actions) == 0 && len(p.Removals) == 0 && len(p.Results) == 0
 }
 
 // Ready is true when every component is ready and nothing is left to remove.
@@ -236,6 +242,7 @@ func Reconcile(in *Snapshot) Plan {
 	p.Intents = append(p.Intents, retained.plan.Intents...)
 	p.Removals, p.Waits = append(p.Removals, retained.plan.Removals...), append(p.Waits, retained.plan.Waits...)
 	p.Left = append(p.Left, retained.plan.Left...)
+	planResults(in, &p)
 	return p
 }
 
@@ -332,6 +339,7 @@ func planComponent(in *Snapshot, c *Component, on blockers, p *Plan) ComponentSt
 			st.Blocked = st.Blocked || blocked
 			a = Action{Verb: VerbWait, Reason: ReasonBlocked, Item: it, Entry: a.Entry, Live: a.Live}
 		}
+		describeFailure(in, &a, &st)
 		on.stopJob(&a)
 		planRun(&a, &st, p)
 		if why := awaitsWorkloads(in, c, &a); why != "" {

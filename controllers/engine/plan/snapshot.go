@@ -85,6 +85,8 @@ type Snapshot struct {
 	// Succeeded has the Jobs and Pods that were observed to complete successfully, also if they
 	// were deleted after that. Those with another uid than in the inventory do not count.
 	Succeeded map[string]bool
+	// Collected are the Jobs whose result is not to be read now: that was tried.
+	Collected map[string]bool
 	// DoneFor is the time since the completion of Jobs that are deleted some time after it.
 	DoneFor map[string]time.Duration
 	// SyncErrors has the kinds of which the index may not know every object.
