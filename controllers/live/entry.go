@@ -208,8 +208,9 @@ func (e *entry) differsForOwner(b *entry) bool {
 		return true
 	}
 	er, br := cmp.Or(e.rare, &noRareFields), cmp.Or(b.rare, &noRareFields)
-	return er.deletionMessage != br.deletionMessage || er.result != br.result || !slices.Equal(er.finalizers, br.finalizers) ||
-		!er.serves.Equal(br.serves) || !slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
+	return er.deletionMessage != br.deletionMessage || er.result != br.result ||
+		!slices.Equal(er.finalizers, br.finalizers) || !er.serves.Equal(br.serves) ||
+		!slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
 }
 
 func (k KeptField) equal(b KeptField) bool {

@@ -128,7 +128,8 @@ func TestRetainedObjects(t *testing.T) {
 
 		"nothing is deleted without prune": {fixture{entries: entries{leftAt(entry("a", applied), 2),
 			entry("old", applied), jobEntry("j", applied)},
-			live: objects{liveObject("a"), liveObject("old"), liveJob("j", false)}, policy: noPrune}, retaining(1, runsOnceItem("new")), []string{"old"}, []string{"create new"},
+			live: objects{liveObject("a"), liveObject("old"), liveJob("j", false)}, policy: noPrune},
+			retaining(1, runsOnceItem("new")), []string{"old"}, []string{"create new"},
 			[]string{"release a", "release j"}, nil},
 		"what another owner desires is handed over": {fixture{entries: entries{leftAt(entry("a", applied), 2)},
 			live: objects{liveObject("a")}, policy: decide(HandoverDecision{To: &other})},
