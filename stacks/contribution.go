@@ -20,7 +20,8 @@ func (v *validator) checkContribute(c *Component, at func(string) fieldRef) {
 		name string
 		set  bool
 	}{{"helm", c.Helm != nil}, {"createNamespace", c.CreateNamespace}, {"readyExpr", c.ReadyExpr != ""},
-		{"commonMetadata", c.CommonMetadata != nil}, {"preRemove", c.PreRemove}} {
+		{"commonMetadata", c.CommonMetadata != nil}, {"preRemove", c.PreRemove},
+		{"retain", c.Retain != nil}} {
 		if f.set {
 			v.fail(at("contribute"), "is for fields of objects that others own, so the component cannot have %s",
 				f.name)

@@ -109,6 +109,14 @@ type Component struct {
 	// PreRemove suspends the component's Jobs until one of its dependencies, or the whole stack,
 	// is removed. Then the Jobs run, and nothing is deleted before they complete.
 	PreRemove bool `json:"preRemove,omitempty"`
+	// Retain keeps objects that left the render, because their name depends on their content.
+	Retain *Retain `json:"retain,omitempty"`
+}
+
+// Retain is how many objects stay in the cluster after they left the render of their component.
+type Retain struct {
+	// Last is the number of objects of each kind: those that left last.
+	Last *int32 `json:"last"`
 }
 
 // CommonMetadata are labels and annotations of all objects. Selectors and pod templates stay.

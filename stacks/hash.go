@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ksctl/gitops/stacks/internal/manifest"
+	"github.com/ksctl/gitops/stacks/problem"
 )
 
 // renderFormat is part of the digest. Change it when the same request renders a different result
@@ -24,12 +25,46 @@ const hashBytes = 12
 // disclose it.
 func contentHash(o *manifest.Object, raw, key []byte, isGenerated bool) string {
 	h := sha256.New()
-	if o.Group == "" && o.Kind == "Secret" || isGenerated {
+	if isSecret(o) || isGenerated {
 		h = hmac.New(sha256.New, key)
 	}
 	h.Write(raw)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:hashBytes])
 }
+
+// rehashNames names the objects with generateName by their final content. As in contentHash, the
+// hash of what may have a secret value is keyed.
+func (r *renderRun) rehashNames(rendered [][]*manifest.Object) error {
+	anyChanged := false
+	for i, objects := range rendered {
+		p := &r.resolved.Components[i]
+		contains := keyedBy(p, r.generated[p.Component.Name])
+		for _, o := range objects {
+			if o.NameHash == "" {
+				continue
+			}
+			raw, err := manifest.Canonical(o.Value)
+			var key []byte
+			if isSecret(o) || contains(raw) {
+				key = append([]byte{}, r.req.SecretKey...)
+			}
+			changed := false
+			if err == nil {
+				changed, err = o.RehashName(key)
+			}
+			if err != nil {
+				return r.withComponent(p, problem.Errorf(o.File, o.Line, "%s cannot be encoded as JSON", o))
+			}
+			anyChanged = anyChanged || changed
+		}
+	}
+	if !anyChanged {
+		return nil
+	}
+	return manifest.FindDuplicates(slices.Concat(rendered...)).Err()
+}
+
+func isSecret(o *manifest.Object) bool { return o.Group == "" && o.Kind == "Secret" }
 
 // Digest returns the digest of all inputs of a render. It is keyed, because the inputs include
 // values from Secrets and generated values. The digests of the artifact and the charts are inputs;

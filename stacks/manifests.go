@@ -39,6 +39,7 @@ func (r *renderRun) readManifests(c *Component) ([]*manifest.Object, error) {
 			return nil, err
 		}
 		objects, err := manifest.Parse(file, data)
+		errs.Add(checkGenerateName(c, objects))
 		errs.Add(err)
 		out = append(out, objects...)
 	}

@@ -159,6 +159,9 @@ func (r *renderRun) render() (Result, error) {
 	if err := r.changeObjects(rendered); err != nil {
 		return Result{}, err
 	}
+	if err := r.rehashNames(rendered); err != nil {
+		return Result{}, err
+	}
 	for i, objects := range rendered {
 		if err := r.checkContributions(&r.resolved.Components[i], objects); err != nil {
 			return Result{}, err
@@ -205,16 +208,16 @@ func (r *renderRun) renderComponent(p *ResolvedComponent) ([]*manifest.Object, e
 	case c.Helm != nil && p.chart == nil:
 		return nil, nil // Resolve added a warning
 	case c.Helm != nil:
-		return r.renderChart(p)
+		return withNames(c)(r.renderChart(p))
 	case c.Kustomize != nil:
 		dir, err := source.Clean(r.def.dir, c.Kustomize.Path)
 		if err != nil {
 			return nil, err
 		}
-		return kustomize.Build(r.ctx, r.tree, dir, p.kustomizeComponents,
+		return withNames(c)(kustomize.Build(r.ctx, r.tree, dir, p.kustomizeComponents,
 			func(release kustomize.Release) ([]*manifest.Object, error) {
 				return r.renderRelease(p, release)
-			})
+			}))
 	}
 	return r.readManifests(c)
 }
@@ -309,6 +312,9 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 	}
 	for i, objects := range rendered {
 		p := &r.resolved.Components[i]
+		if err := r.checkRetained(p, applied[i]); err != nil {
+			return Result{}, err
+		}
 		c := RenderedComponent{
 			Name: p.Component.Name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
 			ReadyExpr: p.Component.ReadyExpr, Contribute: p.Component.Contribute,
@@ -318,6 +324,9 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			ReadsCluster:      r.readsCluster[p.Component.Name],
 			Notes:             r.notes[p.Component.Name],
 			Record:            r.releases[p.Component.Name],
+		}
+		if p.Component.Retain != nil {
+			c.Retain = p.Component.Retain.Last
 		}
 		if p.Component.Helm != nil {
 			c.Release = &Release{Namespace: p.Namespace, Name: p.releaseName}
@@ -330,9 +339,8 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 			if err != nil {
 				return Result{}, r.withComponent(p, err)
 			}
-			isSecret := o.Group == "" && o.Kind == "Secret"
 			object.Sensitive = p.sensitive
-			object.InitialFields = append(object.InitialFields, values.LiveFields(isSecret, o.Value)...)
+			object.InitialFields = append(object.InitialFields, values.LiveFields(isSecret(o), o.Value)...)
 			c.Objects = append(c.Objects, object)
 		}
 		linkWebhooks(c.Objects)

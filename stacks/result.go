@@ -108,6 +108,9 @@ type RenderedComponent struct {
 	ReadyExpr string `json:"readyExpr,omitempty"`
 	// Contribute is true if the objects are fields for objects of other owners.
 	Contribute bool `json:"contribute,omitempty"`
+	// Retain is the number of objects of each kind that stay after they left the render. Nil if
+	// they are removed like others.
+	Retain *int32 `json:"retain,omitempty"`
 	// CreateNamespace is the namespace to create for the component. Empty to create none.
 	CreateNamespace string `json:"createNamespace,omitempty"`
 	// Chart is the chart from a repository that the component was rendered from.

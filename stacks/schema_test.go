@@ -63,6 +63,8 @@ func TestSchemaAgreesWithTypes(t *testing.T) {
 			want = "string"
 		case reflect.Bool:
 			want = "boolean"
+		case reflect.Int32:
+			want = "integer"
 		case reflect.Slice:
 			want = "array"
 			compare(path+"[]", typ.Elem(), asObject(s["items"]))

@@ -96,7 +96,7 @@ func (p *ResolvedComponent) substitute(objects []*manifest.Object) ([]*manifest.
 			errs = append(errs, &own)
 		}
 		if err == nil {
-			changed.Hook, changed.Initial = o.Hook, o.Initial
+			changed.Hook, changed.Initial, changed.NameHash = o.Hook, o.Initial, o.NameHash
 			out = append(out, changed)
 		}
 	}

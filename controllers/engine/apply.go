@@ -24,6 +24,8 @@ type operation func(*executor, context.Context, *plan.Action) actionResult
 // operationOf returns the operation of an action.
 func operationOf(act *plan.Action) operation {
 	switch {
+	case act.Verb == plan.VerbCollect:
+		return (*executor).collectResult
 	case act.Item == nil, act.Verb == plan.VerbWithdraw:
 		return (*executor).executeRemoval
 	case act.Verb == plan.VerbRecord:
@@ -47,6 +49,7 @@ func operationOf(act *plan.Action) operation {
 func (a *executor) recordObserved(_ context.Context, act *plan.Action) actionResult {
 	e := act.Entry
 	e.Component, e.Wave, e.PreRemove, e.Leaving = act.Item.Component, act.Item.Wave, act.Item.PreRemove, false
+	e.RetainedAt = nil
 	switch act.Reason {
 	case plan.ReasonFinished:
 		e.State = appsv1.EntryDone

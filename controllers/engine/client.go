@@ -102,7 +102,14 @@ func (c *Client) MayPatch(ctx context.Context, r schema.GroupVersionResource, re
 // the deletion may be pending, or complete without proof.
 func (c *Client) Delete(ctx context.Context, m *meta.RESTMapping, ref stacks.Ref, uid types.UID,
 	version string) (gone bool, err error) {
+	return c.delete(ctx, m, ref, uid, version, metav1.DeletePropagationBackground)
+}
+
+// delete is Delete that chooses when the dependents are deleted.
+func (c *Client) delete(ctx context.Context, m *meta.RESTMapping, ref stacks.Ref, uid types.UID, version string,
+	dependents metav1.DeletionPropagation) (gone bool, err error) {
 	opts := deleteOptions(uid, version)
+	opts.PropagationPolicy = &dependents
 	res := c.rest.Delete().AbsPath(resourcePath(m.Resource, ref)...).SetHeader("Content-Type", runtime.ContentTypeJSON).
 		Body(&opts).Do(ctx)
 	if err := res.Error(); err != nil {

@@ -46,6 +46,8 @@ type Engine struct {
 	creates ownerMap[createState]
 	// done has the times at which hooks that are deleted some time later were first seen as done.
 	done ownerMap[time.Time]
+	// results has the times at which results of Jobs are read again that could not be read.
+	results ownerMap[time.Time]
 	// compared has the objects that were compared before they are taken over.
 	compared ownerMap[comparison]
 	// definitions has the CustomResourceDefinitions of other owners that an owner uses.
@@ -229,6 +231,7 @@ func (e *Engine) forgetOwner(owner string) {
 	e.terminating.resetAll(owner)
 	e.creates.resetAll(owner)
 	e.done.resetAll(owner)
+	e.results.resetAll(owner)
 	e.compared.resetAll(owner)
 	e.definitions.resetAll(owner)
 	e.existed.resetAll(owner)
@@ -268,7 +271,7 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 		if err := a.persist(ctx, rep.Plan.Intents); err != nil {
 			return rep, err
 		}
-		for _, group := range groups(rep.Plan.Actions, rep.Plan.Removals) {
+		for _, group := range groups(rep.Plan.Actions, rep.Plan.Removals, rep.Plan.Results) {
 			if err := a.executeGroup(ctx, group); err != nil {
 				return rep, err
 			}
@@ -283,6 +286,9 @@ func (a *executor) run(ctx context.Context, makePlan func(*plan.Snapshot) plan.P
 	rep.RetryAt, rep.Errors = a.engine.backoffs.nextRetry(a.ownerKey, now, a.testIDs())
 	if !a.settleAt.IsZero() && (rep.RetryAt.IsZero() || a.settleAt.Before(rep.RetryAt)) {
 		rep.RetryAt = a.settleAt
+	}
+	if next := a.nextCollection(now); !next.IsZero() && (rep.RetryAt.IsZero() || next.Before(rep.RetryAt)) {
+		rep.RetryAt = next
 	}
 	if rep.SyncError = a.syncError(ctx); rep.SyncError == nil {
 		rep.SyncError = planSyncError(&rep.Plan, a.owner.Inventory())

@@ -56,6 +56,8 @@ type executor struct {
 	existing map[string]bool
 	// retained are the ids of the inventory that must not be deleted.
 	retained map[string]bool
+	// collected are the Jobs whose result this pass has tried to read.
+	collected map[string]bool
 	// unsettled are the uncreated entries that may still get an object, with the reason; settleAt
 	// is the time of the next check.
 	unsettled map[string]string
@@ -78,7 +80,8 @@ func (e *Engine) newExecutor(p Pass) *executor {
 		isActive: p.IsActive, reportDifferent: p.ReportDifferent,
 		target: p.Target, client: p.Client,
 		owner: p.Owner, ownerKey: p.Owner.Key().String(), retry: p.Retry, report: &Report{},
-		replanned: map[string]bool{}, existing: map[string]bool{}}
+		replanned: map[string]bool{}, existing: map[string]bool{},
+		collected: map[string]bool{}}
 	for i := range p.RemovalHooks {
 		a.hookComponents = append(a.hookComponents, p.RemovalHooks[i].Pre, p.RemovalHooks[i].Post)
 	}
@@ -165,6 +168,9 @@ func (a *executor) executeGroup(ctx context.Context, actions []plan.Action) erro
 	}
 	err := g.Wait()
 	for i := range results {
+		if actions[i].Verb == plan.VerbCollect {
+			a.collected[actions[i].Entry.ID] = true
+		}
 		a.recordResult(&actions[i], &results[i])
 	}
 	return err

@@ -143,6 +143,9 @@ func (a *executor) objects(ctx context.Context, gvr schema.GroupVersionResource,
 // willBeDeleted is true for an object of the owner that is to be deleted, too.
 func (a *executor) willBeDeleted(u *unstructured.Unstructured) bool {
 	id, ok := a.inventoryID(u)
+	if e, _ := a.owner.Inventory().Get(id); e.RetainedAt != nil && a.components != nil {
+		return false // it stays, see stacks.Retain
+	}
 	return ok && !a.retained[id]
 }
 

@@ -18,8 +18,9 @@ func (a *executor) snapshot() (*plan.Snapshot, time.Time) {
 	inv, index, now := a.owner.Inventory(), a.target.Index, a.engine.clock.Now()
 	size := max(len(a.desired), inv.Len())
 	contributed := a.contributedObjects(now) // before the back-offs
-	in := &plan.Snapshot{Owner: a.owner.Key(), Components: a.components, Inventory: inv, Policies: a.owner.Policies(),
-		Objects: make(map[string]*live.Object, size), Contributed: contributed, Succeeded: map[string]bool{},
+	in := &plan.Snapshot{Owner: a.owner.Key(), Now: now, Components: a.components, Inventory: inv,
+		Policies: a.owner.Policies(), Contributed: contributed, Collected: a.collectedResults(now),
+		Objects: make(map[string]*live.Object, size), Succeeded: map[string]bool{},
 		SyncErrors: map[schema.GroupKind]error{},
 		Backoffs:   a.engine.backoffs.active(a.ownerKey, now), PendingDeletions: a.engine.deletions.all(a.ownerKey),
 		Unsettled: a.unsettled, Existing: a.existing, RemovalHooks: a.removalHooks, DoneFor: map[string]time.Duration{}}

@@ -36,7 +36,8 @@ func Prepare(ctx context.Context, rendered []stacks.RenderedComponent, p plan.Po
 	out := make([]plan.Component, 0, len(rendered))
 	for i := range rendered {
 		rc := &rendered[i]
-		c := plan.Component{Name: rc.Name, Version: rc.Version, DependsOn: rc.DependsOn, Wave: int32(rc.Wave)}
+		c := plan.Component{Name: rc.Name, Version: rc.Version, DependsOn: rc.DependsOn, Wave: int32(rc.Wave),
+			Retain: rc.Retain}
 		if rc.CreateNamespace != "" {
 			c.Items = append(c.Items, prepareItem(ctx, sharedNamespace(rc.CreateNamespace), rc, plan.Policies{}, r))
 			c.Items[0].Shared = true

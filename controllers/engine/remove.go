@@ -19,8 +19,9 @@ import (
 // executeRemoval executes an action that removes an object.
 func (a *executor) executeRemoval(ctx context.Context, act *plan.Action) actionResult {
 	if act.Verb == plan.VerbDrop {
-		if act.Entry.State == appsv1.EntryIntended || act.Reason == plan.ReasonNamespaceDeleted {
-			return dropEntry // never created, or deleted with its namespace
+		if act.Entry.State == appsv1.EntryIntended || act.Reason == plan.ReasonNamespaceDeleted ||
+			act.Reason == plan.ReasonMissing {
+			return dropEntry // never created, deleted with its namespace, or deleted by others
 		}
 		return dropped(act.Ref(), act.Reason, "it is no longer managed: left as it is")
 	}
@@ -148,11 +149,15 @@ func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref,
 		act.Message = keepReason
 		return a.release(ctx, act, ref, r, uid)
 	}
+	propagation := metav1.DeletePropagationBackground
+	if act.Reason == plan.ReasonReplaced {
+		propagation = metav1.DeletePropagationForeground // its Pods have to be gone before others start
+	}
 	defer a.target.Index.BeginDelete(ref, uid)()
 	var gone bool
 	for try := 1; ; try++ {
 		err = a.withWriteHook(ctx, WriteDelete, func() (err error) {
-			gone, err = a.client.Delete(ctx, m, ref, uid, version)
+			gone, err = a.client.delete(ctx, m, ref, uid, version, propagation)
 			return err
 		})
 		if !apierrors.IsConflict(err) || try == maxAttempts {

@@ -172,6 +172,8 @@ func (o *owner) waitingOutcome(rep *engine.Report, revision string, now time.Tim
 	switch {
 	case preRemoveFailed(rep):
 		out.TimedOut, out.Reason = true, appsv1.PreRemoveFailedReason
+	case anyJobFailed(rep):
+		out.TimedOut, out.Reason = true, appsv1.JobFailedReason
 	case anyUnhealthy(rep):
 		// The failure may be temporary: that of a Deployment ends when its pods start after all.
 		out.TimedOut, out.Reason = true, fluxmeta.HealthCheckFailedReason
@@ -182,6 +184,10 @@ func (o *owner) waitingOutcome(rep *engine.Report, revision string, now time.Tim
 		out.On = fmt.Sprintf("not ready within %s: %s", reconcile.Timeout(&o.req.Object.Spec.Schedule), on)
 	}
 	return reconcile.RequeueBy(out, rep.RetryAt)
+}
+
+func anyJobFailed(rep *engine.Report) bool {
+	return slices.ContainsFunc(rep.Plan.Components, func(c plan.ComponentState) bool { return c.JobFailed })
 }
 
 func anyUnhealthy(rep *engine.Report) bool {

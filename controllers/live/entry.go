@@ -42,6 +42,7 @@ const (
 	flagKeptByHelm
 	flagKeptWhenPruned
 	flagKeptWhenDeleted
+	flagResultRecorded
 )
 
 // entry is a packed Object. An index may hold tens of thousands of them.
@@ -69,6 +70,7 @@ type rareFields struct {
 	deletionMessage   string
 	serves            *stacks.ServedKind
 	reported          string
+	result            string
 	// uid is set if it is not a UUID, resourceVersion if it is not a number.
 	uid, resourceVersion string
 }
@@ -112,6 +114,7 @@ func pack(o *Object, in *interner) *entry {
 	e.set(flagKeptByHelm, o.KeptByHelm)
 	e.set(flagKeptWhenPruned, o.KeptWhenPruned)
 	e.set(flagKeptWhenDeleted, o.KeptWhenDeleted)
+	e.set(flagResultRecorded, o.ResultRecorded)
 	var r rareFields
 	var ok bool
 	if e.uid, ok = parseUUID(string(o.UID)); !ok {
@@ -139,9 +142,9 @@ func pack(o *Object, in *interner) *entry {
 		k.Value = slices.Clone(k.Value)
 		r.keptFields = append(r.keptFields, k)
 	}
-	r.serves, r.reported = o.Serves, in.intern(string(o.Reported))
+	r.serves, r.reported, r.result = o.Serves, in.intern(string(o.Reported)), string(o.Result)
 	if r.uid != "" || r.resourceVersion != "" || !r.deletionTimestamp.IsZero() || r.deletionMessage != "" ||
-		r.finalizers != nil || r.keptFields != nil || r.serves != nil || r.reported != "" {
+		r.finalizers != nil || r.keptFields != nil || r.serves != nil || r.reported != "" || r.result != "" {
 		e.rare = &r
 	}
 	return e
@@ -167,6 +170,7 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 		KeptByHelm:    e.is(flagKeptByHelm),
 
 		KeptWhenPruned: e.is(flagKeptWhenPruned), KeptWhenDeleted: e.is(flagKeptWhenDeleted),
+		ResultRecorded: e.is(flagResultRecorded),
 	}
 	if e.resourceVersion != 0 {
 		o.ResourceVersion = strconv.FormatUint(e.resourceVersion, 10)
@@ -188,6 +192,9 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 		if r.reported != "" {
 			o.Reported = json.RawMessage(r.reported)
 		}
+		if r.result != "" {
+			o.Result = json.RawMessage(r.result)
+		}
 		o.KeptFields = slices.Clone(r.keptFields)
 	}
 	return o
@@ -198,14 +205,15 @@ func (e *entry) unpack(gk schema.GroupKind, n objectKey) Object {
 // which every heartbeat changes.
 func (e *entry) differsForOwner(b *entry) bool {
 	const acted = flagFinished | flagDeleting | flagLabelLost | flagMarkLost | flagReplicas | flagProtected |
-		flagSuspended | flagTrackedByTool | flagKeptByHelm | flagKeptWhenPruned | flagKeptWhenDeleted
+		flagSuspended | flagTrackedByTool | flagKeptByHelm | flagKeptWhenPruned | flagKeptWhenDeleted |
+		flagResultRecorded
 	if e.UID() != b.UID() || e.ownedHash != b.ownedHash || e.readiness != b.readiness ||
 		e.flags&acted != b.flags&acted || e.owner != b.owner {
 		return true
 	}
 	er, br := cmp.Or(e.rare, &noRareFields), cmp.Or(b.rare, &noRareFields)
-	return er.deletionMessage != br.deletionMessage || !slices.Equal(er.finalizers, br.finalizers) ||
-		er.reported != br.reported || !er.serves.Equal(br.serves) ||
+	return er.deletionMessage != br.deletionMessage || er.result != br.result || er.reported != br.reported ||
+		!slices.Equal(er.finalizers, br.finalizers) || !er.serves.Equal(br.serves) ||
 		!slices.EqualFunc(er.keptFields, br.keptFields, KeptField.equal)
 }
 
@@ -218,7 +226,8 @@ func (k KeptField) equal(b KeptField) bool {
 func (e *entry) estimatedBytes(n objectKey) int {
 	b := int(unsafe.Sizeof(*e)) + (int(unsafe.Sizeof(n))+8)*8/7 + len(n.name)
 	if r := e.rare; r != nil {
-		b += int(unsafe.Sizeof(*r)) + len(r.uid) + len(r.resourceVersion) + len(r.finalizers)*16 + len(r.reported)
+		b += int(unsafe.Sizeof(*r)) + len(r.uid) + len(r.resourceVersion) + len(r.finalizers)*16 + len(r.reported) +
+			len(r.result)
 		for _, k := range r.keptFields {
 			b += int(unsafe.Sizeof(k)) + len(k.Value)
 		}

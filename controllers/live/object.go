@@ -57,10 +57,14 @@ type Object struct {
 	Message string
 	// Finished is true when a Job or a Pod completed or failed. Succeeded is true when it
 	// completed successfully, also while it is being deleted.
-	Finished   bool
-	Succeeded  bool
-	Deleting   bool
-	Finalizers []string
+	Finished  bool
+	Succeeded bool
+	// Result is the JSON value of the ResultAnnotation of a Job; nil without one. ResultRecorded is
+	// true if the Job has the annotation, also if that is empty or invalid.
+	Result         json.RawMessage
+	ResultRecorded bool
+	Deleting       bool
+	Finalizers     []string
 	// DeletionTimestamp is zero unless Deleting.
 	DeletionTimestamp time.Time
 	// FinalizerManager is the field manager that set the finalizers of an object that is

@@ -71,6 +71,7 @@ func project(u *unstructured.Unstructured, key []byte) (Object, string, error) {
 	gk := o.Ref.GroupKind()
 	o.Readiness, o.Message = assess(u, gk, stringField(annotations, ReadyExprAnnotation))
 	o.Finished, o.Succeeded = outcome(u.Object, gk)
+	o.projectResult(annotations)
 	o.Serves = stacks.ServedKindOf(gk, u.Object)
 	o.Reported = reportedFields(u.Object, gk, stringField(annotations, ReportAnnotation))
 	if gk == jobKind {

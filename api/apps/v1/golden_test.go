@@ -141,7 +141,8 @@ func goldenDecryption() *Decryption {
 func goldenEntry() InventoryEntry {
 	return InventoryEntry{ID: "team_web_apps_Deployment", Version: "v1", UID: "9d8c1e54-0b4e-4b39-8f1b-6f0ab0a5b001",
 		Component: "app", Wave: 2,
-		State: EntryAdopted, Leaving: true, PreRemove: 1, Hash: "qvQ0sQ1uYzQ0d2Jh", Baseline: "mX1l0k9aT3J0c2Fkr"}
+		State: EntryAdopted, Leaving: true, RetainedAt: ptr.To(metav1.NewMicroTime(goldenTime.Time)), PreRemove: 1,
+		Hash: "qvQ0sQ1uYzQ0d2Jh", Baseline: "mX1l0k9aT3J0c2Fkr"}
 }
 
 func goldenInventoryStatus() *Inventory {

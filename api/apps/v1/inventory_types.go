@@ -51,6 +51,10 @@ type InventoryEntry struct {
 	// Leaving is true once the deletion of the object is approved.
 	// +optional
 	Leaving bool `json:"leaving,omitempty"`
+	// RetainedAt is the time at which an object of a component with retain left the stack. It is
+	// only set while the object is kept because of that.
+	// +optional
+	RetainedAt *metav1.MicroTime `json:"retainedAt,omitempty"`
 	// PreRemove is only set for a Job that runs before anything is removed: its position among
 	// those of its wave, counted from 1. It is -1 for a Secret with the hooks of a component if
 	// those before the removal have run.

@@ -82,6 +82,8 @@ const (
 	FormNotSupportedReason = "FormNotSupported"
 	// PreRemoveFailedReason means that a Job failed that runs before a removal.
 	PreRemoveFailedReason = "PreRemoveFailed"
+	// JobFailedReason means that a Job failed whose result has a message.
+	JobFailedReason = "JobFailed"
 	// AbandonedReason means that objects stay in the cluster, as an annotation requests.
 	AbandonedReason = "Abandoned"
 	// RemovedByRequestReason means that components are not installed because of a KsctlRemove.

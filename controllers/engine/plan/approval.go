@@ -49,8 +49,8 @@ func approvedRemovals(in *Snapshot, undesired []appsv1.InventoryEntry, desired m
 	}
 	var unapproved, others []appsv1.InventoryEntry
 	for _, e := range undesired {
-		if e.Leaving || e.State == appsv1.EntryIntended || e.State == appsv1.EntryContributed ||
-			in.isRemovalHook(e.ID) {
+		if e.Leaving || e.RetainedAt != nil || e.State == appsv1.EntryIntended ||
+			e.State == appsv1.EntryContributed || in.isRemovalHook(e.ID) {
 			others = append(others, e)
 		} else {
 			unapproved = append(unapproved, e)

@@ -86,7 +86,7 @@ func createIntent(a *Action) (appsv1.InventoryEntry, bool) {
 	if a.Verb != VerbCreate || !a.Item.Runs() || Uncreated(&e) && e.Hash == a.Item.ContentHash {
 		return e, false
 	}
-	e.State, e.UID, e.Hash, e.Baseline = appsv1.EntryIntended, "", a.Item.ContentHash, ""
+	e.State, e.UID, e.Hash, e.Baseline, e.RetainedAt = appsv1.EntryIntended, "", a.Item.ContentHash, "", nil
 	return e, true
 }
 

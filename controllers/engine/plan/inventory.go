@@ -125,7 +125,7 @@ func (inv *Inventory) CountBefore(desired map[string]bool) int {
 		n = min(inv.settled, n)
 	default:
 		for _, e := range inv.entries {
-			if e.State == appsv1.EntryIntended {
+			if e.State == appsv1.EntryIntended && e.RetainedAt == nil {
 				n--
 			}
 		}
@@ -137,7 +137,7 @@ func (inv *Inventory) CountBefore(desired map[string]bool) int {
 func (inv *Inventory) objects() int {
 	n := 0
 	for _, e := range inv.entries {
-		if e.State != appsv1.EntryContributed {
+		if e.State != appsv1.EntryContributed && e.RetainedAt == nil {
 			n++
 		}
 	}

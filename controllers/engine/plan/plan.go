@@ -33,6 +33,8 @@ const (
 	VerbRun Verb = "run"
 	// VerbRecord records an observation in the inventory, without a request.
 	VerbRecord Verb = "record"
+	// VerbCollect records the result of a Job in its annotation.
+	VerbCollect Verb = "collect"
 )
 
 // Reason is the reason of an action. Its values are stored in the status of removals.
@@ -81,6 +83,8 @@ const (
 	ReasonNamespaceDeleted Reason = "NamespaceDeleted"
 	// ReasonRemoved: the object is no longer desired.
 	ReasonRemoved Reason = "Removed"
+	// ReasonReplaced: the object left a component with Retain, and another one replaces it.
+	ReasonReplaced Reason = "Replaced"
 	// ReasonUnconfirmed: the index cannot tell the state of the object; a GET has to confirm it.
 	ReasonUnconfirmed Reason = "Unsure"
 	// ReasonIndexNotSynced: the index may not know all objects of the kind.
@@ -161,6 +165,8 @@ type ComponentState struct {
 	Blocked bool
 	// Unhealthy is true when the status of an applied object reports a failure.
 	Unhealthy bool
+	// JobFailed is true when a Job failed and says why. Unhealthy is true, too.
+	JobFailed bool
 	// Released is true when everything is applied, and all hooks are done.
 	Released bool
 	Message  string
@@ -180,6 +186,8 @@ type Plan struct {
 	Removals []Action
 	// Waits are the actions that are not possible yet, with the reason.
 	Waits []Action
+	// Results are the Jobs that have ended, and whose result is to be recorded.
+	Results []Action
 	// Left are the objects that stay although they are not desired, see HandoverDecision.Leave.
 	Left []Action
 	// Shared are the CustomResourceDefinitions of other owners that the components use.
@@ -198,7 +206,7 @@ type Plan struct {
 
 // Idle is true when no action is possible now.
 func (p *Plan) Idle() bool {
-	return len(p.Intents) == 0 && len(p.Actions) == 0 && len(p.Removals) == 0
+	return len(p.Intents) == 0 && len(p.Actions) == 0 && len(p.Removals) == 0 && len(p.Results) == 0
 }
 
 // Ready is true when every component is ready and nothing is left to remove.
@@ -211,30 +219,13 @@ func (p *Plan) Ready() bool {
 // function.
 func Reconcile(in *Snapshot) Plan {
 	var p Plan
-	desired := make(map[string]bool, in.Inventory.Len())
-	ready := map[string]bool{}
-	applied, awaitsWorkloads := true, false
-	for i := range in.Components {
-		c := &in.Components[i]
-		for j := range c.Items {
-			if id := c.Items[j].ID; in.Policies.Released[id] == "" {
-				desired[id] = true
-			}
-		}
-		unready := slices.DeleteFunc(slices.Clone(c.DependsOn), func(d string) bool { return ready[d] })
-		if c.Test {
-			planTest(in, c, unready, &p)
-			continue
-		}
-		st := planComponent(in, c, unready, &p)
-		ready[c.Name] = st.Ready
-		applied = applied && st.Applied
-		awaitsWorkloads = awaitsWorkloads || st.AwaitsWorkloads
-		p.Components = append(p.Components, st)
-	}
+	desired := desiredIDs(in)
 	released, undesired := splitReleased(&in.Policies, undesiredEntries(in.Inventory, desired))
-	planOrderedRemovals(in, released, &p)
 	requested, undesired := splitRequested(&in.Policies, undesired)
+	retained := planRetained(in, undesired)
+	undesired = retained.others
+	applied, awaitsWorkloads := planComponents(in, retained.stopping, &p)
+	planOrderedRemovals(in, released, &p)
 	q := planRequested(withoutHandoverWait(in), requested)
 	p.Removals, p.Waits = append(p.Removals, q.Removals...), append(p.Waits, q.Waits...)
 	// Objects are handed over at once: the components may wait for an object of the new owner.
@@ -246,19 +237,65 @@ func Reconcile(in *Snapshot) Plan {
 		if in.Policies.Prune {
 			planRemovals(in, removable, &p)
 		} else {
-			planReleases(in, removable, "spec.prune is false", &p)
+			planReleases(in, removable, notPruned, &p)
 		}
 	case len(remaining) > 0:
 		p.Waits = append(p.Waits, Action{Verb: VerbWait, Reason: ReasonBlocked, Entry: remaining[0],
 			Message: removedLater(len(remaining))})
 	}
+	p.Intents = append(p.Intents, retained.plan.Intents...)
+	p.Removals, p.Waits = append(p.Removals, retained.plan.Removals...), append(p.Waits, retained.plan.Waits...)
+	p.Left = append(p.Left, retained.plan.Left...)
+	planResults(in, &p)
 	return p
+}
+
+func desiredIDs(in *Snapshot) map[string]bool {
+	desired := make(map[string]bool, in.Inventory.Len())
+	for i := range in.Components {
+		for j := range in.Components[i].Items {
+			if id := in.Components[i].Items[j].ID; in.Policies.Released[id] == "" {
+				desired[id] = true
+			}
+		}
+	}
+	return desired
+}
+
+// planComponents plans all components. stopping has the Job that has to be gone before another one
+// of the same component starts, by component. It returns true if everything is applied, and if a
+// new webhook configuration waits.
+func planComponents(in *Snapshot, stopping map[string]string, p *Plan) (applied, awaitsWorkloads bool) {
+	ready := map[string]bool{}
+	applied = true
+	for i := range in.Components {
+		c := &in.Components[i]
+		unready := slices.DeleteFunc(slices.Clone(c.DependsOn), func(d string) bool { return ready[d] })
+		if c.Test {
+			planTest(in, c, unready, p)
+			continue
+		}
+		st := planComponent(in, c, blockers{components: unready, job: stopping[c.Name]}, p)
+		ready[c.Name] = st.Ready
+		applied = applied && st.Applied
+		awaitsWorkloads = awaitsWorkloads || st.AwaitsWorkloads
+		p.Components = append(p.Components, st)
+	}
+	return applied, awaitsWorkloads
+}
+
+// blockers is what a component waits for.
+type blockers struct {
+	// components are the dependencies in the stack that are not ready.
+	components []string
+	// job is the Job that has to be gone before one of the component starts; empty if none.
+	job string
 }
 
 // planTest plans a component that is a test. Its waits are only in its state.
 func planTest(in *Snapshot, c *Component, unready []string, p *Plan) {
 	var q Plan
-	p.Tests = append(p.Tests, planComponent(in, c, unready, &q))
+	p.Tests = append(p.Tests, planComponent(in, c, blockers{components: unready}, &q))
 	p.Intents, p.Actions = append(p.Intents, q.Intents...), append(p.Actions, q.Actions...)
 	if q.DeleteAfter > 0 {
 		p.deleteAfter(q.DeleteAfter)
@@ -274,16 +311,16 @@ func removedLater(objects int) string {
 
 // planComponent plans the actions for the objects of one component. A step starts when the steps
 // before it are ready.
-func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) ComponentState {
+func planComponent(in *Snapshot, c *Component, on blockers, p *Plan) ComponentState {
 	st := ComponentState{Name: c.Name, Version: c.Version, Wave: c.Wave, Applied: true, Ready: true, Released: true}
 	items := c.visits()
 	open := openPhasesOf(in, items)
 	var message componentMessage
-	if len(blockedOn) > 0 {
-		message.addWait("waits for component " + strings.Join(blockedOn, ", "))
+	if len(on.components) > 0 {
+		message.addWait("waits for component " + strings.Join(on.components, ", "))
 	}
 	blocked := len(c.BlockedOn) > 0
-	mayApply, step := len(blockedOn) == 0, 0
+	mayApply, step := len(on.components) == 0, 0
 	for i := range c.Items {
 		if h := c.Items[i].Hook; h == nil || h.Phase != stacks.HookInactive {
 			st.Objects++
@@ -299,10 +336,15 @@ func planComponent(in *Snapshot, c *Component, blockedOn []string, p *Plan) Comp
 		}
 		planEntry(in, it, p)
 		a, ready := decideItem(in, it)
+		if a.Verb == VerbSkip && a.Entry.RetainedAt != nil {
+			a.Verb, a.Reason = VerbRecord, ReasonMoved // it is desired again
+		}
 		if (!mayApply || blocked) && (a.Verb == VerbCreate || a.Verb == VerbUpdate) && !restoresApplied(&a) {
 			st.Blocked = st.Blocked || blocked
 			a = Action{Verb: VerbWait, Reason: ReasonBlocked, Item: it, Entry: a.Entry, Live: a.Live}
 		}
+		describeFailure(in, &a, &st)
+		on.stopJob(&a)
 		planRun(&a, &st, p)
 		if why := awaitsWorkloads(in, c, &a); why != "" {
 			message.webhooks = append(message.webhooks, why)

@@ -23,6 +23,9 @@ const (
 	rankNamespace
 )
 
+// notPruned is why an object that left the stack is released.
+const notPruned = "spec.prune is false"
+
 // planReleases plans to leave objects in the cluster, without our label and marks.
 func planReleases(in *Snapshot, entries []appsv1.InventoryEntry, why string, p *Plan) {
 	for _, e := range entries {

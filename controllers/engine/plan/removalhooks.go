@@ -167,7 +167,7 @@ func planHookPhase(in *Snapshot, h *RemovalHooks, c *Component, when string, p *
 	corrected := *in
 	corrected.Policies.Drift = appsv1.DriftCorrect // a hook that is gone has not succeeded
 	var q Plan
-	st := planComponent(&corrected, c, nil, &q)
+	st := planComponent(&corrected, c, blockers{}, &q)
 	p.Intents, p.Removals = append(p.Intents, q.Intents...), append(p.Removals, q.Actions...)
 	if !st.Ready {
 		p.Waits = append(append(p.Waits, hookWait(h, c, &st, when)), q.Waits...)

@@ -62,7 +62,10 @@ type Component struct {
 	// content is sent, and applied content is kept as it is.
 	BlockedOn []string
 	Wave      int32
-	Items     []Item
+	// Retain is the number of objects of each kind that stay after they left the stack; nil if they
+	// are removed like others.
+	Retain *int32
+	Items  []Item
 	// Test is true for the tests of another component: nothing waits for them, and nothing depends
 	// on their result.
 	Test bool
@@ -72,7 +75,9 @@ type Component struct {
 // of it changes while it is in use, and planning only reads it. Maps are keyed by the id of the
 // object unless they say otherwise.
 type Snapshot struct {
-	Owner      OwnerKey
+	Owner OwnerKey
+	// Now is the time of the snapshot.
+	Now        time.Time
 	Components []Component
 	Inventory  *Inventory
 	Policies   Policies
@@ -87,6 +92,8 @@ type Snapshot struct {
 	// Succeeded has the Jobs and Pods that were observed to complete successfully, also if they
 	// were deleted after that. Those with another uid than in the inventory do not count.
 	Succeeded map[string]bool
+	// Collected are the Jobs whose result is not to be read now: that was tried.
+	Collected map[string]bool
 	// DoneFor is the time since the completion of Jobs that are deleted some time after it.
 	DoneFor map[string]time.Duration
 	// SyncErrors has the kinds of which the index may not know every object.

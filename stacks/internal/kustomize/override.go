@@ -115,7 +115,7 @@ func resourceOf(factory *resmap.Factory, o *manifest.Object) (*resource.Resource
 	return res, res.SetName(o.Name)
 }
 
-// collectObjects converts the resources back to objects. It keeps file, line, hook and
+// collectObjects converts the resources back to objects. It keeps file, line, hook, NameHash and
 // NamespaceDefaulted of the originals.
 func collectObjects(m resmap.ResMap, origin map[*resource.Resource]*manifest.Object) ([]*manifest.Object, error) {
 	var out []*manifest.Object
@@ -131,6 +131,7 @@ func collectObjects(m resmap.ResMap, origin map[*resource.Resource]*manifest.Obj
 		}
 		for _, o := range objects {
 			o.Line, o.Hook, o.Initial, o.CreateOnly = before.Line, before.Hook, before.Initial, before.CreateOnly
+			o.NameHash = before.NameHash
 			o.NamespaceDefaulted = before.NamespaceDefaulted && o.Namespace == before.Namespace
 			out = append(out, o)
 		}

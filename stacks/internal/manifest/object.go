@@ -4,8 +4,6 @@ package manifest
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,8 +21,10 @@ type Object struct {
 	NamespaceDefaulted   bool
 	// FormerName is the name before a prefix or a suffix, if there is one.
 	FormerName string
-	Value      map[string]any
-	Hook       *Hook
+	// NameHash is the hash in the name of an object with generateName; empty for others.
+	NameHash string
+	Value    map[string]any
+	Hook     *Hook
 	// CreateOnly is true for a CustomResourceDefinition that is never changed.
 	CreateOnly bool
 	// Initial are the fields that only the first release of a chart sets.
@@ -202,34 +202,6 @@ func New(file string, line int, value map[string]any) (*Object, error) {
 
 // HookAnnotation marks the hooks of charts.
 const HookAnnotation = "helm.sh/hook"
-
-// maxGeneratedPrefix leaves room for the hash: a Job and its Pods have names of at most 63
-// characters.
-const maxGeneratedPrefix = 63 - generatedHashLength
-
-const generatedHashLength = 10
-
-// setGeneratedName gives an object with generateName a name: the API server would give another one
-// at each apply. A Job or a hook gets the hash of its content, so that it runs again when that
-// changes.
-func setGeneratedName(o *Object, meta map[string]any) error {
-	prefix, _ := meta["generateName"].(string)
-	delete(meta, "generateName")
-	if name, _ := meta["name"].(string); name != "" || prefix == "" {
-		return nil
-	}
-	annotations, _ := meta["annotations"].(map[string]any)
-	if _, isHook := annotations[HookAnnotation]; !isHook && (o.Group != "batch" || o.Kind != "Job") {
-		return fmt.Errorf("the %s uses metadata.generateName; set metadata.name instead", o.Kind)
-	}
-	content, err := Canonical(o.Value)
-	if err != nil {
-		return fmt.Errorf("the %s cannot be encoded as JSON", o.Kind)
-	}
-	sum := sha256.Sum256(content)
-	meta["name"] = prefix[:min(len(prefix), maxGeneratedPrefix)] + hex.EncodeToString(sum[:])[:generatedHashLength]
-	return nil
-}
 
 func stringMap(v any) string {
 	if v == nil {

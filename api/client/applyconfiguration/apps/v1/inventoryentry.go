@@ -4,6 +4,7 @@ package v1
 
 import (
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
 )
 
@@ -27,6 +28,9 @@ type InventoryEntryApplyConfiguration struct {
 	State *appsv1.EntryState `json:"state,omitempty"`
 	// Leaving is true once the deletion of the object is approved.
 	Leaving *bool `json:"leaving,omitempty"`
+	// RetainedAt is the time at which an object of a component with retain left the stack. It is
+	// only set while the object is kept because of that.
+	RetainedAt *metav1.MicroTime `json:"retainedAt,omitempty"`
 	// PreRemove is only set for a Job that runs before anything is removed: its position among
 	// those of its wave, counted from 1. It is -1 for a Secret with the hooks of a component if
 	// those before the removal have run.
@@ -97,6 +101,14 @@ func (b *InventoryEntryApplyConfiguration) WithState(value appsv1.EntryState) *I
 // If called multiple times, the Leaving field is set to the value of the last call.
 func (b *InventoryEntryApplyConfiguration) WithLeaving(value bool) *InventoryEntryApplyConfiguration {
 	b.Leaving = &value
+	return b
+}
+
+// WithRetainedAt sets the RetainedAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RetainedAt field is set to the value of the last call.
+func (b *InventoryEntryApplyConfiguration) WithRetainedAt(value metav1.MicroTime) *InventoryEntryApplyConfiguration {
+	b.RetainedAt = &value
 	return b
 }
 
