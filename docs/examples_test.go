@@ -24,6 +24,9 @@ var extraFiles = map[string]map[string]string{
 			"kind: Service\nmetadata: {name: {{ .Release.Name }}}\nspec: {ports: [{port: 80}]}\n",
 		"stacks/monitoring/settings/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n" +
 			"data: {retention: 1d, debug: 'false'}\n",
+		"stacks/monitoring/report/job.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: " +
+			"report-}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: " +
+			"\"example.com/report:1\"}]}}}\n",
 		"stacks/monitoring/drain/job.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: " +
 			"drain}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: " +
 			"\"example.com/drain:1\"}]}}}\n",
