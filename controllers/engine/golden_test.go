@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -50,6 +51,8 @@ func TestGoldenInventory(t *testing.T) {
 	chunk.TypeMeta, chunk.ResourceVersion = metav1.TypeMeta{}, ""
 	golden.JSON(t, "chunk.json", &chunk)
 	golden.Complete(t, chunk.Owner)
+	retainedAt := metav1.NewMicroTime(time.Date(2026, 5, 1, 12, 0, 0, 123456000, time.UTC))
+	chunk.Entries[0].RetainedAt = &retainedAt // inventory-retained.json shows it
 	golden.Complete(t, chunk.Entries)
 	golden.JSON(t, "inventory-chunk.json", inv.Status())
 
@@ -60,7 +63,14 @@ func TestGoldenInventory(t *testing.T) {
 	inv.Remove(goldenEntry(2).ID)
 	journal := inv.Status()
 	golden.JSON(t, "inventory-journal.json", journal)
+	journal.Entries[0].RetainedAt = &retainedAt
 	golden.Complete(t, journal)
+
+	entry := goldenEntry(0)
+	entry.RetainedAt = &retainedAt
+	retained := plan.NewInventory(&appsv1.Inventory{Entries: []appsv1.InventoryEntry{entry, goldenEntry(1)}}, nil)
+	retained.MarkSettled(wanted)
+	golden.JSON(t, "inventory-retained.json", retained.Status())
 }
 
 // A new process finds the chunk by its label and continues the journal.
