@@ -225,13 +225,13 @@ func (a *executor) recordGone(act *plan.Action, ref stacks.Ref, uid types.UID) a
 // release removes our label and marks from an object, and leaves the rest as it is.
 func (a *executor) release(ctx context.Context, act *plan.Action, ref stacks.Ref, r dynamic.ResourceInterface,
 	uid types.UID) actionResult {
+	annotations := map[string]any{live.MarkAnnotation: nil, live.AdoptedAnnotation: nil, live.ReadyExprAnnotation: nil,
+		live.IgnoreAnnotation: nil, live.SensitiveAnnotation: nil}
+	if act.Live != nil && act.Live.Reported != nil {
+		annotations[live.ReportAnnotation] = nil
+	}
 	u, err := a.mergePatch(ctx, WriteRelease, r, ref.Name, map[string]any{"metadata": map[string]any{
-		"uid":    uid,
-		"labels": map[string]any{live.OwnerLabel: nil},
-		"annotations": map[string]any{live.MarkAnnotation: nil, live.AdoptedAnnotation: nil,
-			live.ReadyExprAnnotation: nil, live.IgnoreAnnotation: nil,
-			live.SensitiveAnnotation: nil, live.ReportAnnotation: nil},
-	}})
+		"uid": uid, "labels": map[string]any{live.OwnerLabel: nil}, "annotations": annotations}})
 	switch {
 	case err == nil:
 		a.target.Index.ObserveReleased(ref, uid, u.GetResourceVersion())

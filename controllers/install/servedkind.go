@@ -40,11 +40,28 @@ func (s *Steps) Reported(in *appsv1.KsctlInstall) map[stacks.Ref]json.RawMessage
 		if err != nil || s.Served.Report(ref) == "" {
 			continue
 		}
-		if l, ok := o.target.Index.Get(ref); ok && l.Reported != nil {
-			out[ref] = l.Reported
+		if l, ok := o.target.Index.Get(ref); ok {
+			out[ref] = withResult(l.Reported, l.Result)
 		}
 	}
 	return out
+}
+
+// withResult adds the result of a Job to fields, which are a JSON object or nil.
+func withResult(fields, result json.RawMessage) json.RawMessage {
+	if result == nil {
+		return fields
+	}
+	all := map[string]json.RawMessage{}
+	if fields != nil {
+		_ = json.Unmarshal(fields, &all) // the index encoded it
+	}
+	all["result"] = result
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return fields // the result is invalid JSON
+	}
+	return raw
 }
 
 // kind returns the kind of owner keys.
