@@ -36,7 +36,7 @@ var _ = Describe("Converting an Application", func() {
 		By("converting what is in the cluster")
 		app := application(w.ns)
 		Expect(get(ctx, app)).To(Succeed())
-		converted, err := harness.Convert(ctx, files, convert.Object{Value: app.Object})
+		converted, err := harness.Convert(ctx, files, nil, convert.Object{Value: app.Object})
 		Expect(err).NotTo(HaveOccurred())
 		stack, manifests := map[string]string{}, []string{}
 		for _, name := range slices.Sorted(maps.Keys(converted)) {

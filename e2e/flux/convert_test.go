@@ -64,7 +64,7 @@ var _ = Describe("Converting a Kustomization", func() {
 		Expect(value(ctx, w.ns, "settings", "greeting")).To(Equal(`good "morning"`))
 
 		By("converting, and stopping the Kustomization")
-		converted, err := harness.Convert(ctx, files)
+		converted, err := harness.Convert(ctx, files, nil)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(converted).To(And(HaveLen(2), HaveKey("clusters/prod/shop-install.yaml")))
 		files["clusters/prod/shop.yaml"] = strings.Replace(files["clusters/prod/shop.yaml"], "  prune: true\n",

@@ -12,9 +12,10 @@ import (
 )
 
 // Convert converts objects of Flux or Argo CD whose repository has the given files, or those in
-// clusters/ of it if there are none. It returns the new files. An object that is refused is an
-// error.
-func Convert(ctx context.Context, files map[string]string, objects ...convert.Object) (map[string]string, error) {
+// clusters/ of it if there are none. sources are the sources of that repository that no object
+// shows. It returns the new files. An object that is refused is an error.
+func Convert(ctx context.Context, files map[string]string, sources []string,
+	objects ...convert.Object) (map[string]string, error) {
 	dir, err := os.MkdirTemp("", "convert-")
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func Convert(ctx context.Context, files map[string]string, objects ...convert.Ob
 			return nil, err
 		}
 	}
-	result, err := convert.Convert(ctx, convert.Options{Root: dir, Objects: objects,
+	result, err := convert.Convert(ctx, convert.Options{Root: dir, Objects: objects, Sources: sources,
 		Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}})
 	if err != nil {
 		return nil, err

@@ -67,7 +67,7 @@ var _ = Describe("Converting a HelmRelease", func() {
 		for name, content := range chart {
 			files["charts/web/"+name] = content
 		}
-		converted, err := harness.Convert(ctx, files)
+		converted, err := harness.Convert(ctx, files, []string{"GitRepository " + ns + "/fleet"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(converted).To(And(HaveLen(2), HaveKey("stacks/shop/stack.yaml"),
 			HaveKey("clusters/prod/shop-install.yaml")))
