@@ -39,7 +39,7 @@ func (r *renderRun) checkContributions(p *ResolvedComponent, objects []*manifest
 			"generate values: render them in a component of their own"))
 	}
 	for _, o := range objects {
-		why := ""
+		var why string
 		n := countContributedFields(o.Value)
 		switch {
 		case o.Hook != nil:

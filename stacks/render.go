@@ -315,23 +315,8 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 		if err := r.checkRetained(p, applied[i]); err != nil {
 			return Result{}, err
 		}
-		c := RenderedComponent{
-			Name: p.Component.Name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
-			ReadyExpr: p.Component.ReadyExpr, Contribute: p.Component.Contribute,
-			Objects: make([]Object, 0, len(objects)), CreateNamespace: namespaces[i],
-			Chart:             p.fetched,
-			ChartDependencies: p.dependencies,
-			ReadsCluster:      r.readsCluster[p.Component.Name],
-			Notes:             r.notes[p.Component.Name],
-			Record:            r.releases[p.Component.Name],
-		}
-		if p.Component.Retain != nil {
-			c.Retain = p.Component.Retain.Last
-		}
-		if p.Component.Helm != nil {
-			c.Release = &Release{Namespace: p.Namespace, Name: p.releaseName}
-			c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
-		}
+		c := r.newComponent(p)
+		c.Objects, c.CreateNamespace = make([]Object, 0, len(objects)), namespaces[i]
 		values := r.generated[p.Component.Name]
 		contains := keyedBy(p, values)
 		for _, o := range applied[i] {
@@ -354,6 +339,23 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 	}
 	out.Warnings = slices.Concat(r.resolved.Warnings, r.warnings)
 	return out, nil
+}
+
+// newComponent returns a rendered component without its objects.
+func (r *renderRun) newComponent(p *ResolvedComponent) RenderedComponent {
+	name := p.Component.Name
+	c := RenderedComponent{Name: name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
+		ReadyExpr: p.Component.ReadyExpr, Contribute: p.Component.Contribute, Chart: p.fetched,
+		ChartDependencies: p.dependencies, ReadsCluster: r.readsCluster[name], Notes: r.notes[name],
+		Record: r.releases[name]}
+	if p.Component.Retain != nil {
+		c.Retain = p.Component.Retain.Last
+	}
+	if p.Component.Helm != nil {
+		c.Release = &Release{Namespace: p.Namespace, Name: p.releaseName}
+		c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)
+	}
+	return c
 }
 
 // tests returns the objects that test a component on request. One with the name of another object

@@ -105,7 +105,7 @@ func TestContributionsKeepTheirItems(t *testing.T) {
 	own := fields("ksctl-gitops", "Apply", "v1", `"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}`)
 	out, moved, err := claimListItems([]metav1.ManagedFieldsEntry{own, contribution, added},
 		[][]string{{"spec", "ports"}})
-	if err != nil || !moved || string(out[1].FieldsV1.GetRawBytes()) != string(contribution.FieldsV1.GetRawBytes()) {
+	if err != nil || !moved || !bytes.Equal(out[1].FieldsV1.GetRawBytes(), contribution.FieldsV1.GetRawBytes()) {
 		t.Errorf("moved %t, %v: %v", moved, err, out)
 	}
 	if set, err := readSet(out[0].FieldsV1); err != nil || !strings.Contains(set.String(), "82") ||

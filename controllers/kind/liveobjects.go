@@ -2,6 +2,7 @@ package kind
 
 import (
 	"encoding/json"
+	"slices"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
@@ -15,7 +16,7 @@ func (p *publishedKind) report(ref stacks.Ref) string {
 		return ""
 	}
 	wanted := current.template.ObjectFields()
-	paths := append(wanted[ref.Kind], wanted[ref.Kind+"."+ref.Group]...)
+	paths := slices.Concat(wanted[ref.Kind], wanted[ref.Kind+"."+ref.Group])
 	if len(paths) == 0 {
 		return ""
 	}

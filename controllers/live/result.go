@@ -15,7 +15,7 @@ const MaxResultBytes = 4 << 10
 // ParseResult returns a result, which is a JSON value; nil if the text is not one, or too long.
 func ParseResult(text string) json.RawMessage {
 	text = strings.TrimSpace(text)
-	if len(text) == 0 || len(text) > MaxResultBytes || !json.Valid([]byte(text)) {
+	if text == "" || len(text) > MaxResultBytes || !json.Valid([]byte(text)) {
 		return nil
 	}
 	return json.RawMessage(text)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
@@ -138,7 +139,7 @@ func TestContributionsAreWithdrawn(t *testing.T) {
 			if tc.teardown {
 				p = Teardown(in)
 			}
-			actions := append(p.Removals, p.Waits...)
+			actions := slices.Concat(p.Removals, p.Waits)
 			if len(actions) != 1 || actions[0].Verb != tc.verb || actions[0].Reason != tc.reason {
 				t.Errorf("actions %+v, want %s %s", actions, tc.verb, tc.reason)
 			}
