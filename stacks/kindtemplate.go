@@ -168,10 +168,15 @@ func (v *validator) checkServedNames(s *Serves, at func(string) fieldRef) {
 // ownStatusSchema returns the schema of the fields that Status sets: those of StatusSchema, and
 // conditions.
 func (s *Serves) ownStatusSchema() map[string]any {
-	text := map[string]any{"type": "string"}
+	// As metav1.Condition: the API server refuses a whole status because of one condition.
 	own := map[string]any{"conditions": map[string]any{"type": "array", "items": map[string]any{"type": "object",
-		"required": []any{"type", "status", "reason"}, "properties": map[string]any{"type": text, "reason": text,
-			"message": text, "status": map[string]any{"type": "string", "enum": []any{"True", "False", "Unknown"}}}}}}
+		"required": []any{"type", "status", "reason"}, "properties": map[string]any{
+			"type": map[string]any{"type": "string", "maxLength": 316,
+				"pattern": "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"},
+			"reason": map[string]any{"type": "string", "maxLength": 1024,
+				"pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+			"message": map[string]any{"type": "string", "maxLength": 32768},
+			"status":  map[string]any{"type": "string", "enum": []any{"True", "False", "Unknown"}}}}}}
 	maps.Copy(own, propertiesOf(s.StatusSchema))
 	return map[string]any{"type": "object", "properties": own}
 }

@@ -258,3 +258,15 @@ func TestKindStatusWithoutSecrets(t *testing.T) {
 		t.Errorf("%+v %v", st, err)
 	}
 }
+
+// The API server refuses a whole status because of one condition: an invalid one is left out.
+func TestKindStatusWithInvalidCondition(t *testing.T) {
+	k, err := loadShop(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := k.Status(t.Context(), ServedState{Object: shopObject(map[string]any{"host": "x", "replicas": int64(2)})})
+	if len(st.Conditions) != 0 || st.Fields["replicas"] != int64(2) || err == nil {
+		t.Errorf("%+v %v", st, err)
+	}
+}

@@ -128,7 +128,9 @@ func prepareItem(ctx context.Context, o stacks.Object, rc *stacks.RenderedCompon
 	it.ContentHash = hashContent(it.Hash, it.ReadyExpr, it.Ignore)
 	if p.Report != nil {
 		it.Report = p.Report(it.Ref)
-		it.ContentHash = hashContent(it.ContentHash, it.Report, nil)
+		if !it.RunsOnce { // what is done does not run again because the status reads something else
+			it.ContentHash = hashContent(it.ContentHash, it.Report, nil)
+		}
 	}
 	return it
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -23,10 +24,10 @@ import (
 func (a *executor) collectResult(ctx context.Context, act *plan.Action) actionResult {
 	ref, uid := act.Ref(), act.Live.UID
 	m, err := a.target.Discovery.Resolve(ctx, ref.Group, act.Entry.Version, ref.Kind)
-	var text string
-	if err == nil {
-		text, err = a.readResult(ctx, ref, uid)
+	if err != nil {
+		return a.collectLater(act, err)
 	}
+	text, err := a.readResult(ctx, ref, uid)
 	if apierrors.IsForbidden(err) {
 		a.warn(fmt.Sprintf("%s: its result is unknown, because the account may not list Pods in namespace %s", ref,
 			ref.Namespace))
@@ -101,7 +102,45 @@ func (a *executor) readResult(ctx context.Context, job stacks.Ref, uid types.UID
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), &pods); err != nil {
 		return "", err
 	}
-	return string(live.ParseResult(lastTerminationMessage(pods.Items))), nil
+	return redactResult(live.ParseResult(lastTerminationMessage(pods.Items)), a.owner.Policies().Redact), nil
+}
+
+// redactResult returns a result with its texts redacted; empty if there is none, or if it becomes
+// too long. redact may be nil.
+func redactResult(result json.RawMessage, redact func(string) string) string {
+	if result == nil || redact == nil {
+		return string(result)
+	}
+	var value any
+	if json.Unmarshal(result, &value) != nil {
+		return ""
+	}
+	raw, err := json.Marshal(redactTexts(value, redact))
+	if err != nil {
+		return ""
+	}
+	return string(live.ParseResult(string(raw)))
+}
+
+// redactTexts returns a JSON value with its texts redacted.
+func redactTexts(value any, redact func(string) string) any {
+	switch v := value.(type) {
+	case string:
+		return redact(v)
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, item := range v {
+			out[redact(key)] = redactTexts(item, redact)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = redactTexts(v[i], redact)
+		}
+		return out
+	}
+	return value
 }
 
 // lastTerminationMessage returns the message of the container that ended last, of those with a

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,5 +36,16 @@ func TestLastTerminationMessage(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestRedactResult(t *testing.T) {
+	mask := func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }
+	got := redactResult(json.RawMessage(`{"message":"no hunter2","n":[1,"hunter2"]}`), mask)
+	if got != `{"message":"no ***","n":[1,"***"]}` {
+		t.Errorf("got %s", got)
+	}
+	if got := redactResult(nil, mask); got != "" {
+		t.Errorf("without a result: %s", got)
 	}
 }

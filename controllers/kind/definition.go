@@ -156,14 +156,18 @@ func (s *Steps) applyRoles(ctx context.Context, owner string, t *stacks.KindTemp
 	return nil
 }
 
-// deleteRoles deletes the ClusterRoles of a kind.
-func (s *Steps) deleteRoles(ctx context.Context, definition string) error {
+// deleteRoles deletes the ClusterRoles of the kind of a KsctlKind.
+func (s *Steps) deleteRoles(ctx context.Context, owner, definition string) error {
 	for _, name := range []string{"edit", "view"} {
-		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: roleName(definition, name)}}
-		if err := client.IgnoreNotFound(s.Direct.Delete(ctx, role)); err != nil {
+		role := reconcile.PartialMetadata(rbacv1.GroupName, "ClusterRole")
+		err := s.Direct.Get(ctx, client.ObjectKey{Name: roleName(definition, name)}, role)
+		if err == nil && role.Annotations[appsv1.KindAnnotation] == s.ownerMark(owner) {
+			err = s.Direct.Delete(ctx, role, client.Preconditions{UID: &role.UID})
+		}
+		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		s.applied.forget(role.Name)
+		s.applied.forget(roleName(definition, name))
 	}
 	return nil
 }

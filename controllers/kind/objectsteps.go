@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,13 +29,14 @@ var _ reconcile.Steps[*Object] = (*objectSteps)(nil)
 func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Object]) reconcile.Outcome {
 	current := s.published.current.Load()
 	if current == nil {
-		return s.notPublished()
+		return s.notPublished(req.Object)
 	}
+	ctx = context.WithValue(ctx, publicationKey{}, current)
 	in, err := s.install(ctx, req.Object, current)
 	if err != nil {
 		return reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason}
 	}
-	s.kinds.references.set(s.queueKey(req.Object), referencesOf(in))
+	s.kinds.references.set(s.queueKey(req.Object), referencesOf(in, s.kinds.DefaultServiceAccount))
 	if in.Spec.Suspend {
 		return reconcile.Deferred{}
 	}
@@ -46,8 +48,16 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 	return out
 }
 
-// notPublished is the outcome while the KsctlKind publishes nothing.
-func (s *objectSteps) notPublished() reconcile.Outcome {
+// publicationKey is the key of the publication of a running reconcile in its context: a new one
+// does not change the reconcile in the middle.
+type publicationKey struct{}
+
+// notPublished is the outcome while the KsctlKind publishes nothing. After a start, that may be so
+// for moments: what the status has stays.
+func (s *objectSteps) notPublished(o *Object) reconcile.Outcome {
+	if isReady(o) {
+		return reconcile.Deferred{}
+	}
 	err := &notPublishedError{s.published.owner}
 	return reconcile.Waiting{On: err.Error(), Reason: appsv1.KindNotReadyReason, For: []appsv1.WaitReference{{
 		Type: appsv1.WaitReadiness, Kind: appsv1.KsctlKindKind, Name: s.published.owner}}}
@@ -57,6 +67,9 @@ func (s *objectSteps) notPublished() reconcile.Outcome {
 func (s *objectSteps) Finalize(ctx context.Context, req *reconcile.Request[*Object]) reconcile.Outcome {
 	in := &appsv1.KsctlInstall{Status: req.Object.Status.KsctlInstallStatus}
 	req.Object.DeepCopyInto(&in.ObjectMeta)
+	if account := in.Status.ServiceAccount; account != nil {
+		in.Spec.ServiceAccountName = account.Name
+	}
 	if current := s.published.current.Load(); current != nil {
 		if built, err := s.install(ctx, req.Object, current); err == nil {
 			in = built
@@ -144,7 +157,7 @@ func (s *objectSteps) setConditions(o *Object, conditions []metav1.Condition) {
 }
 
 // referencesOf returns what an install uses, as values of reconcile.IndexValue.
-func referencesOf(in *appsv1.KsctlInstall) (out []string) {
+func referencesOf(in *appsv1.KsctlInstall, defaultAccount string) (out []string) {
 	for _, v := range in.Spec.ValuesFrom {
 		if v.Kind != appsv1.ClusterValues {
 			out = append(out, reconcile.IndexValue(v.Kind, in.Namespace, v.Name))
@@ -156,5 +169,6 @@ func referencesOf(in *appsv1.KsctlInstall) (out []string) {
 	if in.Spec.ClusterRef != nil {
 		out = append(out, target.ID(in.Namespace, &in.Spec.TargetCluster))
 	}
-	return append(out, reconcile.IndexValue("ServiceAccount", in.Namespace, in.Spec.ServiceAccountName))
+	return append(out, reconcile.IndexValue("ServiceAccount", in.Namespace,
+		cmp.Or(in.Spec.ServiceAccountName, defaultAccount)))
 }

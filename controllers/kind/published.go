@@ -39,10 +39,12 @@ type publishedKind struct {
 	// owner is the name of the KsctlKind.
 	owner string
 	gvk   schema.GroupVersionKind
-	// current is what is published; nil while the KsctlKind is not accepted. Objects are finalized
-	// then, and not reconciled.
-	current    atomic.Pointer[publication]
+	// current is what is published: the last revision that was accepted. It is nil before this
+	// process has accepted one. Objects are finalized then, and not reconciled.
+	current atomic.Pointer[publication]
+	// client reads from the cache of the kind, and direct from the API server.
 	client     client.Client
+	direct     client.Reader
 	reconciler *reconcile.Reconciler[*Object]
 	installs   InstallSteps
 	stop       context.CancelFunc
@@ -77,6 +79,8 @@ type InstallRules struct {
 type Kinds struct {
 	Config *rest.Config
 	Mapper apimeta.RESTMapper
+	// DefaultServiceAccount is that of the controller.
+	DefaultServiceAccount string
 	// NewInstallSteps returns the steps of the installs of a kind.
 	NewInstallSteps func(InstallRules) InstallSteps
 	// NewReconciler returns the reconciler of the objects of a kind.
@@ -169,6 +173,7 @@ func (k *Kinds) start(owner string, gvk schema.GroupVersionKind) (*publishedKind
 	if err != nil {
 		return nil, err
 	}
+	p.direct = direct
 	p.installs = k.NewInstallSteps(InstallRules{Kind: p.key(), Artifact: p.artifact, MayUse: p.mayUse,
 		Report: p.report})
 	p.reconciler = k.NewReconciler(p.key(), p.client, direct, &objectSteps{published: p, kinds: k})
@@ -188,7 +193,7 @@ func (k *Kinds) start(owner string, gvk schema.GroupVersionKind) (*publishedKind
 	return p, nil
 }
 
-// remove stops to watch the objects of a kind.
+// remove stops watching the objects of a kind.
 func (k *Kinds) remove(p *publishedKind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,13 +221,20 @@ func (p *publishedKind) list(ctx context.Context) ([]Object, reconcile.Outcome) 
 	return list.Items, nil
 }
 
+// hasObjects reports whether the API server has an object of the kind: the cache may be late.
+func (p *publishedKind) hasObjects(ctx context.Context) (bool, error) {
+	var list ObjectList
+	err := p.direct.List(ctx, &list, client.Limit(1))
+	return len(list.Items) > 0, err
+}
+
 // cacheStartDelay is the time until a reconcile that needs the objects of a new kind is repeated.
 const cacheStartDelay = 50 * time.Millisecond
 
 // artifact returns the artifact of an install.
-func (p *publishedKind) artifact(context.Context, *appsv1.KsctlInstall) (artifact.Artifact, error) {
-	current := p.current.Load()
-	if current == nil {
+func (p *publishedKind) artifact(ctx context.Context, _ *appsv1.KsctlInstall) (artifact.Artifact, error) {
+	current, running := ctx.Value(publicationKey{}).(*publication)
+	if !running {
 		return artifact.Artifact{}, &notPublishedError{p.owner}
 	}
 	return current.artifact, nil

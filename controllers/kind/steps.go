@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,10 +158,12 @@ func (s *Steps) serve(ctx context.Context, k *appsv1.KsctlKind,
 			"the stack serves %s, but this KsctlKind serves %s: create another KsctlKind for it",
 			want.Name, k.Status.CRD)
 	}
-	s.owners.Store(want.Name, k.Name)
 	have, err := s.getDefinition(ctx, want.Name)
 	if err != nil {
 		return nil, err
+	}
+	if have == nil || have.Annotations[appsv1.KindAnnotation] == s.ownerMark(k.Name) {
+		s.owners.Store(want.Name, k.Name) // before its events
 	}
 	d, err := s.applyDefinition(ctx, k.Name, want, have)
 	if err != nil {
@@ -224,7 +227,10 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		return out
 	}
 	if len(objects) == 0 {
-		s.Kinds.remove(p) // before its kind is gone
+		if left, err := p.hasObjects(ctx); err != nil || left {
+			return reconcile.Retry{Err: cmp.Or(err, errUnknownObjects), RequeueAfter: countDelay}
+		}
+		s.Kinds.remove(p) // a watch of a kind that is gone reports errors
 		return s.deleteDefinition(ctx, d)
 	}
 	if deletes {
@@ -238,6 +244,9 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 		"Delete", len(objects), p.key(), namesOf(objects)), Reason: appsv1.InUseReason, TimedOut: true,
 		For: waitsFor(p, objects)}
 }
+
+// errUnknownObjects reports that the watch of a kind is late.
+var errUnknownObjects = errors.New("an object of the kind was created a moment ago")
 
 // maxWaits is the maximum number of objects in status.waitsFor.
 const maxWaits = 10
@@ -289,7 +298,7 @@ func (s *Steps) deleteDefinition(ctx context.Context, d *apiextensionsv1.CustomR
 
 // removed ends the removal of a kind whose CustomResourceDefinition is gone.
 func (s *Steps) removed(ctx context.Context, k *appsv1.KsctlKind) reconcile.Outcome {
-	if err := s.deleteRoles(ctx, k.Status.CRD); err != nil {
+	if err := s.deleteRoles(ctx, k.Name, k.Status.CRD); err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if p := s.Kinds.ofOwner(k.Name); p != nil {

@@ -80,9 +80,7 @@ var _ = Describe("A published kind", func() {
 		}, soon).Should(BeTrue(), "the Service is created again")
 
 		By("changing the object")
-		Expect(get(ctx, a)).To(Succeed())
-		Expect(unstructured.SetNestedField(a.Object, int64(8080), "spec", "port")).To(Succeed())
-		Expect(plane.Client().Update(ctx, a)).To(Succeed())
+		change(ctx, a, `{"spec": {"port": 8080}}`)
 		Eventually(ctx, func() (int32, error) {
 			err := get(ctx, svc)
 			return svc.Spec.Ports[0].Port, err
@@ -128,22 +126,14 @@ var _ = Describe("A published kind", func() {
 		By("restarting the controller, and changing the object")
 		Expect(controller.Stop()).To(Succeed())
 		controller.Start()
-		Expect(get(ctx, a)).To(Succeed())
-		Expect(unstructured.SetNestedField(a.Object, "y", "spec", "greeting")).To(Succeed())
-		Expect(plane.Client().Update(ctx, a)).To(Succeed())
+		change(ctx, a, `{"spec": {"greeting": "y"}}`)
 		shopBecomes(ctx, a, "True ")
 		m := configMap(tenant, "a-web")
 		Expect(get(ctx, m)).To(Succeed())
 		Expect(m.Data).To(HaveKeyWithValue("greeting", "y"))
 
 		By("setting the policy Delete")
-		Eventually(ctx, func() error {
-			if err := get(ctx, k); err != nil {
-				return err
-			}
-			k.Spec.DeletionPolicy = appsv1.KindDeletionDelete
-			return plane.Client().Update(ctx, k)
-		}, soon).Should(Succeed())
+		change(ctx, k, `{"spec": {"deletionPolicy": "Delete"}}`)
 		gone(ctx, k)
 		gone(ctx, definition("stays."+group))
 		Expect(apierrors.IsNotFound(get(ctx, m))).To(BeTrue(), "nothing of the object is left")

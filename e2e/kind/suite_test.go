@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -144,13 +145,8 @@ func newKind(ctx context.Context, platform, kind string, changes ...func(*appsv1
 	}
 	Expect(plane.Client().Create(ctx, k)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Eventually(ctx, func() error {
-			if err := get(ctx, k); err != nil {
-				return client.IgnoreNotFound(err)
-			}
-			k.Spec.DeletionPolicy = appsv1.KindDeletionDelete
-			return client.IgnoreNotFound(plane.Client().Update(ctx, k))
-		}, soon).Should(Succeed())
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec": {"deletionPolicy": "Delete"}}`))
+		Expect(client.IgnoreNotFound(plane.Client().Patch(ctx, k, patch))).To(Succeed())
 		remove(ctx, k)
 		gone(ctx, k)
 	})
@@ -159,6 +155,12 @@ func newKind(ctx context.Context, platform, kind string, changes ...func(*appsv1
 
 func get(ctx context.Context, o client.Object) error {
 	return plane.Client().Get(ctx, client.ObjectKeyFromObject(o), o)
+}
+
+// change patches an object, whatever the controller writes at the same time.
+func change(ctx context.Context, o client.Object, patch string) {
+	GinkgoHelper()
+	Expect(plane.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 func remove(ctx context.Context, o client.Object) {

@@ -165,7 +165,7 @@ type ComponentState struct {
 	Blocked bool
 	// Unhealthy is true when the status of an applied object reports a failure.
 	Unhealthy bool
-	// JobFailed is true when a Job failed and says why. Unhealthy is true, too.
+	// JobFailed is true when a Job failed, and its result has a message. Unhealthy is true, too.
 	JobFailed bool
 	// Released is true when everything is applied, and all hooks are done.
 	Released bool

@@ -13,7 +13,7 @@ import (
 const jobSuffix = "_batch_Job"
 
 // planResults plans to record the results of the Jobs that have ended, desired or not. The
-// annotation on the Job also tells that its result was read, so that this is done once.
+// annotation on the Job also records that its result was read, so that this is done once.
 func planResults(in *Snapshot, p *Plan) {
 	for id, e := range in.Inventory.All() {
 		if !strings.HasSuffix(id, jobSuffix) || e.State == appsv1.EntryIntended || in.Collected[id] {
