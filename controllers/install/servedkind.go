@@ -28,6 +28,16 @@ type ServedKind struct {
 	Report func(ref stacks.Ref) string
 }
 
+// References returns what an install uses: ConfigMaps, Secrets and the service account as values of
+// reconcile.IndexValue, and the id of its KsctlCluster. KsctlInstalls have field indexes of them.
+func (s *Steps) References(in *appsv1.KsctlInstall) (out []string) {
+	indexes := installIndexes(s.DefaultServiceAccount)
+	for _, name := range []string{referencedConfigsIndex, serviceAccountIndex, clusterRefIndex} {
+		out = append(out, indexes[name](in)...)
+	}
+	return out
+}
+
 // Reported returns the fields of the objects of an install that its status reports, as JSON.
 func (s *Steps) Reported(in *appsv1.KsctlInstall) map[stacks.Ref]json.RawMessage {
 	out := map[stacks.Ref]json.RawMessage{}

@@ -1,7 +1,6 @@
 package kind
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
-	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -36,7 +34,7 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 	if err != nil {
 		return reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason}
 	}
-	s.kinds.references.set(s.queueKey(req.Object), referencesOf(in, s.kinds.DefaultServiceAccount))
+	s.kinds.references.set(s.queueKey(req.Object), s.published.installs.References(in))
 	if in.Spec.Suspend {
 		return reconcile.Deferred{}
 	}
@@ -154,21 +152,4 @@ func (s *objectSteps) setConditions(o *Object, conditions []metav1.Condition) {
 		c.LastTransitionTime = metav1.NewTime(s.published.reconciler.Clock.Now())
 		apimeta.SetStatusCondition(&o.Status.Conditions, c)
 	}
-}
-
-// referencesOf returns what an install uses, as values of reconcile.IndexValue.
-func referencesOf(in *appsv1.KsctlInstall, defaultAccount string) (out []string) {
-	for _, v := range in.Spec.ValuesFrom {
-		if v.Kind != appsv1.ClusterValues {
-			out = append(out, reconcile.IndexValue(v.Kind, in.Namespace, v.Name))
-		}
-	}
-	for _, p := range in.Spec.ParametersFrom {
-		out = append(out, reconcile.IndexValue(p.Kind, in.Namespace, p.Name))
-	}
-	if in.Spec.ClusterRef != nil {
-		out = append(out, target.ID(in.Namespace, &in.Spec.TargetCluster))
-	}
-	return append(out, reconcile.IndexValue("ServiceAccount", in.Namespace,
-		cmp.Or(in.Spec.ServiceAccountName, defaultAccount)))
 }

@@ -59,6 +59,9 @@ type InstallSteps interface {
 	// PermissionsChanged returns the installs that a change of permissions in a namespace may
 	// concern, each with the delay until its reconcile.
 	PermissionsChanged(namespace string) map[types.NamespacedName]time.Duration
+	// References returns what an install uses: ConfigMaps, Secrets and the service account as
+	// values of reconcile.IndexValue, and the id of its KsctlCluster.
+	References(in *appsv1.KsctlInstall) []string
 	// Reported returns the fields of the objects of an install that InstallRules.Report names.
 	Reported(in *appsv1.KsctlInstall) map[stacks.Ref]json.RawMessage
 }
@@ -79,8 +82,6 @@ type InstallRules struct {
 type Kinds struct {
 	Config *rest.Config
 	Mapper apimeta.RESTMapper
-	// DefaultServiceAccount is that of the controller.
-	DefaultServiceAccount string
 	// NewInstallSteps returns the steps of the installs of a kind.
 	NewInstallSteps func(InstallRules) InstallSteps
 	// NewReconciler returns the reconciler of the objects of a kind.

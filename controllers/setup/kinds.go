@@ -37,9 +37,8 @@ func (c *Controllers) AddKinds(ctx context.Context, o KindOptions) error {
 		return err
 	}
 	kinds := &kind.Kinds{Config: c.mgr.GetConfig(), Mapper: c.mgr.GetRESTMapper(),
-		DefaultServiceAccount: c.opts.DefaultServiceAccount,
-		NewReconciler:         c.newObjectReconciler,
-		NewInstallSteps:       func(r kind.InstallRules) kind.InstallSteps { return c.newServedSteps(r, depends) }}
+		NewReconciler:   c.newObjectReconciler,
+		NewInstallSteps: func(r kind.InstallRules) kind.InstallSteps { return c.newServedSteps(r, depends) }}
 	steps := &kind.Steps{Direct: c.direct, Content: c.content, Kinds: kinds, Groups: o.Groups,
 		Installation: c.opts.OwnerID, FieldOwner: FieldOwner}
 	setup := &kind.Setup{

@@ -132,7 +132,7 @@ var _ = Describe("Contributions to the object of another install", suite.Safety,
 		atRevision(ctx, owner, "main@sha1:2")
 	})
 
-	It("wait for an object that does not exist, and are made anew when it is created again", func(ctx SpecContext) {
+	It("wait for a missing object, and are applied again to a new object of the same name", func(ctx SpecContext) {
 		ns := namespaceFor(ctx)
 		contribute(ctx, ns, "one", "main@sha1:1", configMap("shared", "ours"))
 		one := newContributor(ctx, ns, "one")

@@ -172,7 +172,7 @@ var _ = Describe("A published kind", func() {
 		publishShop(ctx, platform, "Other", "main@sha1:3", "{expr: self.spec.greeting}", "{expr: self.spec.greetings}")
 		expect(k, "undefined field 'greetings'")
 
-		By("a definition of somebody else")
+		By("a CustomResourceDefinition with another owner")
 		Expect(plane.ApplyYAML(ctx, []byte(strings.ReplaceAll(foreignDefinition, "KIND", "other")))).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { remove(ctx, definition("others."+group)) })
 		publishShop(ctx, platform, "Other", "main@sha1:4")

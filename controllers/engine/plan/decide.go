@@ -49,15 +49,8 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	if in.waitsForRetry(&a, VerbRefuse) {
 		return a, false
 	}
-	if it.RunsOnce && a.Entry.Hash == it.ContentHash {
-		switch {
-		case a.Entry.State == appsv1.EntryDone:
-			a.Verb, a.Reason = VerbSkip, ReasonFinished
-			return a, true // also during its deletion
-		case in.Succeeded[it.ID]:
-			a.Verb, a.Reason = VerbRecord, ReasonFinished
-			return a, true // even if it no longer exists: its TTL may have deleted it
-		}
+	if finished(in, &a) {
+		return a, true
 	}
 	if a.Live != nil && in.isDeleting(it.ID, a.Live) {
 		a.Verb, a.Reason = VerbWait, ReasonBeingDeleted
@@ -73,6 +66,23 @@ func decideItem(in *Snapshot, it *Item) (Action, bool) {
 	default:
 		return decideUncreated(a), false
 	}
+}
+
+// finished returns true for an object that runs once and has run, with the action for it. It may be
+// in deletion, or deleted by its TTL.
+func finished(in *Snapshot, a *Action) bool {
+	if !a.Item.RunsOnce || a.Entry.Hash != a.Item.ContentHash {
+		return false
+	}
+	switch {
+	case a.Entry.State == appsv1.EntryDone:
+		a.Verb, a.Reason = VerbSkip, ReasonFinished
+	case in.Succeeded[a.Item.ID]:
+		a.Verb, a.Reason = VerbRecord, ReasonFinished
+	default:
+		return false
+	}
+	return true
 }
 
 // decideUncreated returns the action for an object whose creation is not recorded.
