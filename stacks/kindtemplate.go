@@ -46,20 +46,16 @@ func LoadKind(root, dir, stack string) (*KindTemplate, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := tree.ReadRaw(file, maxStackFile)
+	def, err := readDefinition(tree, file)
 	if err != nil {
 		return nil, err
 	}
-	def, err := parseDefinition(file, data)
-	if err != nil {
+	if err := def.checkName(stack); err != nil {
 		return nil, err
 	}
 	v := &validator{def: def, tree: tree}
 	v.checkHeader()
-	switch {
-	case def.Metadata.Name != stack:
-		v.fail(def.fieldAt("metadata.name"), "is %q, not %q", def.Metadata.Name, stack)
-	case def.Spec.Serves == nil:
+	if def.Spec.Serves == nil {
 		v.fail(def.fieldAt("spec.serves"), "is missing: the stack serves no kind")
 	}
 	if len(v.errs) > 0 {
@@ -101,6 +97,10 @@ func (v *validator) compileKind() *KindTemplate {
 		v.addAll(at(field), err)
 		return k
 	}
+	if keyword := findKeyword(s.StatusSchema, "default", "format", "x-kubernetes-validations"); keyword != "" {
+		v.fail(at("statusSchema"), "cannot have %s: only the API server would apply it, so that a status could not be "+
+			"written, or would be written again and again", keyword)
+	}
 	spec, _, err := installSchemas()
 	if err != nil {
 		v.addAll(at("install"), err)
@@ -118,7 +118,8 @@ func (v *validator) compileKind() *KindTemplate {
 	if k.installSchema, err = values.Compile(installSchema, values.AsWritten); err != nil {
 		v.addAll(at("install"), err)
 	}
-	if k.statusSchema, err = values.Compile(s.ownStatusSchema(), values.AsWritten); err != nil {
+	// Closed: the API server would drop unknown fields, at each write.
+	if k.statusSchema, err = values.Compile(s.ownStatusSchema(), values.Closed); err != nil {
 		v.addAll(at("statusSchema"), err)
 	}
 	return k
@@ -204,6 +205,30 @@ func (v *validator) addTemplateErrors(at fieldRef, errs problem.Errors) {
 	}
 }
 
+// findKeyword returns the first of some keywords that a schema has; empty if it has none.
+func findKeyword(schema map[string]any, keywords ...string) string {
+	for _, keyword := range keywords {
+		if _, has := schema[keyword]; has {
+			return keyword
+		}
+	}
+	properties := propertiesOf(schema)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		property, _ := properties[name].(map[string]any)
+		if keyword := findKeyword(property, keywords...); keyword != "" {
+			return keyword
+		}
+	}
+	for _, name := range []string{"items", "additionalProperties"} {
+		if sub, ok := schema[name].(map[string]any); ok {
+			if keyword := findKeyword(sub, keywords...); keyword != "" {
+				return keyword
+			}
+		}
+	}
+	return ""
+}
+
 // restrictSchema returns a schema of some of the fields of a schema, none of them required.
 func restrictSchema(schema map[string]any, fields []string) map[string]any {
 	properties := map[string]any{}
@@ -242,24 +267,32 @@ func typedSchema(schema map[string]any) map[string]any {
 }
 
 // Install returns the spec of the install of an object, with the fields that the stack sets.
-func (k *KindTemplate) Install(ctx context.Context, object map[string]any) (spec appsv1.KsctlInstallSpec, err error) {
+// Sensitive fields are in the second result: the data of a Secret named SensitiveFields, to which
+// the spec refers.
+func (k *KindTemplate) Install(ctx context.Context, object map[string]any) (spec appsv1.KsctlInstallSpec,
+	sensitive map[string][]byte, err error) {
 	value, err := k.install.Eval(ctx, map[string]any{expr.SelfVariable: k.self(object)})
 	if err != nil {
-		return spec, err
+		return spec, nil, err
 	}
-	revealed := expr.Reveal(value)
-	if violations := k.installSchema.Validate(revealed); len(violations) > 0 {
+	install, _ := value.(map[string]any)
+	moved, err := moveSensitive(install)
+	if err != nil {
+		return spec, nil, err
+	}
+	if violations := k.installSchema.Validate(install); len(violations) > 0 {
 		var out []string
 		for _, violation := range violations {
 			out = append(out, violation.String())
 		}
-		return spec, problem.Newf("spec.serves.install: %s", strings.Join(out, "; "))
+		return spec, nil, problem.Newf("spec.serves.install: %s", strings.Join(out, "; "))
 	}
-	raw, err := json.Marshal(revealed)
+	raw, err := json.Marshal(install)
 	if err == nil {
 		err = json.Unmarshal(raw, &spec)
 	}
-	return spec, err
+	moved.addTo(&spec)
+	return spec, moved.data, err
 }
 
 // self returns the variable self for an object. Sensitive fields are secrets in it.

@@ -106,7 +106,7 @@ func TestKindInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := k.Install(t.Context(), shopObject(map[string]any{"host": `a"b: {}`, "replicas": int64(3),
+	spec, sensitive, err := k.Install(t.Context(), shopObject(map[string]any{"host": `a"b: {}`, "replicas": int64(3),
 		"password": "hunter2"}))
 	if err != nil {
 		t.Fatal(err)
@@ -124,8 +124,11 @@ func TestKindInstall(t *testing.T) {
       name: web
 parameters:
   host: 'a"b: {}'
-  password: hunter2
   values: {}
+parametersFrom:
+- key: parameters
+  kind: Secret
+  name: (sensitive fields)
 sourceRef:
   kind: ""
 stack: ""
@@ -134,7 +137,10 @@ timeout: 2m0s
 	if string(got) != want {
 		t.Errorf("got:\n%s", got)
 	}
-	spec, err = k.Install(t.Context(), shopObject(map[string]any{"host": "x", "replicas": int64(0)}))
+	if string(sensitive["parameters"]) != `{"password":"hunter2"}` {
+		t.Errorf("sensitive fields: %s", sensitive)
+	}
+	spec, _, err = k.Install(t.Context(), shopObject(map[string]any{"host": "x", "replicas": int64(0)}))
 	var parameters map[string]any
 	if err != nil || !spec.Suspend || json.Unmarshal(spec.Parameters.Raw, &parameters) != nil {
 		t.Fatalf("%v %+v", err, spec)
@@ -150,7 +156,7 @@ func TestKindInstallInvalid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = k.Install(t.Context(), shopObject(map[string]any{"host": "Nonsense", "replicas": int64(1)}))
+	_, _, err = k.Install(t.Context(), shopObject(map[string]any{"host": "Nonsense", "replicas": int64(1)}))
 	if err == nil || !strings.Contains(err.Error(), "adopt") || strings.Contains(err.Error(), "Nonsense") {
 		t.Errorf("got %v", err)
 	}
@@ -158,7 +164,7 @@ func TestKindInstallInvalid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = k.Install(t.Context(), shopObject(map[string]any{"host": "a", "password": "hunter2",
+	_, _, err = k.Install(t.Context(), shopObject(map[string]any{"host": "a", "password": "hunter2",
 		"replicas": int64(1)}))
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
@@ -201,6 +207,8 @@ func TestInvalidServes(t *testing.T) {
 			"string(objects.Service.size())"},
 		`has "conditions", which the status of every install has`: {"{url: {type: string}",
 			"{conditions: {type: array, items: {type: string}}, url: {type: string}"},
+		`field "spec.serves.statusSchema" cannot have default`: {"replicas: {type: integer}}}",
+			"replicas: {type: integer, default: 1}}}"},
 		`is not a schema of a CustomResourceDefinition`: {"minLength: 1",
 			"minLenght: 1"},
 		`is not structural: properties[host].type`: {"{type: string, minLength: 1}",
@@ -268,5 +276,37 @@ func TestKindStatusWithInvalidCondition(t *testing.T) {
 	st, err := k.Status(t.Context(), ServedState{Object: shopObject(map[string]any{"host": "x", "replicas": int64(2)})})
 	if len(st.Conditions) != 0 || st.Fields["replicas"] != int64(2) || err == nil {
 		t.Errorf("%+v %v", st, err)
+	}
+}
+
+// Sensitive Helm values are apart from the others, and have no other place.
+func TestSensitiveFields(t *testing.T) {
+	k, err := loadShop(t, "override: {replicas: [{name: web, count: {expr: self.spec.replicas}}]}",
+		"override: {values: {a: {b: {expr: \"self.spec.?password\"}, c: 1}, list: [{expr: \"self.spec.?password\"}, x]}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, sensitive, err := k.Install(t.Context(), shopObject(map[string]any{"host": "x", "replicas": int64(1),
+		"password": "hunter2"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(spec.Components[0].Override.Raw); got != `{"values":{"a":{"c":1}}}` {
+		t.Errorf("public values: %s", got)
+	}
+	if got := string(sensitive["values.main"]); got != `{"a":{"b":"hunter2"},"list":["hunter2","x"]}` {
+		t.Errorf("sensitive values: %s", got)
+	}
+	if len(spec.ValuesFrom) != 1 || spec.ValuesFrom[0].Component != "main" {
+		t.Errorf("valuesFrom: %+v", spec.ValuesFrom)
+	}
+	k, err = loadShop(t, "timeout: 2m", "targetNamespace: {expr: \"self.spec.?password\"}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = k.Install(t.Context(), shopObject(map[string]any{"host": "x", "replicas": int64(1),
+		"password": "hunter2"}))
+	if err == nil || !strings.Contains(err.Error(), "spec.password is sensitive") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v", err)
 	}
 }

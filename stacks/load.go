@@ -52,11 +52,18 @@ func loadFrom(tree *source.Tree, root, dir, stack string, loader helm.Loader) (*
 	if err != nil {
 		return nil, err
 	}
-	if def.Metadata.Name != stack {
-		return nil, def.fieldAt("metadata.name").errorf("the stack in this file is %q, not %q", def.Metadata.Name,
-			stack)
+	if err := def.checkName(stack); err != nil {
+		return nil, err
 	}
 	return def, nil
+}
+
+// checkName returns an error if the stack in the file has another name.
+func (d *Definition) checkName(stack string) error {
+	if d.Metadata.Name == stack {
+		return nil
+	}
+	return d.fieldAt("metadata.name").errorf("the stack in this file is %q, not %q", d.Metadata.Name, stack)
 }
 
 func findFile(tree *source.Tree, dir, stack string) (string, error) {
@@ -99,6 +106,19 @@ func LoadFile(root, file string) (*Definition, error) {
 }
 
 func loadFile(tree *source.Tree, root, file string, loader helm.Loader) (*Definition, error) {
+	def, err := readDefinition(tree, file)
+	if err != nil {
+		return nil, err
+	}
+	def.root, def.loader = root, loader
+	if errs := validate(def, tree); len(errs) > 0 {
+		return nil, errs.Err()
+	}
+	return def, nil
+}
+
+// readDefinition reads a stack file. It does not validate the definition.
+func readDefinition(tree *source.Tree, file string) (*Definition, error) {
 	data, err := tree.ReadRaw(file, maxStackFile)
 	if err != nil {
 		return nil, err
@@ -108,15 +128,7 @@ func loadFile(tree *source.Tree, root, file string, loader helm.Loader) (*Defini
 			"a stack file must not be encrypted: only files that it references are decrypted; move the secret values "+
 				"into a separate file")
 	}
-	def, err := parseDefinition(file, data)
-	if err != nil {
-		return nil, err
-	}
-	def.root, def.loader = root, loader
-	if errs := validate(def, tree); len(errs) > 0 {
-		return nil, errs.Err()
-	}
-	return def, nil
+	return parseDefinition(file, data)
 }
 
 // parseDefinition decodes a stack file. It does not validate the definition.

@@ -9,8 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/ksctl/gitops/controllers/engine"
 	"github.com/ksctl/gitops/controllers/engine/plan"
@@ -139,34 +137,18 @@ func (s *Steps) PermissionsChanged(namespace string) map[types.NamespacedName]ti
 	return s.denied.change(namespace, s.Clock.Now())
 }
 
-// permissionChanged enqueues the installs that a new namespace, or a change of a role or a binding
-// of that kind, may concern, and those of a namespace that is being deleted. Which account a
-// binding is for is not known: its metadata does not have it.
-func (s *Setup) permissionChanged(kind string) handler.EventHandler {
-	enqueue := func(o client.Object, q queue) {
-		namespace := o.GetNamespace()
-		if kind == "Namespace" {
-			namespace = o.GetName()
-		}
-		for install, delay := range s.Steps.PermissionsChanged(namespace) {
-			q.AddAfter(request(install), delay)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			if !e.IsInInitialList {
-				enqueue(e.Object, q)
+// permissionEvents enqueue the installs that a change of permissions or namespaces may concern, and
+// those of a namespace that is being deleted.
+func (s *Setup) permissionEvents() reconcile.PermissionEvents {
+	return reconcile.PermissionEvents{
+		Changed: func(namespace string, q queue) {
+			for install, delay := range s.Steps.PermissionsChanged(namespace) {
+				q.AddAfter(request(install), delay)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
-				enqueue(e.ObjectNew, q)
-			}
-			if kind == "Namespace" && e.ObjectOld.GetDeletionTimestamp() == nil &&
-				e.ObjectNew.GetDeletionTimestamp() != nil {
-				for _, r := range s.Reconciler.Requests(ctx, client.InNamespace(e.ObjectNew.GetName())) {
-					q.Add(r)
-				}
+		Terminating: func(ctx context.Context, namespace string, q queue) {
+			for _, r := range s.Reconciler.Requests(ctx, client.InNamespace(namespace)) {
+				q.Add(r)
 			}
 		},
 	}

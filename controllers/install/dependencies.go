@@ -88,6 +88,7 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 	}
 	var unmet []wait
 	results := map[readinessCheck]readinessResult{}
+	var objects []dependency.Object
 	for i := range in.Spec.DependsOn {
 		d := &in.Spec.DependsOn[i]
 		name := dependency.KeyOf(in, d)
@@ -100,6 +101,10 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		var err error
 		if d.OfInstall() && d.ReadyExpr == "" {
 			reason, err = s.installNotReady(ctx, name)
+			if s.Served != nil { // a KsctlInstall is enqueued by an index
+				objects = append(objects, dependency.Object{NamespacedName: name,
+					Resource: appsv1.GroupVersion.WithResource("ksctlinstalls")})
+			}
 		} else {
 			reason, err = s.objectNotReady(ctx, o, c, d, name, results)
 		}
@@ -118,7 +123,6 @@ func (s *Steps) unmetDependencies(ctx context.Context, o *owner, c *engine.Clien
 		}
 	}
 	o.readiness = results
-	var objects []dependency.Object
 	for q := range results {
 		objects = append(objects, q.object)
 	}

@@ -24,6 +24,8 @@ type ServedKind struct {
 	Artifact func(ctx context.Context, in *appsv1.KsctlInstall) (artifact.Artifact, error)
 	// MayUse reports whether objects of an install may be in a namespace.
 	MayUse func(in *appsv1.KsctlInstall, namespace string) bool
+	// Sensitive returns the data of the Secret stacks.SensitiveFields of an install.
+	Sensitive func(in *appsv1.KsctlInstall) map[string][]byte
 	// Report returns the fields of an object that the status reports, see live.ReportAnnotation.
 	Report func(ref stacks.Ref) string
 }

@@ -9,9 +9,7 @@ import (
 	"sync/atomic"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -82,13 +80,7 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), handler.EnqueueRequestsFromMapFunc(s.forSecret)).
 		WatchesMetadata(reconcile.PartialMetadata("", "ServiceAccount"),
 			s.Reconciler.ByIndex(serviceAccountIndex, "ServiceAccount"))
-	rbac := rbacv1.SchemeGroupVersion.Group
-	for _, watched := range []*metav1.PartialObjectMetadata{reconcile.PartialMetadata("", "Namespace"),
-		reconcile.PartialMetadata(rbac, "Role"),
-		reconcile.PartialMetadata(rbac, "RoleBinding"), reconcile.PartialMetadata(rbac, "ClusterRole"),
-		reconcile.PartialMetadata(rbac, "ClusterRoleBinding")} {
-		b = b.WatchesMetadata(watched, s.permissionChanged(watched.Kind))
-	}
+	b = reconcile.WatchPermissions(b, s.permissionEvents())
 	var c controller.Controller
 	sources := sourceref.NewWatcher(s.Served, func(kind string, object client.Object) error {
 		if kind == sourcev1.ExternalArtifactKind {

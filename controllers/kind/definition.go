@@ -37,14 +37,10 @@ func (s *Steps) getDefinition(ctx context.Context, name string) (*apiextensionsv
 }
 
 // applyDefinition creates or updates the CustomResourceDefinition of a kind, unless it is as
-// desired. It never changes one that another owner created.
+// desired. have is nil if there is none. The API server refuses the request if another one was
+// created meanwhile.
 func (s *Steps) applyDefinition(ctx context.Context, owner string, want,
 	have *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
-	if have != nil && have.Annotations[appsv1.KindAnnotation] != s.ownerMark(owner) {
-		return nil, reconcile.NewTerminalError(appsv1.OwnedByAnotherReason,
-			"CustomResourceDefinition %s exists, and KsctlKind %s did not create it: delete it, or serve the kind in "+
-				"another group", want.Name, owner)
-	}
 	content, err := json.Marshal(want.Spec)
 	if err != nil {
 		return nil, err
@@ -52,6 +48,9 @@ func (s *Steps) applyDefinition(ctx context.Context, owner string, want,
 	want.Annotations = map[string]string{appsv1.KindAnnotation: s.ownerMark(owner)}
 	if have != nil && s.applied.isCurrent(have.Name, string(content), have.UID, have.Generation) {
 		return have, nil
+	}
+	if want.ResourceVersion = "1"; have != nil {
+		want.ResourceVersion, want.UID = "", have.UID
 	}
 	applied := &apiextensionsv1.CustomResourceDefinition{}
 	if err := s.apply(ctx, want, applied); err != nil {
@@ -157,11 +156,12 @@ func (s *Steps) applyRoles(ctx context.Context, owner string, t *stacks.KindTemp
 }
 
 // deleteRoles deletes the ClusterRoles of the kind of a KsctlKind.
-func (s *Steps) deleteRoles(ctx context.Context, owner, definition string) error {
+func (s *Steps) deleteRoles(ctx context.Context, k *appsv1.KsctlKind) error {
+	definition := k.Status.CRD
 	for _, name := range []string{"edit", "view"} {
 		role := reconcile.PartialMetadata(rbacv1.GroupName, "ClusterRole")
 		err := s.Direct.Get(ctx, client.ObjectKey{Name: roleName(definition, name)}, role)
-		if err == nil && role.Annotations[appsv1.KindAnnotation] == s.ownerMark(owner) {
+		if err == nil && s.owns(k, role) {
 			err = s.Direct.Delete(ctx, role, client.Preconditions{UID: &role.UID})
 		}
 		if client.IgnoreNotFound(err) != nil {

@@ -29,11 +29,12 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 	if current == nil {
 		return s.notPublished(req.Object)
 	}
-	ctx = context.WithValue(ctx, publicationKey{}, current)
-	in, err := s.install(ctx, req.Object, current)
+	in, sensitive, err := s.install(ctx, req.Object, current)
 	if err != nil {
 		return reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason}
 	}
+	s.published.running.Store(in.UID, runningReconcile{current, sensitive})
+	defer s.published.running.Delete(in.UID)
 	s.kinds.references.set(s.queueKey(req.Object), s.published.installs.References(in))
 	if in.Spec.Suspend {
 		return reconcile.Deferred{}
@@ -45,10 +46,6 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 	}
 	return out
 }
-
-// publicationKey is the key of the publication of a running reconcile in its context: a new one
-// does not change the reconcile in the middle.
-type publicationKey struct{}
 
 // notPublished is the outcome while the KsctlKind publishes nothing. After a start, that may be so
 // for moments: what the status has stays.
@@ -69,7 +66,7 @@ func (s *objectSteps) Finalize(ctx context.Context, req *reconcile.Request[*Obje
 		in.Spec.ServiceAccountName = account.Name
 	}
 	if current := s.published.current.Load(); current != nil {
-		if built, err := s.install(ctx, req.Object, current); err == nil {
+		if built, _, err := s.install(ctx, req.Object, current); err == nil {
 			in = built
 		} else {
 			in.Spec.ServiceAccountName = current.spec.ServiceAccountName
@@ -90,18 +87,19 @@ func (s *objectSteps) queueKey(o *Object) types.NamespacedName {
 	return queueKey(s.published.key(), client.ObjectKeyFromObject(o))
 }
 
-// install returns the install that the stack makes of an object.
-func (s *objectSteps) install(ctx context.Context, o *Object, current *publication) (*appsv1.KsctlInstall, error) {
-	spec, err := current.template.Install(ctx, s.published.value(o))
+// install returns the install that the stack makes of an object, and its sensitive fields.
+func (s *objectSteps) install(ctx context.Context, o *Object,
+	current *publication) (*appsv1.KsctlInstall, map[string][]byte, error) {
+	spec, sensitive, err := current.template.Install(ctx, s.published.value(o))
 	if err != nil {
-		return nil, fmt.Errorf("stack %q: %w", current.spec.Stack, err)
+		return nil, nil, fmt.Errorf("stack %q: %w", current.spec.Stack, err)
 	}
 	spec.SourceRef, spec.Path, spec.Stack = current.spec.SourceRef, current.spec.Path, current.spec.Stack
 	spec.StackVersion, spec.ServiceAccountName = current.spec.StackVersion, current.spec.ServiceAccountName
 	in := &appsv1.KsctlInstall{Spec: spec, Status: o.Status.KsctlInstallStatus}
 	o.DeepCopyInto(&in.ObjectMeta)
 	o.schedule = spec.Schedule
-	return in, nil
+	return in, sensitive, nil
 }
 
 func (p *publishedKind) value(o *Object) map[string]any {

@@ -46,8 +46,24 @@ type publishedKind struct {
 	client     client.Client
 	direct     client.Reader
 	reconciler *reconcile.Reconciler[*Object]
-	installs   InstallSteps
-	stop       context.CancelFunc
+	// running are the runningReconciles, by the uid of the object.
+	running  sync.Map
+	installs InstallSteps
+	stop     context.CancelFunc
+}
+
+// runningReconcile is what a reconcile of an object uses from its start to its end, also if another
+// revision is published meanwhile.
+type runningReconcile struct {
+	publication *publication
+	sensitive   map[string][]byte
+}
+
+// runningFor returns what the running reconcile of an install uses; the zero value if there is none.
+func (p *publishedKind) runningFor(in *appsv1.KsctlInstall) runningReconcile {
+	running, _ := p.running.Load(in.UID)
+	r, _ := running.(runningReconcile)
+	return r
 }
 
 // key is the kind in owner keys, marks and metrics.
@@ -74,6 +90,8 @@ type InstallRules struct {
 	Artifact func(ctx context.Context, in *appsv1.KsctlInstall) (artifact.Artifact, error)
 	// MayUse reports whether objects of an install may be in a namespace.
 	MayUse func(in *appsv1.KsctlInstall, namespace string) bool
+	// Sensitive returns the sensitive fields of the object of an install.
+	Sensitive func(in *appsv1.KsctlInstall) map[string][]byte
 	// Report returns the fields of an object that the status reports, see live.ReportAnnotation.
 	Report func(ref stacks.Ref) string
 }
@@ -176,7 +194,7 @@ func (k *Kinds) start(owner string, gvk schema.GroupVersionKind) (*publishedKind
 	}
 	p.direct = direct
 	p.installs = k.NewInstallSteps(InstallRules{Kind: p.key(), Artifact: p.artifact, MayUse: p.mayUse,
-		Report: p.report})
+		Sensitive: p.sensitive, Report: p.report})
 	p.reconciler = k.NewReconciler(p.key(), p.client, direct, &objectSteps{published: p, kinds: k})
 	p.reconciler.Events = objectEvents{p.reconciler.Events, gvk}
 	ctx, stop := context.WithCancel(k.ctx)
@@ -233,12 +251,17 @@ func (p *publishedKind) hasObjects(ctx context.Context) (bool, error) {
 const cacheStartDelay = 50 * time.Millisecond
 
 // artifact returns the artifact of an install.
-func (p *publishedKind) artifact(ctx context.Context, _ *appsv1.KsctlInstall) (artifact.Artifact, error) {
-	current, running := ctx.Value(publicationKey{}).(*publication)
-	if !running {
+func (p *publishedKind) artifact(_ context.Context, in *appsv1.KsctlInstall) (artifact.Artifact, error) {
+	current := p.runningFor(in).publication
+	if current == nil {
 		return artifact.Artifact{}, &notPublishedError{p.owner}
 	}
 	return current.artifact, nil
+}
+
+// sensitive returns the sensitive fields of the object of an install.
+func (p *publishedKind) sensitive(in *appsv1.KsctlInstall) map[string][]byte {
+	return p.runningFor(in).sensitive
 }
 
 // notPublishedError reports that a KsctlKind publishes nothing.
@@ -249,8 +272,8 @@ func (e *notPublishedError) Error() string {
 }
 
 // mayUse reports whether objects may be in a namespace beside that of the install.
-func (p *publishedKind) mayUse(_ *appsv1.KsctlInstall, namespace string) bool {
-	current := p.current.Load()
+func (p *publishedKind) mayUse(in *appsv1.KsctlInstall, namespace string) bool {
+	current := p.runningFor(in).publication
 	if current == nil {
 		return false
 	}

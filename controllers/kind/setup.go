@@ -8,7 +8,6 @@ import (
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	crreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -99,8 +99,8 @@ func (s *Setup) registerKinds(ctx context.Context, mgr ctrl.Manager) error {
 		Build(crreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			var k appsv1.KsctlKind
 			if err := s.Reconciler.Client.Get(ctx, req.NamespacedName, &k); err == nil {
-				if err := s.Steps.EnsureWatched(ctx, &k); err != nil {
-					return ctrl.Result{}, err
+				if err := s.Steps.EnsureWatched(ctx, &k); err != nil { // the reconcile has its own conditions
+					log.FromContext(ctx).Error(err, "unable to watch the objects of the kind")
 				}
 			}
 			return s.Reconciler.Reconcile(ctx, req)
@@ -126,12 +126,7 @@ func (s *Setup) registerObjects(mgr ctrl.Manager) (controller.Controller, error)
 			return reconcile.IndexValue(kind, o.GetNamespace(), o.GetName())
 		}))
 	}
-	rbac := rbacv1.SchemeGroupVersion.Group
-	for _, watched := range []*metav1.PartialObjectMetadata{reconcile.PartialMetadata("", "Namespace"),
-		reconcile.PartialMetadata(rbac, "Role"), reconcile.PartialMetadata(rbac, "RoleBinding"),
-		reconcile.PartialMetadata(rbac, "ClusterRole"), reconcile.PartialMetadata(rbac, "ClusterRoleBinding")} {
-		b = b.WatchesMetadata(watched, s.permissionChanged(watched.Kind))
-	}
+	b = reconcile.WatchPermissions(b, s.permissionEvents())
 	for _, watched := range []*metav1.PartialObjectMetadata{
 		reconcile.PartialMetadata("apiextensions.k8s.io", "CustomResourceDefinition"),
 		reconcile.PartialMetadata("apiregistration.k8s.io", "APIService")} {
@@ -198,37 +193,23 @@ func (s *Setup) users(value func(client.Object) string) handler.EventHandler {
 	})
 }
 
-// permissionChanged enqueues the objects that a change of permissions, or of a namespace, may
-// concern.
-func (s *Setup) permissionChanged(kind string) handler.EventHandler {
-	enqueue := func(o client.Object, q queue) {
-		namespace := o.GetNamespace()
-		if kind == "Namespace" {
-			namespace = o.GetName()
-		}
-		for _, p := range s.Kinds.all() {
-			for name, delay := range p.installs.PermissionsChanged(namespace) {
-				q.AddAfter(request(p.key(), name), delay)
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			if !e.IsInInitialList {
-				enqueue(e.Object, q)
-			}
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
-				enqueue(e.ObjectNew, q)
-			}
-			if kind == "Namespace" && e.ObjectOld.GetDeletionTimestamp() == nil &&
-				e.ObjectNew.GetDeletionTimestamp() != nil {
-				for _, p := range s.Kinds.all() {
-					s.enqueueObjects(ctx, p.key(), func(o *Object) bool { return o.Namespace == e.ObjectNew.GetName() })
+// permissionEvents enqueue the objects that a change of permissions or namespaces may concern, and
+// those of a namespace that is being deleted.
+func (s *Setup) permissionEvents() reconcile.PermissionEvents {
+	return reconcile.PermissionEvents{
+		Changed: func(namespace string, q queue) {
+			for _, p := range s.Kinds.all() {
+				for name, delay := range p.installs.PermissionsChanged(namespace) {
+					q.AddAfter(request(p.key(), name), delay)
 				}
 			}
-		}}
+		},
+		Terminating: func(ctx context.Context, namespace string, _ queue) {
+			for _, p := range s.Kinds.all() {
+				s.enqueueObjects(ctx, p.key(), func(o *Object) bool { return o.Namespace == namespace })
+			}
+		},
+	}
 }
 
 // liveObjects enqueues objects when what they installed changes, in the local or in another
@@ -237,14 +218,11 @@ func (s *Setup) liveObjects(ctx context.Context, q queue) error {
 	if err := s.objects.Start(ctx, q); err != nil {
 		return err
 	}
-	changed := func(ownerKey string) {
-		if k, ok := plan.ParseOwnerKey(ownerKey); ok && k.Installation == s.Steps.Installation &&
-			s.Kinds.get(k.Kind) != nil {
+	s.Clusters.SubscribeOwners(ctx, s.Index, func(k plan.OwnerKey) {
+		if s.Kinds.get(k.Kind) != nil {
 			q.Add(request(k.Kind, types.NamespacedName{Namespace: k.Namespace, Name: k.Name}))
 		}
-	}
-	context.AfterFunc(ctx, s.Index.Subscribe(changed))
-	s.Clusters.Subscribe(changed)
+	})
 	s.Dependencies.Subscribe(func(key types.NamespacedName) { q.Add(crreconcile.Request{NamespacedName: key}) })
 	return nil
 }

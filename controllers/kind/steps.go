@@ -48,7 +48,7 @@ var _ reconcile.Steps[*appsv1.KsctlKind] = (*Steps)(nil)
 // Reconcile implements reconcile.Steps.
 func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.KsctlKind]) reconcile.Outcome {
 	k := req.Object
-	published, out := s.publish(ctx, k)
+	published, out := s.publish(ctx, req)
 	if out != nil {
 		return out
 	}
@@ -66,7 +66,9 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 
 // publish serves the kind of the current revision of the source. The outcome is nil when it is
 // served.
-func (s *Steps) publish(ctx context.Context, k *appsv1.KsctlKind) (*publishedKind, reconcile.Outcome) {
+func (s *Steps) publish(ctx context.Context,
+	req *reconcile.Request[*appsv1.KsctlKind]) (*publishedKind, reconcile.Outcome) {
+	k := req.Object
 	ref := k.Spec.SourceRef
 	a, err := s.Content.Artifact(ctx, ref, ref.Namespace, k.Spec.Stack, k.Spec.StackVersion)
 	if err != nil {
@@ -80,7 +82,7 @@ func (s *Steps) publish(ctx context.Context, k *appsv1.KsctlKind) (*publishedKin
 	if out := s.refuse(k, t, a.Revision); out != nil {
 		return nil, out
 	}
-	d, err := s.serve(ctx, k, t)
+	d, err := s.serve(ctx, req, t)
 	if err != nil {
 		return nil, reconcile.OutcomeOf(err, a.Revision)
 	}
@@ -147,30 +149,61 @@ func (s *Steps) refuse(k *appsv1.KsctlKind, t *stacks.KindTemplate, revision str
 }
 
 // serve applies the CustomResourceDefinition and the ClusterRoles of a kind.
-func (s *Steps) serve(ctx context.Context, k *appsv1.KsctlKind,
+func (s *Steps) serve(ctx context.Context, req *reconcile.Request[*appsv1.KsctlKind],
 	t *stacks.KindTemplate) (*apiextensionsv1.CustomResourceDefinition, error) {
+	k := req.Object
 	want, err := t.Definition()
 	if err != nil {
 		return nil, err
 	}
-	if k.Status.CRD != "" && k.Status.CRD != want.Name {
-		return nil, reconcile.NewTerminalError(appsv1.InvalidStackReason,
-			"the stack serves %s, but this KsctlKind serves %s: create another KsctlKind for it",
-			want.Name, k.Status.CRD)
+	if err := s.checkRenamed(ctx, k, want.Name); err != nil {
+		return nil, err
 	}
 	have, err := s.getDefinition(ctx, want.Name)
 	if err != nil {
 		return nil, err
 	}
-	if have == nil || have.Annotations[appsv1.KindAnnotation] == s.ownerMark(k.Name) {
-		s.owners.Store(want.Name, k.Name) // before its events
+	if have != nil && !s.owns(k, have) {
+		return nil, reconcile.NewTerminalError(appsv1.OwnedByAnotherReason,
+			"CustomResourceDefinition %s exists, and KsctlKind %s did not create it: delete it, or serve the kind in "+
+				"another group", want.Name, k.Name)
+	}
+	s.owners.Store(want.Name, k.Name) // before its events
+	if k.Status.CRD == "" {           // a removal has to know it
+		k.Status.CRD = want.Name
+		if err := req.Persist(ctx, "creating CustomResourceDefinition "+want.Name); err != nil {
+			return nil, err
+		}
 	}
 	d, err := s.applyDefinition(ctx, k.Name, want, have)
 	if err != nil {
 		return nil, err
 	}
-	k.Status.CRD = d.Name
 	return d, s.applyRoles(ctx, k.Name, t)
+}
+
+// checkRenamed returns an error if a KsctlKind serves a kind already, and its stack serves another
+// one now.
+func (s *Steps) checkRenamed(ctx context.Context, k *appsv1.KsctlKind, definition string) error {
+	if k.Status.CRD == "" || k.Status.CRD == definition {
+		return nil
+	}
+	served, err := s.getDefinition(ctx, k.Status.CRD)
+	switch {
+	case err != nil:
+		return err
+	case served != nil && s.owns(k, served):
+		return reconcile.NewTerminalError(appsv1.InvalidStackReason,
+			"the stack serves %s, but this KsctlKind serves %s: create another KsctlKind for it", definition,
+			k.Status.CRD)
+	}
+	k.Status.CRD = "" // it was never created
+	return nil
+}
+
+// owns reports whether a KsctlKind created an object.
+func (s *Steps) owns(k *appsv1.KsctlKind, o client.Object) bool {
+	return o.GetAnnotations()[appsv1.KindAnnotation] == s.ownerMark(k.Name)
 }
 
 // storedKind returns the stored version of the kind of a CustomResourceDefinition.
@@ -211,12 +244,12 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	if err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if d == nil || d.Annotations[appsv1.KindAnnotation] != s.ownerMark(k.Name) {
+	if d == nil || !s.owns(k, d) {
 		return s.removed(ctx, k)
 	}
 	deletes := k.Spec.DeletionPolicy == appsv1.KindDeletionDelete
 	if d.DeletionTimestamp == nil && !deletes {
-		_, _ = s.publish(ctx, k) // best effort: the objects are served while they exist
+		_, _ = s.publish(ctx, req) // best effort: the objects are served while they exist
 	}
 	p, err := s.Kinds.start(k.Name, storedKind(d))
 	if err != nil {
@@ -298,7 +331,7 @@ func (s *Steps) deleteDefinition(ctx context.Context, d *apiextensionsv1.CustomR
 
 // removed ends the removal of a kind whose CustomResourceDefinition is gone.
 func (s *Steps) removed(ctx context.Context, k *appsv1.KsctlKind) reconcile.Outcome {
-	if err := s.deleteRoles(ctx, k.Name, k.Status.CRD); err != nil {
+	if err := s.deleteRoles(ctx, k); err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if p := s.Kinds.ofOwner(k.Name); p != nil {
@@ -319,7 +352,7 @@ func (s *Steps) EnsureWatched(ctx context.Context, k *appsv1.KsctlKind) error {
 	}
 	s.owners.Store(k.Status.CRD, k.Name)
 	d, err := s.getDefinition(ctx, k.Status.CRD)
-	if err != nil || d == nil || d.Annotations[appsv1.KindAnnotation] != s.ownerMark(k.Name) || !isEstablished(d) {
+	if err != nil || d == nil || !s.owns(k, d) || !isEstablished(d) {
 		return err
 	}
 	_, err = s.Kinds.start(k.Name, storedKind(d))

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -93,6 +94,47 @@ func PartialMetadata(group, kind string) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
 	m.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
 	return m
+}
+
+// PermissionEvents are called with a namespace; empty for the whole cluster.
+type PermissionEvents struct {
+	// Changed is called after a role, a binding or a namespace was created or changed. Which account
+	// a binding is for is not known: its metadata does not have it.
+	Changed func(namespace string, q workqueue.TypedRateLimitingInterface[crreconcile.Request])
+	// Terminating is called when the deletion of a namespace begins.
+	Terminating func(ctx context.Context, namespace string,
+		q workqueue.TypedRateLimitingInterface[crreconcile.Request])
+}
+
+// WatchPermissions adds the watches of the kinds that permissions depend on.
+func WatchPermissions(b *builder.Builder, events PermissionEvents) *builder.Builder {
+	b = b.WatchesMetadata(PartialMetadata("", "Namespace"), events.handler(client.Object.GetName))
+	for _, kind := range []string{"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} {
+		b = b.WatchesMetadata(PartialMetadata(rbacv1.GroupName, kind), events.handler(client.Object.GetNamespace))
+	}
+	return b
+}
+
+func (p PermissionEvents) handler(namespaceOf func(client.Object) string) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent,
+			q workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+			if !e.IsInInitialList {
+				p.Changed(namespaceOf(e.Object), q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent,
+			q workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
+			namespace := namespaceOf(e.ObjectNew)
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+				p.Changed(namespace, q)
+			}
+			isNamespace := e.ObjectNew.GetNamespace() == "" && namespace != ""
+			if isNamespace && e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil {
+				p.Terminating(ctx, namespace, q)
+			}
+		},
+	}
 }
 
 // AddIndexes adds field indexes of the kind of empty to a cache. An indexer returns the values of

@@ -65,7 +65,7 @@ func (c *Controllers) newServedSteps(r kind.InstallRules, depends *dependency.Wa
 			APIReader: c.mgr.GetAPIReader()},
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
 		ConfigsSelected: c.opts.ConfigCacheFiltered, SecretKey: c.key, Clock: realClock,
-		Served: &install.ServedKind{Kind: r.Kind, Artifact: r.Artifact, MayUse: r.MayUse, Report: r.Report},
+		Served: &install.ServedKind{Kind: r.Kind, Artifact: r.Artifact, MayUse: r.MayUse, Sensitive: r.Sensitive, Report: r.Report},
 		Plans:  handover.NewPlans(clock.RealClock{}), Dependencies: kind.DependenciesOf(r.Kind, depends),
 		RecordDriftCorrections: func(types.NamespacedName, int) {},
 	}

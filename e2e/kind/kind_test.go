@@ -56,6 +56,11 @@ var _ = Describe("A published kind", func() {
 		Expect(m.Data).To(HaveKeyWithValue("greeting", `good "morning"`))
 		Expect(m.Annotations[live.MarkAnnotation]).To(ContainSubstring("/Shop.shops.example.com/" + tenant + "/a|"))
 
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "a-web"}}
+		Expect(get(ctx, secret)).To(Succeed())
+		Expect(string(secret.Data["token"])).To(Equal(token))
+		Expect(secret.Annotations).To(HaveKeyWithValue(live.SensitiveAnnotation, "true"), "its hashes are keyed")
+
 		By("showing the status that the stack describes")
 		svc := service(tenant, "a-web")
 		Expect(get(ctx, svc)).To(Succeed())

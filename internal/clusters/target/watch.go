@@ -49,9 +49,19 @@ func ClustersWithSecret(ctx context.Context, cache client.Reader, secret client.
 // which has the index, or in another one.
 func (c *Clusters) EnqueueOwners(ctx context.Context, local *live.Index, kind string,
 	queue workqueue.TypedRateLimitingInterface[crreconcile.Request]) {
-	changed := func(ownerKey string) {
-		if k, ok := plan.ParseOwnerKey(ownerKey); ok && k.Kind == kind && k.Installation == c.Installation {
+	c.SubscribeOwners(ctx, local, func(k plan.OwnerKey) {
+		if k.Kind == kind {
 			queue.Add(crreconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}})
+		}
+	})
+}
+
+// SubscribeOwners calls a function with the owner of each object that changes, if the owner is of
+// this installation. See EnqueueOwners.
+func (c *Clusters) SubscribeOwners(ctx context.Context, local *live.Index, f func(plan.OwnerKey)) {
+	changed := func(ownerKey string) {
+		if k, ok := plan.ParseOwnerKey(ownerKey); ok && k.Installation == c.Installation {
+			f(k)
 		}
 	}
 	context.AfterFunc(ctx, local.Subscribe(changed))
