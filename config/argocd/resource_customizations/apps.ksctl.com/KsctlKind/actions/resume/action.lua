@@ -1,0 +1,3 @@
+-- Not removed: where the repository says nothing of it, false is no difference.
+obj.spec.suspend = false
+return obj
