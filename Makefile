@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 GO       ?= go
 PKG      ?= ./...
 ARGS     ?=
-TIMEOUT  ?= 30m
+TIMEOUT  ?= 60m
 # Packages that are tested at the same time. Suites wait for the cluster most of
 # the time, so there are more of them than processors.
 PARALLEL ?= 4

@@ -74,7 +74,7 @@ func parseOptions(args []string) (options, error) {
 	fs.StringVar(&o.out, "out", "bin/test", "folder for the reports; its content is deleted first")
 	fs.StringVar(&o.budget, "budget", "CONTRIBUTING.md", "page with the table of time budgets")
 	fs.IntVar(&o.parallel, "p", 2, "number of packages that are built and tested in parallel")
-	fs.DurationVar(&o.timeout, "timeout", 30*time.Minute, "timeout of the tests of one package")
+	fs.DurationVar(&o.timeout, "timeout", time.Hour, "timeout of the tests of one package")
 	fs.BoolVar(&o.race, "race", false, "detect data races")
 	fs.BoolVar(&o.load, "load", false, "keep every processor busy and pause tests at random")
 	if err := fs.Parse(args); err != nil {

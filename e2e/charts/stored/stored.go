@@ -105,7 +105,7 @@ func Content(object map[string]any, namespace string) map[string]any {
 		delete(spec, "clusterIPs")
 	}
 	removeKeys(metadata, "labels", live.OwnerLabel, "app.kubernetes.io/managed-by")
-	removeKeys(metadata, "annotations", live.MarkAnnotation, live.HelmReleaseNameAnnotation,
+	removeKeys(metadata, "annotations", live.MarkAnnotation, live.ResultAnnotation, live.HelmReleaseNameAnnotation,
 		"meta.helm.sh/release-namespace", "deployment.kubernetes.io/revision")
 	// The API server copies the labels of its Pods to a Job without labels. Ours have a label.
 	if out["kind"] == "Job" && reflect.DeepEqual(metadata["labels"], Field(out, "spec.template.metadata.labels")) {
