@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,8 +27,8 @@ var servedInstallFields = []string{"interval", "retryInterval", "timeout", "susp
 // KindTemplate is the kind that a stack serves, with its expressions compiled.
 type KindTemplate struct {
 	Serves
-	// StackVersion is the version of the stack.
-	StackVersion string
+	// StackVersion is the version of the stack, and Folder the folder of its file, below the root.
+	StackVersion, Folder string
 
 	install, status             *template.Template
 	installSchema, statusSchema *values.Schema
@@ -62,6 +63,7 @@ func LoadKind(root, dir, stack string) (*KindTemplate, error) {
 		return nil, v.errs.Err()
 	}
 	k := v.compileKind()
+	k.Folder = path.Dir(file)
 	return k, v.errs.Err()
 }
 

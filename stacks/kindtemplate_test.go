@@ -282,7 +282,8 @@ func TestKindStatusWithInvalidCondition(t *testing.T) {
 // Sensitive Helm values are apart from the others, and have no other place.
 func TestSensitiveFields(t *testing.T) {
 	k, err := loadShop(t, "override: {replicas: [{name: web, count: {expr: self.spec.replicas}}]}",
-		"override: {values: {a: {b: {expr: \"self.spec.?password\"}, c: 1}, list: [{expr: \"self.spec.?password\"}, x]}}")
+		"override: {values: {a: {b: {expr: \"self.spec.?password\"}, c: 1}, "+
+			"list: [{expr: \"self.spec.?password\"}, x]}}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +307,8 @@ func TestSensitiveFields(t *testing.T) {
 	}
 	_, _, err = k.Install(t.Context(), shopObject(map[string]any{"host": "x", "replicas": int64(1),
 		"password": "hunter2"}))
-	if err == nil || !strings.Contains(err.Error(), "spec.password is sensitive") || strings.Contains(err.Error(), "hunter2") {
+	if err == nil || !strings.Contains(err.Error(), "spec.password is sensitive") ||
+		strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -53,7 +53,7 @@ func (s *Serves) servedStatus() (map[string]any, error) {
 		return nil, err
 	}
 	own := propertiesOf(status)
-	for _, unused := range []string{"artifact", "clusters", "removals", "lastHandledTest"} {
+	for _, unused := range []string{"clusters", "removals", "lastHandledTest"} {
 		delete(own, unused)
 	}
 	for name, property := range propertiesOf(s.StatusSchema) {

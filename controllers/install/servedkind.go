@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,10 +25,14 @@ type ServedKind struct {
 	Artifact func(ctx context.Context, in *appsv1.KsctlInstall) (artifact.Artifact, error)
 	// MayUse reports whether objects of an install may be in a namespace.
 	MayUse func(in *appsv1.KsctlInstall, namespace string) bool
+	// MayContain returns the kinds of a cycle that an object of a kind, as Kind.group, in the stack
+	// would close; nil if there is none.
+	MayContain func(ctx context.Context, kind string) ([]string, error)
 	// Sensitive returns the data of the Secret stacks.SensitiveFields of an install.
 	Sensitive func(in *appsv1.KsctlInstall) map[string][]byte
-	// Report returns the fields of an object that the status reports, see live.ReportAnnotation.
-	Report func(ref stacks.Ref) string
+	// Report returns the fields of an object of an install that the status reports, see
+	// live.ReportAnnotation.
+	Report func(in *appsv1.KsctlInstall, ref stacks.Ref) string
 }
 
 // References returns what an install uses: ConfigMaps, Secrets and the service account as values of
@@ -49,7 +54,7 @@ func (s *Steps) Reported(in *appsv1.KsctlInstall) map[stacks.Ref]json.RawMessage
 	}
 	for id := range o.inv.All() {
 		ref, err := stacks.ParseID(id)
-		if err != nil || s.Served.Report(ref) == "" {
+		if err != nil || s.Served.Report(in, ref) == "" {
 			continue
 		}
 		if l, ok := o.target.Index.Get(ref); ok {
@@ -122,23 +127,35 @@ func (s *Steps) recordFailure(o *owner, artifact string, definite bool) {
 	}
 }
 
-// refuseNamespaces refuses the objects in namespaces that an object of a served kind may not use,
-// before any request.
-func (k *ServedKind) refuseNamespaces(in *appsv1.KsctlInstall, components []plan.Component) {
+// refuseObjects refuses the objects that an object of a served kind may not have, before any
+// request: those in other namespaces, and those of kinds that contain its own kind.
+func (k *ServedKind) refuseObjects(ctx context.Context, in *appsv1.KsctlInstall, components []plan.Component) {
 	if k == nil {
 		return
 	}
 	for i := range components {
 		for j := range components[i].Items {
 			it := &components[i].Items[j]
-			namespace := it.Namespace
-			if it.Shared {
-				namespace = it.Name
-			}
-			if namespace != "" && namespace != in.Namespace && !k.MayUse(in, namespace) {
-				it.ResolveErr = plan.NewInvalidObjectError("namespace %s is not the namespace of the %s, and not "+
-					"among spec.targetNamespaces of the KsctlKind", namespace, k.Kind)
+			if err := k.checkObject(ctx, in, it); err != nil {
+				it.ResolveErr = err
 			}
 		}
 	}
+}
+
+func (k *ServedKind) checkObject(ctx context.Context, in *appsv1.KsctlInstall, it *plan.Item) error {
+	namespace := it.Namespace
+	if it.Shared {
+		namespace = it.Name
+	}
+	if namespace != "" && namespace != in.Namespace && !k.MayUse(in, namespace) {
+		return plan.NewInvalidObjectError("namespace %s is not the namespace of the %s, and not among "+
+			"spec.targetNamespaces of the KsctlKind", namespace, k.Kind)
+	}
+	cycle, err := k.MayContain(ctx, it.Kind+"."+it.Group)
+	if err == nil && cycle != nil {
+		err = plan.NewInvalidObjectError("the kinds would contain each other without end: %s",
+			strings.Join(cycle, " → "))
+	}
+	return err
 }

@@ -218,7 +218,7 @@ func (s *Steps) apply(ctx context.Context, o *owner, input *applyInput) (out rec
 	wanted, unsaved := o.prepareReleases(o.withoutRequested(stack.components))
 	components := slices.Concat(engine.Prepare(ctx, wanted, o.Policies(), o.target.Discovery), o.tests(ctx, wanted))
 	o.refuseLineage(components)
-	s.Served.refuseNamespaces(o.req.Object, components)
+	s.Served.refuseObjects(ctx, o.req.Object, components)
 	for i := range components {
 		components[i].BlockedOn = messagesOf(o.unmetDependencies)
 	}
@@ -346,7 +346,7 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 	}
 	o.req, o.publishRecorded = req, mayBePublished(in)
 	if s.Served != nil {
-		o.report = s.Served.Report
+		o.report = func(ref stacks.Ref) string { return s.Served.Report(req.Object, ref) }
 	}
 	return o, nil
 }

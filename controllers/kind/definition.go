@@ -24,9 +24,8 @@ func (s *Steps) ownerMark(name string) string { return s.Installation + "/" + na
 
 // getDefinition returns a CustomResourceDefinition; nil if there is none.
 func (s *Steps) getDefinition(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind(stacks.DefinitionKind.Kind))
-	if err := s.Direct.Get(ctx, client.ObjectKey{Name: name}, u); err != nil {
+	u := unstructuredDefinition(name)
+	if err := s.Direct.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -34,6 +33,14 @@ func (s *Steps) getDefinition(ctx context.Context, name string) (*apiextensionsv
 	}
 	d := &apiextensionsv1.CustomResourceDefinition{}
 	return d, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, d)
+}
+
+// unstructuredDefinition returns an object for requests: the scheme does not have the type.
+func unstructuredDefinition(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind(stacks.DefinitionKind.Kind))
+	u.SetName(name)
+	return u
 }
 
 // applyDefinition creates or updates the CustomResourceDefinition of a kind, unless it is as

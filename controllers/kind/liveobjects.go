@@ -10,8 +10,8 @@ import (
 
 // report returns the fields of an object of an install that the status reports, as the value of
 // live.ReportAnnotation.
-func (p *publishedKind) report(ref stacks.Ref) string {
-	current := p.current.Load()
+func (p *publishedKind) report(in *appsv1.KsctlInstall, ref stacks.Ref) string {
+	current := p.runningFor(in).publication
 	if current == nil || ref.Group == "" && ref.Kind == "Secret" {
 		return ""
 	}

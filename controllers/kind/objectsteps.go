@@ -29,20 +29,31 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 	if current == nil {
 		return s.notPublished(req.Object)
 	}
-	in, sensitive, err := s.install(ctx, req.Object, current)
+	selected, taken, err := s.published.selectRevision(ctx, req.Object, current)
 	if err != nil {
-		return reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason}
+		return s.revisionOutcome(req.Object, err)
 	}
-	s.published.running.Store(in.UID, runningReconcile{current, sensitive})
+	in, sensitive, err := s.install(ctx, req.Object, selected)
+	if err != nil {
+		return reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason, Revision: selected.artifact.Revision}
+	}
+	s.published.running.Store(in.UID, runningReconcile{selected, sensitive})
 	defer s.published.running.Delete(in.UID)
 	s.kinds.references.set(s.queueKey(req.Object), s.published.installs.References(in))
+	if s.published.releases.setSuspended(in.UID, in.Spec.Suspend) {
+		s.kinds.changed(s.published)
+	}
 	if in.Spec.Suspend {
 		return reconcile.Deferred{}
 	}
+	if err := recordRevision(ctx, req, taken); err != nil {
+		return reconcile.Retry{Err: err, Revision: selected.artifact.Revision}
+	}
+	in.ResourceVersion, in.Status = req.Object.ResourceVersion, req.Object.Status.KsctlInstallStatus
 	out := s.published.installs.Reconcile(ctx, s.installRequest(req, in))
 	req.Object.Status.KsctlInstallStatus = in.Status
 	if _, deferred := out.(reconcile.Deferred); !deferred {
-		s.setStatus(ctx, req.Object, in, current, out)
+		s.setStatus(ctx, req.Object, in, selected, out)
 	}
 	return out
 }
@@ -66,10 +77,13 @@ func (s *objectSteps) Finalize(ctx context.Context, req *reconcile.Request[*Obje
 		in.Spec.ServiceAccountName = account.Name
 	}
 	if current := s.published.current.Load(); current != nil {
-		if built, _, err := s.install(ctx, req.Object, current); err == nil {
+		in.Spec.ServiceAccountName = current.spec.ServiceAccountName
+		selected, _, err := s.published.selectRevision(ctx, req.Object, current)
+		if err != nil {
+			selected = current
+		}
+		if built, _, err := s.install(ctx, req.Object, selected); err == nil {
 			in = built
-		} else {
-			in.Spec.ServiceAccountName = current.spec.ServiceAccountName
 		}
 	}
 	out := s.published.installs.Finalize(ctx, s.installRequest(req, in))
@@ -92,10 +106,10 @@ func (s *objectSteps) install(ctx context.Context, o *Object,
 	current *publication) (*appsv1.KsctlInstall, map[string][]byte, error) {
 	spec, sensitive, err := current.template.Install(ctx, s.published.value(o))
 	if err != nil {
-		return nil, nil, fmt.Errorf("stack %q: %w", current.spec.Stack, err)
+		return nil, nil, fmt.Errorf("stack %q: %w", current.stack, err)
 	}
-	spec.SourceRef, spec.Path, spec.Stack = current.spec.SourceRef, current.spec.Path, current.spec.Stack
-	spec.StackVersion, spec.ServiceAccountName = current.spec.StackVersion, current.spec.ServiceAccountName
+	spec.SourceRef, spec.Path, spec.Stack = current.spec.SourceRef, current.path, current.stack
+	spec.StackVersion, spec.ServiceAccountName = current.template.StackVersion, current.spec.ServiceAccountName
 	in := &appsv1.KsctlInstall{Spec: spec, Status: o.Status.KsctlInstallStatus}
 	o.DeepCopyInto(&in.ObjectMeta)
 	o.schedule = spec.Schedule

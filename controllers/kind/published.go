@@ -30,12 +30,16 @@ import (
 type publication struct {
 	template *stacks.KindTemplate
 	spec     appsv1.KsctlKindSpec
-	artifact artifact.Artifact
+	// source is the artifact of the source, artifact that of the installs, and path and stack name
+	// the stack in the latter. With a rollout, artifact is a kept revision.
+	source, artifact artifact.Artifact
+	path, stack      string
 }
 
 // publishedKind is a kind whose CustomResourceDefinition exists. Its objects are watched until it
 // is stopped.
 type publishedKind struct {
+	kinds *Kinds
 	// owner is the name of the KsctlKind.
 	owner string
 	gvk   schema.GroupVersionKind
@@ -50,6 +54,13 @@ type publishedKind struct {
 	running  sync.Map
 	installs InstallSteps
 	stop     context.CancelFunc
+	// complete is the last revision that was rolled out to all objects, and releases the rollout of
+	// current. Both are for a KsctlKind with a rollout.
+	complete atomic.Pointer[publication]
+	releases releases
+	// kept are revisions that objects use, by digest. pruned are the digests of the last prune.
+	kept   sync.Map
+	pruned string
 }
 
 // runningReconcile is what a reconcile of an object uses from its start to its end, also if another
@@ -59,7 +70,7 @@ type runningReconcile struct {
 	sensitive   map[string][]byte
 }
 
-// runningFor returns what the running reconcile of an install uses; the zero value if there is none.
+// runningFor returns what the running reconcile of an install uses; zero if there is none.
 func (p *publishedKind) runningFor(in *appsv1.KsctlInstall) runningReconcile {
 	running, _ := p.running.Load(in.UID)
 	r, _ := running.(runningReconcile)
@@ -90,10 +101,14 @@ type InstallRules struct {
 	Artifact func(ctx context.Context, in *appsv1.KsctlInstall) (artifact.Artifact, error)
 	// MayUse reports whether objects of an install may be in a namespace.
 	MayUse func(in *appsv1.KsctlInstall, namespace string) bool
+	// MayContain returns the kinds of a cycle that an object of a kind, as Kind.group, in the stack
+	// would close; nil if there is none.
+	MayContain func(ctx context.Context, kind string) ([]string, error)
 	// Sensitive returns the sensitive fields of the object of an install.
 	Sensitive func(in *appsv1.KsctlInstall) map[string][]byte
-	// Report returns the fields of an object that the status reports, see live.ReportAnnotation.
-	Report func(ref stacks.Ref) string
+	// Report returns the fields of an object of an install that the status reports, see
+	// live.ReportAnnotation.
+	Report func(in *appsv1.KsctlInstall, ref stacks.Ref) string
 }
 
 // Kinds are the kinds that this process serves.
@@ -105,16 +120,22 @@ type Kinds struct {
 	// NewReconciler returns the reconciler of the objects of a kind.
 	NewReconciler func(kind string, c client.Client, direct client.Reader,
 		steps reconcile.Steps[*Object]) *reconcile.Reconciler[*Object]
+	// Revisions keeps the revisions of KsctlKinds with a rollout.
+	Revisions *Revisions
 
-	mu     sync.Mutex
-	byKey  map[string]*publishedKind
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	starting sync.Mutex // held while a kind starts
+	mu       sync.Mutex
+	byKey    map[string]*publishedKind
+	ctx      context.Context
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
 	// watch is called for each kind that starts, with its cache.
 	watch func(*publishedKind, cache.Cache) error
+	// changed enqueues the KsctlKind of a kind.
+	changed func(*publishedKind)
 	// references of all objects.
-	references references
+	references  references
+	composition composition
 }
 
 // get returns a kind by its key; nil if it is not served.
@@ -161,43 +182,60 @@ func (k *Kinds) Start(ctx context.Context) error {
 // start watches the objects of a kind, unless they are watched already. A kind whose stored version
 // has changed starts again.
 func (k *Kinds) start(owner string, gvk schema.GroupVersionKind) (*publishedKind, error) {
+	k.starting.Lock()
+	defer k.starting.Unlock()
+	p := &publishedKind{kinds: k, owner: owner, gvk: gvk}
+	have := k.get(p.key())
+	switch {
+	case have == nil:
+	case have.owner != owner:
+		return nil, fmt.Errorf("KsctlKind %s serves %s already", have.owner, p.key())
+	case have.gvk == gvk:
+		return have, nil
+	default:
+		p.current.Store(have.current.Load())
+		p.complete.Store(have.complete.Load())
+		have.stop()
+	}
+	if err := k.run(p); err != nil {
+		return nil, err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.byKey[p.key()] = p
+	return p, nil
+}
+
+// run starts the cache and the watches of a kind.
+func (k *Kinds) run(p *publishedKind) error {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(p.gvk, &Object{})
+	scheme.AddKnownTypeWithName(p.gvk.GroupVersion().WithKind(p.gvk.Kind+"List"), &ObjectList{})
+	metav1.AddToGroupVersion(scheme, p.gvk.GroupVersion())
+	c, err := cache.New(k.Config, cache.Options{Scheme: scheme, Mapper: k.Mapper})
+	if err != nil {
+		return err
+	}
+	if p.client, err = client.New(k.Config, client.Options{Scheme: scheme, Mapper: k.Mapper,
+		Cache: &client.CacheOptions{Reader: c}}); err != nil {
+		return err
+	}
+	direct, err := client.New(k.Config, client.Options{Scheme: scheme, Mapper: k.Mapper})
+	if err != nil {
+		return err
+	}
+	p.direct = direct
+	p.installs = k.NewInstallSteps(InstallRules{Kind: p.key(), Artifact: p.artifact, MayUse: p.mayUse,
+		MayContain: p.mayContain, Sensitive: p.sensitive, Report: p.report})
+	p.reconciler = k.NewReconciler(p.key(), p.client, direct, &objectSteps{published: p, kinds: k})
+	p.reconciler.Events = objectEvents{p.reconciler.Events, p.gvk}
+	k.mu.Lock()
 	if k.ctx == nil {
 		k.ctx, k.cancel = context.WithCancel(context.Background())
 		k.byKey = map[string]*publishedKind{}
 	}
-	p := &publishedKind{owner: owner, gvk: gvk}
-	if have := k.byKey[p.key()]; have != nil && have.gvk == gvk && have.owner == owner {
-		return have, nil
-	} else if have != nil && have.owner != owner {
-		return nil, fmt.Errorf("KsctlKind %s serves %s already", have.owner, p.key())
-	} else if have != nil {
-		p.current.Store(have.current.Load())
-		have.stop()
-	}
-	scheme := runtime.NewScheme()
-	scheme.AddKnownTypeWithName(gvk, &Object{})
-	scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &ObjectList{})
-	metav1.AddToGroupVersion(scheme, gvk.GroupVersion())
-	c, err := cache.New(k.Config, cache.Options{Scheme: scheme, Mapper: k.Mapper})
-	if err != nil {
-		return nil, err
-	}
-	if p.client, err = client.New(k.Config, client.Options{Scheme: scheme, Mapper: k.Mapper,
-		Cache: &client.CacheOptions{Reader: c}}); err != nil {
-		return nil, err
-	}
-	direct, err := client.New(k.Config, client.Options{Scheme: scheme, Mapper: k.Mapper})
-	if err != nil {
-		return nil, err
-	}
-	p.direct = direct
-	p.installs = k.NewInstallSteps(InstallRules{Kind: p.key(), Artifact: p.artifact, MayUse: p.mayUse,
-		Sensitive: p.sensitive, Report: p.report})
-	p.reconciler = k.NewReconciler(p.key(), p.client, direct, &objectSteps{published: p, kinds: k})
-	p.reconciler.Events = objectEvents{p.reconciler.Events, gvk}
 	ctx, stop := context.WithCancel(k.ctx)
+	k.mu.Unlock()
 	p.stop = stop
 	k.done.Go(func() {
 		if err := c.Start(ctx); err != nil {
@@ -206,10 +244,9 @@ func (k *Kinds) start(owner string, gvk schema.GroupVersionKind) (*publishedKind
 	})
 	if err := k.watch(p, c); err != nil {
 		stop()
-		return nil, err
+		return err
 	}
-	k.byKey[p.key()] = p
-	return p, nil
+	return nil
 }
 
 // remove stops watching the objects of a kind.

@@ -65,7 +65,12 @@ func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("controller of served objects: %w", err)
 	}
-	s.Steps.Published = func(kind string) { s.enqueueObjects(context.Background(), kind, nil) }
+	s.Steps.Published = func(kind string) {
+		s.Kinds.composition.forget(kind)
+		s.enqueueObjects(context.Background(), kind, nil)
+	}
+	s.Steps.Released = func(kind string, object types.NamespacedName) { s.objects.Add(request(kind, object)) }
+	s.Kinds.changed = func(p *publishedKind) { s.kinds.Add(ownerRequest(p.owner)) }
 	s.Kinds.watch = func(p *publishedKind, c cache.Cache) error { return s.watchObjects(objects, p, c) }
 	return s.registerKinds(ctx, mgr)
 }
@@ -167,8 +172,7 @@ func (s *Setup) watchObjects(c controller.Controller, p *publishedKind, objects 
 		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { count(q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*Object), e.ObjectNew.(*Object)
-			if isReady(before) != isReady(after) ||
-				before.Status.LastAppliedRevision != after.Status.LastAppliedRevision {
+			if rolloutStateOf(before) != rolloutStateOf(after) {
 				count(q)
 			}
 		}}))
@@ -181,10 +185,28 @@ func ownerRequest(owner string) crreconcile.Request {
 	return crreconcile.Request{NamespacedName: types.NamespacedName{Name: owner}}
 }
 
-func isReady(o *Object) bool {
-	c := apimeta.FindStatusCondition(o.Status.Conditions, appsv1.ReadyCondition)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == o.Generation
+// rolloutStateOf returns what a KsctlKind counts of an object.
+func rolloutStateOf(o *Object) (out struct {
+	ready                      metav1.ConditionStatus
+	applied, attempted, digest string
+}) {
+	out.ready, out.applied, out.attempted = readyStatus(o), o.Status.LastAppliedRevision, o.Status.LastAttemptedRevision
+	if o.Status.Artifact != nil {
+		out.digest = o.Status.Artifact.Digest
+	}
+	return out
 }
+
+// readyStatus returns the status of the condition Ready; Unknown for an earlier generation.
+func readyStatus(o *Object) metav1.ConditionStatus {
+	c := apimeta.FindStatusCondition(o.Status.Conditions, appsv1.ReadyCondition)
+	if c == nil || c.ObservedGeneration != o.Generation {
+		return metav1.ConditionUnknown
+	}
+	return c.Status
+}
+
+func isReady(o *Object) bool { return readyStatus(o) == metav1.ConditionTrue }
 
 // users returns a handler that enqueues the objects that use something.
 func (s *Setup) users(value func(client.Object) string) handler.EventHandler {

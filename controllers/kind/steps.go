@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -35,8 +36,10 @@ type Steps struct {
 	// Installation is the controller's --owner-id.
 	Installation string
 	FieldOwner   string
-	// Published is called after the revision of a kind has changed, with its key.
+	// Published is called after the revision of a kind has changed for all objects, with its key.
 	Published func(kind string)
+	// Released is called after a rollout has released a revision to an object.
+	Released func(kind string, object types.NamespacedName)
 
 	applied appliedObjects
 	// owners are the names of the KsctlKinds of CustomResourceDefinitions, by name.
@@ -57,10 +60,14 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	if out != nil {
 		return out
 	}
-	count := countObjects(objects, current.artifact.Revision)
-	k.Status.Objects, k.Status.LastAppliedRevision = &count, current.artifact.Revision
-	return reconcile.Done{Revision: current.artifact.Revision,
-		Message: fmt.Sprintf("%s is served from revision %s: stack %s %s", published.key(), current.artifact.Revision,
+	count := countObjects(objects, current)
+	k.Status.Objects = &count
+	if out := s.rollOut(ctx, k, published, objects); out != nil {
+		return out
+	}
+	k.Status.LastAppliedRevision = current.source.Revision
+	return reconcile.Done{Revision: current.source.Revision,
+		Message: fmt.Sprintf("%s is served from revision %s: stack %s %s", published.key(), current.source.Revision,
 			k.Spec.Stack, current.template.StackVersion)}
 }
 
@@ -75,10 +82,11 @@ func (s *Steps) publish(ctx context.Context,
 		return nil, content.SourceOutcome(err)
 	}
 	k.Status.LastAttemptedRevision = a.Revision
-	t, err := s.loadKind(ctx, k, a)
+	next, err := s.loadKind(ctx, k, a)
 	if err != nil {
 		return nil, content.RenderOutcome(err, a.Revision)
 	}
+	t := next.template
 	if out := s.refuse(k, t, a.Revision); out != nil {
 		return nil, out
 	}
@@ -99,7 +107,9 @@ func (s *Steps) publish(ctx context.Context,
 	if err != nil {
 		return nil, reconcile.Retry{Err: err, Revision: a.Revision}
 	}
-	next := &publication{template: t, spec: k.Spec, artifact: a}
+	if err := s.startRollout(ctx, k, p, next); err != nil {
+		return nil, reconcile.Retry{Err: err, Revision: a.Revision}
+	}
 	if before := p.current.Swap(next); !before.equal(next) {
 		s.Published(p.key())
 	}
@@ -110,20 +120,32 @@ func (s *Steps) publish(ctx context.Context,
 	return p, nil
 }
 
-// equal reports whether two publications make the same installs.
+// equal reports whether two publications make the same installs. With a rollout, another revision
+// reaches the objects later.
 func (p *publication) equal(other *publication) bool {
 	if p == nil || other == nil {
 		return p == other
 	}
-	return p.artifact == other.artifact && apiequality.Semantic.DeepEqual(p.spec, other.spec)
+	return apiequality.Semantic.DeepEqual(p.spec, other.spec) &&
+		(p.spec.Rollout != nil || sameArtifact(p.artifact, other.artifact))
 }
 
-// loadKind reads the kind that the stack of an artifact serves.
-func (s *Steps) loadKind(ctx context.Context, k *appsv1.KsctlKind, a artifact.Artifact) (*stacks.KindTemplate, error) {
+func sameArtifact(a, b artifact.Artifact) bool {
+	return a.Digest == b.Digest && a.Revision == b.Revision
+}
+
+// loadKind reads the kind that the stack of an artifact serves. With a rollout, it keeps the
+// revision.
+func (s *Steps) loadKind(ctx context.Context, k *appsv1.KsctlKind, a artifact.Artifact) (*publication, error) {
 	if p := s.Kinds.ofOwner(k.Name); p != nil {
-		if c := p.current.Load(); c != nil && c.artifact == a && c.spec.Path == k.Spec.Path &&
-			c.spec.Stack == k.Spec.Stack {
-			return c.template, nil
+		if c := p.current.Load(); c != nil && sameArtifact(c.source, a) && c.spec.Path == k.Spec.Path &&
+			c.spec.Stack == k.Spec.Stack && (c.spec.Rollout == nil) == (k.Spec.Rollout == nil) {
+			next := *c
+			next.spec, next.source = k.Spec, a
+			if k.Spec.Rollout == nil {
+				next.artifact = a
+			}
+			return &next, nil
 		}
 	}
 	tree, err := s.Content.Fetcher.Fetch(ctx, a)
@@ -131,7 +153,14 @@ func (s *Steps) loadKind(ctx context.Context, k *appsv1.KsctlKind, a artifact.Ar
 		return nil, err
 	}
 	defer tree.Release()
-	return stacks.LoadKind(tree.Root, k.Spec.Path, k.Spec.Stack)
+	next := &publication{spec: k.Spec, source: a, artifact: a, path: k.Spec.Path, stack: k.Spec.Stack}
+	if next.template, err = stacks.LoadKind(tree.Root, k.Spec.Path, k.Spec.Stack); err != nil || k.Spec.Rollout == nil {
+		return next, err
+	}
+	next.path = ""
+	next.artifact, err = s.Kinds.Revisions.keep(ctx, k.Name, k.Spec.Stack,
+		filepath.Join(tree.Root, filepath.FromSlash(next.template.Folder)), a.Revision)
+	return next, err
 }
 
 // refuse returns the outcome for a kind that must not be served; nil for another one.
@@ -168,6 +197,12 @@ func (s *Steps) serve(ctx context.Context, req *reconcile.Request[*appsv1.KsctlK
 			"CustomResourceDefinition %s exists, and KsctlKind %s did not create it: delete it, or serve the kind in "+
 				"another group", want.Name, k.Name)
 	}
+	if have != nil {
+		if err := s.checkSchemaChange(ctx, want, have); err != nil {
+			return nil, err
+		}
+		addStoredVersions(want, have)
+	}
 	s.owners.Store(want.Name, k.Name) // before its events
 	if k.Status.CRD == "" {           // a removal has to know it
 		k.Status.CRD = want.Name
@@ -177,6 +212,9 @@ func (s *Steps) serve(ctx context.Context, req *reconcile.Request[*appsv1.KsctlK
 	}
 	d, err := s.applyDefinition(ctx, k.Name, want, have)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.rewriteStored(ctx, d); err != nil {
 		return nil, err
 	}
 	return d, s.applyRoles(ctx, k.Name, t)
@@ -218,7 +256,7 @@ func storedKind(d *apiextensionsv1.CustomResourceDefinition) schema.GroupVersion
 }
 
 // countObjects counts the objects of a kind.
-func countObjects(objects []Object, revision string) (out appsv1.KindObjects) {
+func countObjects(objects []Object, current *publication) (out appsv1.KindObjects) {
 	for i := range objects {
 		o := &objects[i]
 		ready := apimeta.FindStatusCondition(o.Status.Conditions, appsv1.ReadyCondition)
@@ -226,11 +264,19 @@ func countObjects(objects []Object, revision string) (out appsv1.KindObjects) {
 		if ready != nil && ready.Status == "True" && ready.ObservedGeneration == o.Generation {
 			out.Ready++
 		}
-		if o.Status.LastAppliedRevision == revision {
+		if current.isApplied(o) {
 			out.Updated++
 		}
 	}
 	return out
+}
+
+// isApplied reports whether an object has applied the revision of a publication.
+func (p *publication) isApplied(o *Object) bool {
+	if taken := o.Status.Artifact; p.spec.Rollout != nil {
+		return taken != nil && taken.Digest == p.artifact.Digest && o.Status.LastAppliedRevision == taken.Revision
+	}
+	return o.Status.LastAppliedRevision == p.artifact.Revision
 }
 
 // Finalize implements reconcile.Steps. With the policy Refuse it serves the kind until there are no
@@ -318,8 +364,7 @@ func (p *publishedKind) deleteAll(ctx context.Context, objects []Object) error {
 // wakes the KsctlKind.
 func (s *Steps) deleteDefinition(ctx context.Context, d *apiextensionsv1.CustomResourceDefinition) reconcile.Outcome {
 	if d.DeletionTimestamp == nil {
-		u := reconcile.PartialMetadata(apiextensionsv1.GroupName, stacks.DefinitionKind.Kind)
-		u.Name = d.Name
+		u := unstructuredDefinition(d.Name)
 		if err := client.IgnoreNotFound(s.Direct.Delete(ctx, u, client.Preconditions{UID: &d.UID})); err != nil {
 			return reconcile.Retry{Err: err}
 		}
@@ -332,6 +377,9 @@ func (s *Steps) deleteDefinition(ctx context.Context, d *apiextensionsv1.CustomR
 // removed ends the removal of a kind whose CustomResourceDefinition is gone.
 func (s *Steps) removed(ctx context.Context, k *appsv1.KsctlKind) reconcile.Outcome {
 	if err := s.deleteRoles(ctx, k); err != nil {
+		return reconcile.Retry{Err: err}
+	}
+	if err := s.Kinds.Revisions.prune(ctx, k.Name, nil); err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if p := s.Kinds.ofOwner(k.Name); p != nil {
@@ -355,6 +403,14 @@ func (s *Steps) EnsureWatched(ctx context.Context, k *appsv1.KsctlKind) error {
 	if err != nil || d == nil || !s.owns(k, d) || !isEstablished(d) {
 		return err
 	}
-	_, err = s.Kinds.start(k.Name, storedKind(d))
+	p, err := s.Kinds.start(k.Name, storedKind(d))
+	if err != nil || k.Spec.Rollout == nil || k.Status.Artifact == nil || p.current.Load() != nil {
+		return err
+	}
+	// Without its source, too, each object is reconciled at its revision.
+	complete, err := p.keptRevision(ctx, k.Status.Artifact, k.Spec)
+	if err == nil && p.current.CompareAndSwap(nil, complete) {
+		s.Published(p.key())
+	}
 	return err
 }

@@ -98,8 +98,8 @@ func PartialMetadata(group, kind string) *metav1.PartialObjectMetadata {
 
 // PermissionEvents are called with a namespace; empty for the whole cluster.
 type PermissionEvents struct {
-	// Changed is called after a role, a binding or a namespace was created or changed. Which account
-	// a binding is for is not known: its metadata does not have it.
+	// Changed is called after a role, a binding or a namespace was created or changed. Which
+	// account a binding is for is not known: its metadata does not have it.
 	Changed func(namespace string, q workqueue.TypedRateLimitingInterface[crreconcile.Request])
 	// Terminating is called when the deletion of a namespace begins.
 	Terminating func(ctx context.Context, namespace string,

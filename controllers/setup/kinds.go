@@ -38,6 +38,7 @@ func (c *Controllers) AddKinds(ctx context.Context, o KindOptions) error {
 	}
 	kinds := &kind.Kinds{Config: c.mgr.GetConfig(), Mapper: c.mgr.GetRESTMapper(),
 		NewReconciler:   c.newObjectReconciler,
+		Revisions:       &kind.Revisions{Client: c.direct, Namespace: c.opts.Namespace, Fetcher: c.content.Fetcher},
 		NewInstallSteps: func(r kind.InstallRules) kind.InstallSteps { return c.newServedSteps(r, depends) }}
 	steps := &kind.Steps{Direct: c.direct, Content: c.content, Kinds: kinds, Groups: o.Groups,
 		Installation: c.opts.OwnerID, FieldOwner: FieldOwner}
@@ -65,8 +66,9 @@ func (c *Controllers) newServedSteps(r kind.InstallRules, depends *dependency.Wa
 			APIReader: c.mgr.GetAPIReader()},
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
 		ConfigsSelected: c.opts.ConfigCacheFiltered, SecretKey: c.key, Clock: realClock,
-		Served: &install.ServedKind{Kind: r.Kind, Artifact: r.Artifact, MayUse: r.MayUse, Sensitive: r.Sensitive, Report: r.Report},
-		Plans:  handover.NewPlans(clock.RealClock{}), Dependencies: kind.DependenciesOf(r.Kind, depends),
+		Served: &install.ServedKind{Kind: r.Kind, Artifact: r.Artifact, MayUse: r.MayUse,
+			MayContain: r.MayContain, Sensitive: r.Sensitive, Report: r.Report},
+		Plans: handover.NewPlans(clock.RealClock{}), Dependencies: kind.DependenciesOf(r.Kind, depends),
 		RecordDriftCorrections: func(types.NamespacedName, int) {},
 	}
 }

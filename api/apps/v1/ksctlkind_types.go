@@ -58,11 +58,33 @@ type KsctlKindSpec struct {
 	// +kubebuilder:validation:items:Pattern="^([a-z0-9]([-a-z0-9]*[a-z0-9])?|[a-z0-9][-a-z0-9]*\\*)$"
 	TargetNamespaces []string `json:"targetNamespaces,omitempty"`
 
+	// Rollout makes a new revision of the stack reach the objects step by step. Without it, a new
+	// revision reaches all objects at once.
+	// +optional
+	Rollout *KindRollout `json:"rollout,omitempty"`
+
 	// DeletionPolicy is what happens to the objects of the kind when the KsctlKind is deleted: with
 	// Refuse it stays until there are none, with Delete they are deleted. Defaults to Refuse.
 	// +optional
 	// +kubebuilder:validation:Enum=Refuse;Delete
 	DeletionPolicy KindDeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// KindRollout is how a new revision of the stack reaches the objects of a kind. An object that it
+// has not reached stays at its revision. spec.timeout is the time that an object has to become
+// Ready.
+type KindRollout struct {
+	// MaxConcurrent is the maximum number of objects that apply a revision at the same time.
+	// Defaults to 5.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxConcurrent *int32 `json:"maxConcurrent,omitempty"`
+
+	// OnFailure specifies whether a revision is rolled out to more objects after an object that was
+	// Ready has failed with it. Defaults to Stop.
+	// +optional
+	OnFailure FailurePolicy `json:"onFailure,omitempty"`
 }
 
 // KindObjects counts the objects of a published kind.
@@ -71,7 +93,7 @@ type KindObjects struct {
 	Total int32 `json:"total"`
 	// Ready is the number of objects that are Ready.
 	Ready int32 `json:"ready"`
-	// Updated is the number of objects that have applied the current revision.
+	// Updated is the number of objects that have applied the current revision of the stack.
 	Updated int32 `json:"updated"`
 }
 
@@ -86,6 +108,11 @@ type KsctlKindStatus struct {
 	// LastAppliedRevision is the last revision of the source whose kind is served.
 	// +optional
 	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
+
+	// Artifact is the last revision of the stack that was rolled out to all objects. New objects
+	// get it. It is unset without spec.rollout.
+	// +optional
+	Artifact *TakenArtifact `json:"artifact,omitempty"`
 
 	// StackVersion is the version of the stack of that revision.
 	// +optional

@@ -124,6 +124,10 @@ const (
 	GroupNotAllowedReason = "GroupNotAllowed"
 	// KindNotReadyReason: the KsctlKind of an object publishes nothing now.
 	KindNotReadyReason = "KindNotReady"
+	// ObjectsFailedReason: objects of the kind failed with the revision that is rolled out.
+	ObjectsFailedReason = "ObjectsFailed"
+	// SchemaChangeRefusedReason: objects of the kind do not fit the changed schema.
+	SchemaChangeRefusedReason = "SchemaChangeRefused"
 	// InUseReason: objects of the kind exist, so that the KsctlKind is not removed.
 	InUseReason = "InUse"
 	// StorageOperationFailedReason: the artifact can't be stored or read.

@@ -38,20 +38,20 @@ type KubeConfigReference struct {
 	SecretRef SecretKeyReference `json:"secretRef"`
 }
 
-// FailurePolicy specifies how a rollout continues after a cluster has failed.
+// FailurePolicy specifies how a rollout continues after a cluster or an object has failed.
 // +kubebuilder:validation:Enum=Stop;Continue
 type FailurePolicy string
 
 // Failure policies.
 const (
-	// FailureStop does not roll out the change to more clusters until the failed clusters are
-	// ready, or until the next change.
+	// FailureStop does not roll out the change to more clusters or objects until the failed ones
+	// are ready, or until the next change.
 	FailureStop FailurePolicy = "Stop"
-	// FailureContinue continues with the other clusters.
+	// FailureContinue continues with the others.
 	FailureContinue FailurePolicy = "Continue"
 )
 
-// DefaultMaxConcurrent is the default of ClusterSelector.MaxConcurrent.
+// DefaultMaxConcurrent is the default of maxConcurrent of a ClusterSelector and of a KindRollout.
 const DefaultMaxConcurrent = 5
 
 // ClusterSelector selects KsctlClusters in the namespace by their labels. An empty selector selects
@@ -98,6 +98,14 @@ type TakenArtifact struct {
 	// URL that the artifact was fetched from. Unset if the URL may contain a secret.
 	// +optional
 	URL string `json:"url,omitempty"`
+
+	// Since is when the rollout of a KsctlKind released the artifact to the object.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+
+	// WasReady is true if the object was Ready when the rollout released the artifact to it.
+	// +optional
+	WasReady bool `json:"wasReady,omitempty"`
 }
 
 // InstalledCluster is the state of a stack on one cluster that a clusterSelector selects or has

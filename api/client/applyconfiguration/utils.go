@@ -80,6 +80,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &appsv1.KeepRuleApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KindObjects"):
 		return &appsv1.KindObjectsApplyConfiguration{}
+	case v1.SchemeGroupVersion.WithKind("KindRollout"):
+		return &appsv1.KindRolloutApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KsctlInstall"):
 		return &appsv1.KsctlInstallApplyConfiguration{}
 	case v1.SchemeGroupVersion.WithKind("KsctlInstallSpec"):

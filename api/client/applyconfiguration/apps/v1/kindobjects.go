@@ -11,7 +11,7 @@ type KindObjectsApplyConfiguration struct {
 	Total *int32 `json:"total,omitempty"`
 	// Ready is the number of objects that are Ready.
 	Ready *int32 `json:"ready,omitempty"`
-	// Updated is the number of objects that have applied the current revision.
+	// Updated is the number of objects that have applied the current revision of the stack.
 	Updated *int32 `json:"updated,omitempty"`
 }
 

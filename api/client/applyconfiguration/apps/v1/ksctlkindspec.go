@@ -30,6 +30,9 @@ type KsctlKindSpecApplyConfiguration struct {
 	// namespaced objects: names, or a prefix with * at its end. The permissions of the service
 	// account still apply.
 	TargetNamespaces []string `json:"targetNamespaces,omitempty"`
+	// Rollout makes a new revision of the stack reach the objects step by step. Without it, a new
+	// revision reaches all objects at once.
+	Rollout *KindRolloutApplyConfiguration `json:"rollout,omitempty"`
 	// DeletionPolicy is what happens to the objects of the kind when the KsctlKind is deleted: with
 	// Refuse it stays until there are none, with Delete they are deleted. Defaults to Refuse.
 	DeletionPolicy *appsv1.KindDeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -120,6 +123,14 @@ func (b *KsctlKindSpecApplyConfiguration) WithTargetNamespaces(values ...string)
 	for i := range values {
 		b.TargetNamespaces = append(b.TargetNamespaces, values[i])
 	}
+	return b
+}
+
+// WithRollout sets the Rollout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollout field is set to the value of the last call.
+func (b *KsctlKindSpecApplyConfiguration) WithRollout(value *KindRolloutApplyConfiguration) *KsctlKindSpecApplyConfiguration {
+	b.Rollout = value
 	return b
 }
 

@@ -16,6 +16,9 @@ type KsctlKindStatusApplyConfiguration struct {
 	LastAttemptedRevision *string `json:"lastAttemptedRevision,omitempty"`
 	// LastAppliedRevision is the last revision of the source whose kind is served.
 	LastAppliedRevision *string `json:"lastAppliedRevision,omitempty"`
+	// Artifact is the last revision of the stack that was rolled out to all objects. New objects
+	// get it. It is unset without spec.rollout.
+	Artifact *TakenArtifactApplyConfiguration `json:"artifact,omitempty"`
 	// StackVersion is the version of the stack of that revision.
 	StackVersion *string `json:"stackVersion,omitempty"`
 	// CRD is the name of the CustomResourceDefinition.
@@ -95,6 +98,14 @@ func (b *KsctlKindStatusApplyConfiguration) WithLastAttemptedRevision(value stri
 // If called multiple times, the LastAppliedRevision field is set to the value of the last call.
 func (b *KsctlKindStatusApplyConfiguration) WithLastAppliedRevision(value string) *KsctlKindStatusApplyConfiguration {
 	b.LastAppliedRevision = &value
+	return b
+}
+
+// WithArtifact sets the Artifact field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Artifact field is set to the value of the last call.
+func (b *KsctlKindStatusApplyConfiguration) WithArtifact(value *TakenArtifactApplyConfiguration) *KsctlKindStatusApplyConfiguration {
+	b.Artifact = value
 	return b
 }
 

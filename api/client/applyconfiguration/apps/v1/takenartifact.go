@@ -2,6 +2,10 @@
 
 package v1
 
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
 // TakenArtifactApplyConfiguration represents a declarative configuration of the TakenArtifact type for use
 // with apply.
 //
@@ -13,6 +17,10 @@ type TakenArtifactApplyConfiguration struct {
 	Digest *string `json:"digest,omitempty"`
 	// URL that the artifact was fetched from. Unset if the URL may contain a secret.
 	URL *string `json:"url,omitempty"`
+	// Since is when the rollout of a KsctlKind released the artifact to the object.
+	Since *metav1.Time `json:"since,omitempty"`
+	// WasReady is true if the object was Ready when the rollout released the artifact to it.
+	WasReady *bool `json:"wasReady,omitempty"`
 }
 
 // TakenArtifactApplyConfiguration constructs a declarative configuration of the TakenArtifact type for use with
@@ -42,5 +50,21 @@ func (b *TakenArtifactApplyConfiguration) WithDigest(value string) *TakenArtifac
 // If called multiple times, the URL field is set to the value of the last call.
 func (b *TakenArtifactApplyConfiguration) WithURL(value string) *TakenArtifactApplyConfiguration {
 	b.URL = &value
+	return b
+}
+
+// WithSince sets the Since field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Since field is set to the value of the last call.
+func (b *TakenArtifactApplyConfiguration) WithSince(value metav1.Time) *TakenArtifactApplyConfiguration {
+	b.Since = &value
+	return b
+}
+
+// WithWasReady sets the WasReady field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the WasReady field is set to the value of the last call.
+func (b *TakenArtifactApplyConfiguration) WithWasReady(value bool) *TakenArtifactApplyConfiguration {
+	b.WasReady = &value
 	return b
 }
