@@ -66,7 +66,8 @@ func TestPlanRollout(t *testing.T) {
 		"the first in the order of names": {objects: []string{"r1 applied", "r1 applied", "r1 applied"}, max: 2,
 			release: "a b", updating: "a b", waiting: "c"},
 		"an object that has the revision frees its place": {
-			objects: []string{"r2 applied", "r2", "r1 applied", "r1 applied"}, max: 2, release: "c", updating: "b c", waiting: "d"},
+			objects: []string{"r2 applied", "r2", "r1 applied", "r1 applied"}, max: 2,
+			release: "c", updating: "b c", waiting: "d"},
 		"a released object has its place before its status has the revision": {
 			objects: []string{"r1 applied released", "r1 applied"}, max: 1, updating: "a", waiting: "b"},
 		"complete": {objects: []string{"r2 applied", "r2 applied"}, max: 1},
