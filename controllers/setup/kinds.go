@@ -55,6 +55,7 @@ func (c *Controllers) newObjectReconciler(key string, cached client.Client, dire
 	steps reconcile.Steps[*kind.Object]) *reconcile.Reconciler[*kind.Object] {
 	r := newReconciler[kind.Object, kind.ObjectList](c, key, steps)
 	r.Client, r.Reader = cached, direct
+	r.Selector = nil // it selects KsctlKinds, with all of their objects
 	return r
 }
 

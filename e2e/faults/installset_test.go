@@ -30,6 +30,8 @@ const valueAnnotation = "e2e.ksctl.com/value"
 // installSet is a number of installs in a namespace, and their expected objects.
 type installSet struct {
 	ns string
+	// flags are those of its controllers, besides the common ones.
+	flags []string
 	// size is the number of objects of each install.
 	size map[string]int
 	// at is the expected revision of each install that exists.

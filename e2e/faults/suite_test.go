@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func startController(ctx context.Context, f *installSet, through *proxy.Proxy, f
 	}
 	p, err := h.StartProcess(ctx, config,
 		append([]string{"--log-level=debug", "--owner-id=" + f.ns, "--watch-label-selector=fleet=" + f.ns},
-			flags...)...)
+			slices.Concat(f.flags, flags)...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		if CurrentSpecReport().Failed() {
