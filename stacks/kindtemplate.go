@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,16 +53,39 @@ func LoadKind(root, dir, stack string) (*KindTemplate, error) {
 	if err := def.checkName(stack); err != nil {
 		return nil, err
 	}
-	v := &validator{def: def, tree: tree}
+	return def.kind(tree)
+}
+
+// LoadKindFile is LoadKind for the stack file at a path below root.
+func LoadKindFile(root, file string) (*KindTemplate, error) {
+	tree, err := source.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	clean, err := source.Clean(".", file)
+	if err != nil {
+		return nil, problem.Errorf(file, 0, "%w", err)
+	}
+	def, err := readDefinition(tree, clean)
+	if err != nil {
+		return nil, err
+	}
+	return def.kind(tree)
+}
+
+// kind returns the kind that a stack serves.
+func (d *Definition) kind(tree *source.Tree) (*KindTemplate, error) {
+	v := &validator{def: d, tree: tree}
 	v.checkHeader()
-	if def.Spec.Serves == nil {
-		v.fail(def.fieldAt("spec.serves"), "is missing: the stack serves no kind")
+	if d.Spec.Serves == nil {
+		v.fail(d.fieldAt("spec.serves"), "is missing: the stack serves no kind")
 	}
 	if len(v.errs) > 0 {
 		return nil, v.errs.Err()
 	}
 	k := v.compileKind()
-	k.Folder = path.Dir(file)
+	k.Folder = d.dir
 	return k, v.errs.Err()
 }
 

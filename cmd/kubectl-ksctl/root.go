@@ -21,7 +21,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use: "kubectl-ksctl",
 		Short: "Validate and render stacks, convert objects of Flux and Argo CD to them, inspect and encrypt cluster " +
-			"states, and show and test what is installed",
+			"states, generate clients of kinds, and show and test what is installed",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -29,7 +29,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.AddCommand(newValidateCommand(), newRenderCommand(), newStateCommand(), newStatusCommand(), newTestCommand(),
-		newConvertCommand(), newVersionCommand())
+		newConvertCommand(), newKindCommand(), newVersionCommand())
 	return root
 }
 

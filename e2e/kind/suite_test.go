@@ -45,25 +45,10 @@ func TestKind(t *testing.T) {
 	suite.Run(t, "Kind")
 }
 
-// groupRule lets the controller grant what it serves, as docs/kinds.md describes.
-const groupRule = `apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: ksctl-gitops-kinds-test}
-rules: [{apiGroups: [shops.example.com], resources: ["*"], verbs: ["*"]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: ksctl-gitops-kinds-test}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ksctl-gitops-kinds-test}
-subjects: [{kind: ServiceAccount, name: ksctl-gitops, namespace: ksctl-gitops-system}]
-`
-
 var _ = BeforeSuite(func(ctx SpecContext) {
 	h = framework.StartScanned(ctx, cluster.Options{Audit: true, Nodes: -1, NoScheduler: true}, scanner)
 	plane = h.ControlPlane
-	Expect(plane.Apply(ctx, harness.RepoPath("config/kinds/role.yaml"))).To(Succeed())
-	Expect(plane.Apply(ctx, harness.RepoPath("config/kinds/role_binding.yaml"))).To(Succeed())
-	Expect(plane.ApplyYAML(ctx, []byte(groupRule))).To(Succeed())
+	Expect(harness.AllowKinds(ctx, plane, group)).To(Succeed())
 	controller = framework.StartController(h, "--kind-groups="+group)
 }, NodeTimeout(10*time.Minute))
 
