@@ -23,6 +23,9 @@ import (
 // soon bounds every wait in these specs.
 const soon = 5 * time.Minute
 
+// kindGroup is the API group in which the controller may serve kinds.
+const kindGroup = "shops.example.com"
+
 // argoNamespace is the namespace of the Applications of a spec.
 var argoNamespace = argo.Namespace
 
@@ -51,7 +54,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	definitions, err := argo.CRDPaths(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	h = framework.StartScanned(ctx, cluster.Options{Audit: true, CRDPaths: definitions}, scanner)
-	framework.StartController(h, "--no-cross-namespace-refs=true", "--watch-label-selector=!"+controllerLabel)
+	Expect(harness.AllowKinds(ctx, h.ControlPlane, kindGroup)).To(Succeed())
+	framework.StartController(h, "--no-cross-namespace-refs=true", "--watch-label-selector=!"+controllerLabel,
+		"--kind-groups="+kindGroup)
 	git = framework.GitServer()
 
 	Expect(argo.PrepareNamespace(ctx, h.ControlPlane, argoNamespace, nil)).To(Succeed())
@@ -78,7 +83,7 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 	if !CurrentSpecReport().Failed() {
 		return
 	}
-	kubectl(ctx, "get", "--all-namespaces", "-o", "yaml", "ksctlsources,ksctlinstalls,ksctlremoves")
+	kubectl(ctx, "get", "--all-namespaces", "-o", "yaml", "ksctlsources,ksctlinstalls,ksctlremoves,ksctlkinds")
 	for name, p := range programs {
 		GinkgoWriter.Println(name, "\n", p.Log())
 	}

@@ -77,7 +77,7 @@ func (w fixture) object(kind, name string) *unstructured.Unstructured {
 	versions := map[string]string{"Kustomization": "kustomize.toolkit.fluxcd.io/v1",
 		"GitRepository": "source.toolkit.fluxcd.io/v1",
 		"OCIRepository": "source.toolkit.fluxcd.io/v1", "ExternalArtifact": "source.toolkit.fluxcd.io/v1",
-		"KsctlInstall": "apps.ksctl.com/v1", "KsctlRemove": "apps.ksctl.com/v1"}
+		"KsctlInstall": "apps.ksctl.com/v1", "KsctlRemove": "apps.ksctl.com/v1", "Booth": kindGroup + "/v1alpha1"}
 	Expect(versions).To(HaveKey(kind))
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(versions[kind])

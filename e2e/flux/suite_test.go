@@ -26,6 +26,9 @@ import (
 // soon bounds every wait in these specs.
 const soon = 5 * time.Minute
 
+// kindGroup is the API group in which the controller may serve kinds.
+const kindGroup = "shops.example.com"
+
 const (
 	fluxNamespace = "flux-system"
 	fluxAccount   = "kustomize-controller"
@@ -85,7 +88,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	definitions, err := harness.FluxCRDPaths(ctx, GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	h = framework.StartScanned(ctx, cluster.Options{Audit: true, CRDPaths: definitions}, scanner)
-	flags := append(slices.Clone(lockdown), "--watch-label-selector=!"+controllerLabel)
+	Expect(harness.AllowKinds(ctx, h.ControlPlane, kindGroup)).To(Succeed())
+	flags := append(slices.Clone(lockdown), "--watch-label-selector=!"+controllerLabel, "--kind-groups="+kindGroup)
 	if os.Getenv(pushesVariable) != "" {
 		receiver = freeAddress()
 		flags = append(flags, "--webhook-addr="+receiver)
