@@ -28,8 +28,9 @@ type ServedKind struct {
 	// MayContain returns the kinds of a cycle that an object of a kind, as Kind.group, in the stack
 	// would close; nil if there is none.
 	MayContain func(ctx context.Context, kind string) ([]string, error)
-	// Sensitive returns the data of the Secret stacks.SensitiveFields of an install.
-	Sensitive func(in *appsv1.KsctlInstall) map[string][]byte
+	// Secret returns the data of a Secret of an install that exists in memory only, as that named
+	// stacks.SensitiveFields; nil for others.
+	Secret func(in *appsv1.KsctlInstall, name string) map[string][]byte
 	// Report returns the fields of an object of an install that the status reports, see
 	// live.ReportAnnotation.
 	Report func(in *appsv1.KsctlInstall, ref stacks.Ref) string

@@ -151,8 +151,10 @@ func (s *Steps) valuesFor(ctx context.Context, in *appsv1.KsctlInstall,
 // readValues returns the data of a ConfigMap or Secret, from the previous reconcile if possible.
 // The version of the result is empty if the object does not exist.
 func (s *Steps) readValues(ctx context.Context, o *owner, c dynamic.Interface, key valuesKey) (cachedValues, error) {
-	if s.Served != nil && key == (valuesKey{"Secret", stacks.SensitiveFields}) {
-		return cachedValues{version: "in memory", data: s.Served.Sensitive(o.req.Object)}, nil
+	if s.Served != nil && key.kind == "Secret" {
+		if data := s.Served.Secret(o.req.Object, key.name); data != nil {
+			return cachedValues{version: "in memory", data: data}, nil
+		}
 	}
 	ns, account := o.req.Object.Namespace, o.req.Object.Spec.ServiceAccountName
 	meta := reconcile.PartialMetadata("", key.kind)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,6 +102,10 @@ func (s *objectSteps) queueKey(o *Object) types.NamespacedName {
 	return queueKey(s.published.key(), client.ObjectKeyFromObject(o))
 }
 
+// decryptionKeys is the name of the Secret with the keys of spec.decryption of the KsctlKind. For
+// the install it exists in memory only.
+const decryptionKeys = "(decryption keys)"
+
 // install returns the install that the stack makes of an object, and its sensitive fields.
 func (s *objectSteps) install(ctx context.Context, o *Object,
 	current *publication) (*appsv1.KsctlInstall, map[string][]byte, error) {
@@ -110,6 +115,10 @@ func (s *objectSteps) install(ctx context.Context, o *Object,
 	}
 	spec.SourceRef, spec.Path, spec.Stack = current.spec.SourceRef, current.path, current.stack
 	spec.StackVersion, spec.ServiceAccountName = current.template.StackVersion, current.spec.ServiceAccountName
+	if d := current.spec.Decryption; d != nil {
+		spec.Decryption = &appsv1.Decryption{Provider: d.Provider,
+			SecretRef: fluxmeta.LocalObjectReference{Name: decryptionKeys}}
+	}
 	in := &appsv1.KsctlInstall{Spec: spec, Status: o.Status.KsctlInstallStatus}
 	o.DeepCopyInto(&in.ObjectMeta)
 	o.schedule = spec.Schedule

@@ -34,6 +34,9 @@ type publication struct {
 	// the stack in the latter. With a rollout, artifact is a kept revision.
 	source, artifact artifact.Artifact
 	path, stack      string
+	// keys are the data of the Secret of spec.decryption, and keysVersion is its resourceVersion.
+	keys        map[string][]byte
+	keysVersion string
 }
 
 // publishedKind is a kind whose CustomResourceDefinition exists. Its objects are watched until it
@@ -104,8 +107,8 @@ type InstallRules struct {
 	// MayContain returns the kinds of a cycle that an object of a kind, as Kind.group, in the stack
 	// would close; nil if there is none.
 	MayContain func(ctx context.Context, kind string) ([]string, error)
-	// Sensitive returns the sensitive fields of the object of an install.
-	Sensitive func(in *appsv1.KsctlInstall) map[string][]byte
+	// Secret returns the data of a Secret of an install, see install.ServedKind.
+	Secret func(in *appsv1.KsctlInstall, name string) map[string][]byte
 	// Report returns the fields of an object of an install that the status reports, see
 	// live.ReportAnnotation.
 	Report func(in *appsv1.KsctlInstall, ref stacks.Ref) string
@@ -226,7 +229,7 @@ func (k *Kinds) run(p *publishedKind) error {
 	}
 	p.direct = direct
 	p.installs = k.NewInstallSteps(InstallRules{Kind: p.key(), Artifact: p.artifact, MayUse: p.mayUse,
-		MayContain: p.mayContain, Sensitive: p.sensitive, Report: p.report})
+		MayContain: p.mayContain, Secret: p.secret, Report: p.report})
 	p.reconciler = k.NewReconciler(p.key(), p.client, direct, &objectSteps{published: p, kinds: k})
 	p.reconciler.Events = objectEvents{p.reconciler.Events, p.gvk}
 	k.mu.Lock()
@@ -296,9 +299,16 @@ func (p *publishedKind) artifact(_ context.Context, in *appsv1.KsctlInstall) (ar
 	return current.artifact, nil
 }
 
-// sensitive returns the sensitive fields of the object of an install.
-func (p *publishedKind) sensitive(in *appsv1.KsctlInstall) map[string][]byte {
-	return p.runningFor(in).sensitive
+// secret returns the data of a Secret of an install that exists in memory only; nil for others.
+func (p *publishedKind) secret(in *appsv1.KsctlInstall, name string) map[string][]byte {
+	running := p.runningFor(in)
+	switch {
+	case name == stacks.SensitiveFields:
+		return running.sensitive
+	case name == decryptionKeys && running.publication != nil:
+		return running.publication.keys
+	}
+	return nil
 }
 
 // notPublishedError reports that a KsctlKind publishes nothing.

@@ -28,7 +28,7 @@ func (s *Steps) startRollout(ctx context.Context, k *appsv1.KsctlKind, p *publis
 		setComplete(k, p, next)
 		return nil
 	}
-	kept, err := p.keptRevision(ctx, complete, next.spec)
+	kept, err := p.keptRevision(ctx, complete, next)
 	switch {
 	case errors.Is(err, errRevisionLost):
 		setComplete(k, p, next)

@@ -37,7 +37,7 @@ func (p *publishedKind) selectRevision(ctx context.Context, o *Object,
 		return complete, &appsv1.TakenArtifact{Revision: complete.artifact.Revision,
 			Digest: complete.artifact.Digest}, nil
 	}
-	selected, err := p.keptRevision(ctx, taken, current.spec)
+	selected, err := p.keptRevision(ctx, taken, current)
 	return selected, taken, err
 }
 
@@ -51,9 +51,9 @@ func (p *publication) at(revision string) *publication {
 	return &out
 }
 
-// keptRevision returns the publication of a kept revision, with the settings of a KsctlKind.
+// keptRevision returns the publication of a kept revision, with the settings of another one.
 func (p *publishedKind) keptRevision(ctx context.Context, taken *appsv1.TakenArtifact,
-	spec appsv1.KsctlKindSpec) (*publication, error) {
+	settings *publication) (*publication, error) {
 	kept, known := p.kept.Load(taken.Digest)
 	if !known {
 		loaded, exists, err := p.kinds.Revisions.load(ctx, p.owner, taken)
@@ -66,7 +66,7 @@ func (p *publishedKind) keptRevision(ctx context.Context, taken *appsv1.TakenArt
 		kept, _ = p.kept.LoadOrStore(taken.Digest, loaded)
 	}
 	out := *kept.(*publication).at(taken.Revision)
-	out.spec = spec
+	out.spec, out.keys, out.keysVersion = settings.spec, settings.keys, settings.keysVersion
 	return &out, nil
 }
 

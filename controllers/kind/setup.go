@@ -53,8 +53,11 @@ type Setup struct {
 	kindController controller.Controller
 }
 
-// bySource finds the KsctlKinds of a source.
-const bySource = ".spec.sourceRef"
+// Fields by which KsctlKinds are found: their source, and the Secret of spec.decryption.
+const (
+	bySource     = ".spec.sourceRef"
+	byDecryption = ".spec.decryption"
+)
 
 // Register adds the controllers to a manager.
 func (s *Setup) Register(ctx context.Context, mgr ctrl.Manager) error {
@@ -80,6 +83,12 @@ func (s *Setup) registerKinds(ctx context.Context, mgr ctrl.Manager) error {
 		map[string]func(*appsv1.KsctlKind) []string{bySource: func(k *appsv1.KsctlKind) []string {
 			ref := k.Spec.SourceRef
 			return []string{reconcile.IndexValue(ref.Kind, ref.Namespace, ref.Name)}
+		}, byDecryption: func(k *appsv1.KsctlKind) []string {
+			if k.Spec.Decryption == nil {
+				return nil
+			}
+			secret := s.Steps.keysSecret(k.Spec)
+			return []string{reconcile.IndexValue("Secret", secret.Namespace, secret.Name)}
 		}}); err != nil {
 		return err
 	}
@@ -100,6 +109,7 @@ func (s *Setup) registerKinds(ctx context.Context, mgr ctrl.Manager) error {
 				}
 				return nil
 			})).
+		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), s.Reconciler.ByIndex(byDecryption, "Secret")).
 		WatchesRawSource(source.Func(s.kinds.Start)).
 		Build(crreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			var k appsv1.KsctlKind

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -83,6 +85,9 @@ func (s *Steps) publish(ctx context.Context,
 	}
 	k.Status.LastAttemptedRevision = a.Revision
 	next, err := s.loadKind(ctx, k, a)
+	if err == nil {
+		err = s.readKeys(ctx, next)
+	}
 	if err != nil {
 		return nil, content.RenderOutcome(err, a.Revision)
 	}
@@ -126,7 +131,7 @@ func (p *publication) equal(other *publication) bool {
 	if p == nil || other == nil {
 		return p == other
 	}
-	return apiequality.Semantic.DeepEqual(p.spec, other.spec) &&
+	return apiequality.Semantic.DeepEqual(p.spec, other.spec) && p.keysVersion == other.keysVersion &&
 		(p.spec.Rollout != nil || sameArtifact(p.artifact, other.artifact))
 }
 
@@ -161,6 +166,30 @@ func (s *Steps) loadKind(ctx context.Context, k *appsv1.KsctlKind, a artifact.Ar
 	next.artifact, err = s.Kinds.Revisions.keep(ctx, k.Name, k.Spec.Stack,
 		filepath.Join(tree.Root, filepath.FromSlash(next.template.Folder)), a.Revision)
 	return next, err
+}
+
+// readKeys sets the decryption keys of a publication.
+func (s *Steps) readKeys(ctx context.Context, p *publication) error {
+	p.keys, p.keysVersion = nil, ""
+	if p.spec.Decryption == nil {
+		return nil
+	}
+	name := s.keysSecret(p.spec)
+	var secret corev1.Secret
+	if err := s.Direct.Get(ctx, name, &secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return content.NewKeysNotFoundError(name.Namespace, name.Name)
+		}
+		return fmt.Errorf("spec.decryption: reading Secret %s: %w", name, err)
+	}
+	p.keys, p.keysVersion = secret.Data, secret.ResourceVersion
+	return nil
+}
+
+// keysSecret returns the name of the Secret of spec.decryption.
+func (s *Steps) keysSecret(spec appsv1.KsctlKindSpec) types.NamespacedName {
+	return types.NamespacedName{Namespace: cmp.Or(spec.SourceRef.Namespace, s.Kinds.Revisions.Namespace),
+		Name: spec.Decryption.SecretRef.Name}
 }
 
 // refuse returns the outcome for a kind that must not be served; nil for another one.
@@ -408,7 +437,11 @@ func (s *Steps) EnsureWatched(ctx context.Context, k *appsv1.KsctlKind) error {
 		return err
 	}
 	// Without its source, too, each object is reconciled at its revision.
-	complete, err := p.keptRevision(ctx, k.Status.Artifact, k.Spec)
+	settings := &publication{spec: k.Spec}
+	if err := s.readKeys(ctx, settings); err != nil {
+		return err
+	}
+	complete, err := p.keptRevision(ctx, k.Status.Artifact, settings)
 	if err == nil && p.current.CompareAndSwap(nil, complete) {
 		s.Published(p.key())
 	}

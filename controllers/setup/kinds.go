@@ -68,7 +68,7 @@ func (c *Controllers) newServedSteps(r kind.InstallRules, depends *dependency.Wa
 		Installation: c.opts.OwnerID, DefaultServiceAccount: c.opts.DefaultServiceAccount,
 		ConfigsSelected: c.opts.ConfigCacheFiltered, SecretKey: c.key, Clock: realClock,
 		Served: &install.ServedKind{Kind: r.Kind, Artifact: r.Artifact, MayUse: r.MayUse,
-			MayContain: r.MayContain, Sensitive: r.Sensitive, Report: r.Report},
+			MayContain: r.MayContain, Secret: r.Secret, Report: r.Report},
 		Plans: handover.NewPlans(clock.RealClock{}), Dependencies: kind.DependenciesOf(r.Kind, depends),
 		RecordDriftCorrections: func(types.NamespacedName, int) {},
 	}

@@ -58,6 +58,11 @@ type KsctlKindSpec struct {
 	// +kubebuilder:validation:items:Pattern="^([a-z0-9]([-a-z0-9]*[a-z0-9])?|[a-z0-9][-a-z0-9]*\\*)$"
 	TargetNamespaces []string `json:"targetNamespaces,omitempty"`
 
+	// Decryption configures the decryption of SOPS-encrypted files of the stack. The Secret is in
+	// the namespace of the source, or in that of the controller for sourceRef.kind Catalog.
+	// +optional
+	Decryption *Decryption `json:"decryption,omitempty"`
+
 	// Rollout makes a new revision of the stack reach the objects step by step. Without it, a new
 	// revision reaches all objects at once.
 	// +optional

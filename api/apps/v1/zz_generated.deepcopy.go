@@ -1036,6 +1036,11 @@ func (in *KsctlKindSpec) DeepCopyInto(out *KsctlKindSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Decryption != nil {
+		in, out := &in.Decryption, &out.Decryption
+		*out = new(Decryption)
+		**out = **in
+	}
 	if in.Rollout != nil {
 		in, out := &in.Rollout, &out.Rollout
 		*out = new(KindRollout)

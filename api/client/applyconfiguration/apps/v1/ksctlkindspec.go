@@ -30,6 +30,9 @@ type KsctlKindSpecApplyConfiguration struct {
 	// namespaced objects: names, or a prefix with * at its end. The permissions of the service
 	// account still apply.
 	TargetNamespaces []string `json:"targetNamespaces,omitempty"`
+	// Decryption configures the decryption of SOPS-encrypted files of the stack. The Secret is in
+	// the namespace of the source, or in that of the controller for sourceRef.kind Catalog.
+	Decryption *DecryptionApplyConfiguration `json:"decryption,omitempty"`
 	// Rollout makes a new revision of the stack reach the objects step by step. Without it, a new
 	// revision reaches all objects at once.
 	Rollout *KindRolloutApplyConfiguration `json:"rollout,omitempty"`
@@ -123,6 +126,14 @@ func (b *KsctlKindSpecApplyConfiguration) WithTargetNamespaces(values ...string)
 	for i := range values {
 		b.TargetNamespaces = append(b.TargetNamespaces, values[i])
 	}
+	return b
+}
+
+// WithDecryption sets the Decryption field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Decryption field is set to the value of the last call.
+func (b *KsctlKindSpecApplyConfiguration) WithDecryption(value *DecryptionApplyConfiguration) *KsctlKindSpecApplyConfiguration {
+	b.Decryption = value
 	return b
 }
 
