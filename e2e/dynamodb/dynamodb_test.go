@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	code, err := runTests(m)
 	if err != nil {
 		_, _ = os.Stderr.WriteString(err.Error() + "\n")
@@ -33,8 +35,8 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (int, error) {
-	if dynalite.MissingRequirement() != "" {
-		return m.Run(), nil // the tests are skipped
+	if reasonToSkip() != "" {
+		return m.Run(), nil
 	}
 	dir, err := os.MkdirTemp("", "dynalite")
 	if err != nil {
@@ -59,10 +61,17 @@ func runTests(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
+func reasonToSkip() string {
+	if testing.Short() {
+		return "with -short, nothing is installed with npm"
+	}
+	return dynalite.MissingRequirement()
+}
+
 func needsServer(t *testing.T) {
 	t.Helper()
-	if missing := dynalite.MissingRequirement(); missing != "" {
-		t.Skip(missing)
+	if reason := reasonToSkip(); reason != "" {
+		t.Skip(reason)
 	}
 }
 
