@@ -32,6 +32,8 @@ RESUME   ?=
 OUT      ?= docs/benchmarks
 # Image that deploy installs; it has no default.
 IMG      ?=
+# Of make image: empty is the controller's.
+IMAGE    ?=
 # Version that the programs call themselves; empty: that of the commit.
 VERSION  ?=
 # The kubectl on PATH, else the one that the tests use.
@@ -99,8 +101,8 @@ tools: ## Build what tests run against, a control plane, Flux' controllers and A
 	@$(GO) run ./e2e/tools/cmd/build $(if $(and $(NODE),$(filter 0,$(shell id -u))),-node)
 
 .PHONY: node
-node: ## Run the chart on a real node that is made here, and taken down again: root, Linux, and what apt-get has of containerd. NODE=try skips it where none can be made.
-	@$(MAKE) test PKG=./e2e/node NODE=$(or $(NODE),1)
+node: ## Run the chart, and the kinds of the catalog, on a real node that is made here, and taken down again: root, Linux, and what apt-get has of containerd. NODE=try skips it where none can be made.
+	@$(MAKE) test PKG='./e2e/node ./e2e/systems' NODE=$(or $(NODE),1)
 
 .PHONY: demo
 demo: ## Show the controllers at work on this machine alone; KEEP=1 leaves all of it up until Ctrl-C.
@@ -200,8 +202,8 @@ verify-format: $(GOLANGCI_LINT)
 RELEASE = $(GO) run ./internal/release --out '$(BIN)/release' $(if $(VERSION),--version '$(VERSION)')
 
 .PHONY: image
-image: ## Build the controller's image for amd64 and arm64 into bin/release/image, without a container engine; IMG=repository pushes it, PLATFORM= is for others.
-	$(RELEASE) image $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(IMG),--push $(IMG))
+image: ## Build the controller's image for amd64 and arm64 into bin/release/image, without a container engine; IMG=repository pushes it, PLATFORM= is for others, IMAGE=dynamodb-partition builds another image.
+	$(RELEASE) image $(if $(IMAGE),--name $(IMAGE)) $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(IMG),--push $(IMG))
 
 .PHONY: docker-build docker-push
 docker-build: ## As image, and pushes nothing.
@@ -215,6 +217,7 @@ release: ## Everything that a release consists of, pushed: make release VERSION=
 	@test -n '$(VERSION)' -a -n '$(REGISTRY)' || { echo 'error: make release VERSION=0.1.0 REGISTRY=registry.example.com/ksctl' >&2; exit 1; }
 	rm -rf '$(BIN)/release'
 	$(RELEASE) image --push $(REGISTRY)/controller
+	$(RELEASE) image --name dynamodb-partition --push $(REGISTRY)/dynamodb-partition
 	$(RELEASE) chart --image $(REGISTRY)/controller --push $(REGISTRY)/charts
 	$(RELEASE) manifest --image $(REGISTRY)/controller
 	$(RELEASE) catalog --push $(REGISTRY)/catalog

@@ -21,7 +21,7 @@ import (
 // those of the KsctlKind.
 var servedInstallFields = []string{"interval", "retryInterval", "timeout", "suspend", "parameters", "components",
 	"valuesFrom", "parametersFrom", "targetNamespace", "clusterRef", "dependsOn", "drift", "adopt", "guard", "prune",
-	"force", "commonMetadata"}
+	"force", "commonMetadata", "charts"}
 
 // KindTemplate is the kind that a stack serves, with its expressions compiled.
 type KindTemplate struct {

@@ -53,20 +53,29 @@ func moveSensitive(install map[string]any) (out sensitiveFields, err error) {
 	return out, nil
 }
 
-// move moves the secrets out of a field into a key of the data.
+// move moves the secrets out of a field into a key of the data. The field is an object, also if a
+// secret is the whole of it.
 func (s *sensitiveFields) move(parent map[string]any, field, key string) error {
 	public, secret := splitSecrets(parent[field])
 	if secret == nil {
 		return nil
 	}
-	raw, err := json.Marshal(expr.Reveal(secret))
+	if delete(parent, field); public != nil {
+		parent[field] = public
+	}
+	revealed := expr.Reveal(secret)
+	if revealed == nil { // an empty YAML document
+		return nil
+	}
+	if _, isObject := revealed.(map[string]any); !isObject {
+		return problem.Newf("spec.serves.install: %s is used as %s, and is not an object",
+			expr.FindSecret(secret).Name(), field)
+	}
+	raw, err := json.Marshal(revealed)
 	if err != nil {
 		return err
 	}
 	s.data[key] = raw
-	if delete(parent, field); public != nil {
-		parent[field] = public
-	}
 	return nil
 }
 

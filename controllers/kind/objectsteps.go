@@ -36,7 +36,9 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 	}
 	in, sensitive, err := s.install(ctx, req.Object, selected)
 	if err != nil {
-		return reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason, Revision: selected.artifact.Revision}
+		out := reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason, Revision: selected.artifact.Revision}
+		s.setStatus(ctx, req.Object, installWithoutSpec(req.Object), selected, out)
+		return out
 	}
 	s.published.running.Store(in.UID, runningReconcile{selected, sensitive})
 	defer s.published.running.Delete(in.UID)
@@ -72,8 +74,7 @@ func (s *objectSteps) notPublished(o *Object) reconcile.Outcome {
 
 // Finalize implements reconcile.Steps. It works without the stack.
 func (s *objectSteps) Finalize(ctx context.Context, req *reconcile.Request[*Object]) reconcile.Outcome {
-	in := &appsv1.KsctlInstall{Status: req.Object.Status.KsctlInstallStatus}
-	req.Object.DeepCopyInto(&in.ObjectMeta)
+	in := installWithoutSpec(req.Object)
 	if account := in.Status.ServiceAccount; account != nil {
 		in.Spec.ServiceAccountName = account.Name
 	}
@@ -119,10 +120,17 @@ func (s *objectSteps) install(ctx context.Context, o *Object,
 		spec.Decryption = &appsv1.Decryption{Provider: d.Provider,
 			SecretRef: fluxmeta.LocalObjectReference{Name: decryptionKeys}}
 	}
-	in := &appsv1.KsctlInstall{Spec: spec, Status: o.Status.KsctlInstallStatus}
-	o.DeepCopyInto(&in.ObjectMeta)
+	in := installWithoutSpec(o)
+	in.Spec = spec
 	o.schedule = spec.Schedule
 	return in, sensitive, nil
+}
+
+// installWithoutSpec returns the metadata and the status of the install of an object.
+func installWithoutSpec(o *Object) *appsv1.KsctlInstall {
+	in := &appsv1.KsctlInstall{Status: o.Status.KsctlInstallStatus}
+	o.DeepCopyInto(&in.ObjectMeta)
+	return in
 }
 
 func (p *publishedKind) value(o *Object) map[string]any {

@@ -280,11 +280,12 @@ func (p *publishedKind) list(ctx context.Context) ([]Object, reconcile.Outcome) 
 	return list.Items, nil
 }
 
-// hasObjects reports whether the API server has an object of the kind: the cache may be late.
+// hasObjects reports whether the API server has an object of the kind: the cache may be late. A
+// kind that is no longer served has none.
 func (p *publishedKind) hasObjects(ctx context.Context) (bool, error) {
 	var list ObjectList
 	err := p.direct.List(ctx, &list, client.Limit(1))
-	return len(list.Items) > 0, err
+	return len(list.Items) > 0, client.IgnoreNotFound(err)
 }
 
 // cacheStartDelay is the time until a reconcile that needs the objects of a new kind is repeated.

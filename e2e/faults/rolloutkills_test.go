@@ -60,20 +60,7 @@ func newRolledOut(ctx context.Context) *rolledOut {
 	f := newInstallSet(ctx, nil)
 	r := &rolledOut{installSet: f, group: f.ns + ".example.com"}
 	f.flags = []string{"--kind-groups=" + r.group}
-	for _, file := range []string{"config/kinds/role.yaml", "config/kinds/role_binding.yaml"} {
-		Expect(h.ControlPlane.Apply(ctx, harness.RepoPath(file))).To(Succeed())
-	}
-	Expect(h.ControlPlane.ApplyYAML(ctx, []byte(strings.ReplaceAll(`apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: GROUP}
-rules: [{apiGroups: [GROUP], resources: ["*"], verbs: ["*"]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: GROUP}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: GROUP}
-subjects: [{kind: ServiceAccount, name: ksctl-gitops, namespace: ksctl-gitops-system}]
-`, "GROUP", r.group)))).To(Succeed())
+	Expect(h.AllowKinds(ctx, r.group)).To(Succeed())
 	r.publish(ctx, 1, "one")
 	r.kind = &appsv1.KsctlKind{ObjectMeta: metav1.ObjectMeta{Name: f.ns, Labels: map[string]string{"fleet": f.ns}},
 		Spec: appsv1.KsctlKindSpec{Path: "stacks", Stack: "policy", ServiceAccountName: harness.Deployer,

@@ -185,6 +185,21 @@ var _ = Describe("A published kind", func() {
 			"not create it")
 	})
 
+	It("has the conditions of the stack also when a field of the object is invalid", func(ctx SpecContext) {
+		platform, tenant := framework.Namespace(ctx, h, "platform"), framework.Namespace(ctx, h, "tenant")
+		publishShop(ctx, platform, "Encoded", "main@sha1:1", "{expr: self.spec.greeting}",
+			"{expr: string(base64.decode(self.spec.greeting))}")
+		k := newKind(ctx, platform, "Encoded")
+		kindReady(ctx, k, "main@sha1:1")
+		a := newShop(ctx, "Encoded", tenant, "a", map[string]any{"greeting": "aGk="})
+		shopBecomes(ctx, a, "True ")
+		Expect(condition(a, "Available")).To(HavePrefix("True "))
+		change(ctx, a, `{"spec": {"greeting": "%"}}`)
+		shopBecomes(ctx, a, "False InvalidStack: ")
+		Expect(condition(a, "Available")).To(HavePrefix("False InvalidStack"))
+		Expect(get(ctx, configMap(tenant, "a-web"))).To(Succeed(), "what is installed stays")
+	})
+
 	It("acts with the rights of the account of each object's namespace, and stays in its namespaces",
 		func(ctx SpecContext) {
 			platform, tenant := framework.Namespace(ctx, h, "platform"), framework.Namespace(ctx, h, "tenant")

@@ -25,6 +25,7 @@ import (
 	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 	"github.com/ksctl/gitops/e2e/harness/leakscan"
+	"github.com/ksctl/gitops/e2e/programs"
 	"github.com/ksctl/gitops/e2e/suite"
 )
 
@@ -49,7 +50,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	h = framework.StartScanned(ctx, cluster.Options{Audit: true, Nodes: -1, NoScheduler: true}, scanner)
 	plane = h.ControlPlane
 	Expect(harness.AllowKinds(ctx, plane, group)).To(Succeed())
-	controller = framework.StartController(h, "--kind-groups="+group)
+	worker, err := h.Build(ctx, programs.SOPSWorker)
+	Expect(err).NotTo(HaveOccurred())
+	controller = framework.StartController(h, "--kind-groups="+group, "--sops-worker="+worker)
 }, NodeTimeout(10*time.Minute))
 
 // shopServes serves the kind KIND.

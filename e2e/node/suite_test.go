@@ -5,21 +5,15 @@ package node_test
 import (
 	"bytes"
 	"context"
-	"net"
-	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,18 +24,10 @@ import (
 	"github.com/ksctl/gitops/e2e/suite"
 	"github.com/ksctl/gitops/e2e/tools"
 	"github.com/ksctl/gitops/internal/release/chart"
-	"github.com/ksctl/gitops/internal/release/image"
 )
 
 // waitTimeout bounds each wait, including image pulls and the expiry of leases.
 const waitTimeout = 4 * time.Minute
-
-// nodeVariable is the environment variable that enables the suite, which creates a bridge and
-// packet filter rules. With the value "try" the suite is skipped on a machine that can't be a node.
-const (
-	nodeVariable = "KSCTL_E2E_NODE"
-	tryValue     = "try"
-)
 
 var (
 	h      *harness.Harness
@@ -56,16 +42,7 @@ var (
 )
 
 func TestNode(t *testing.T) {
-	wanted := os.Getenv(nodeVariable)
-	if wanted == "" {
-		t.Skipf("this suite needs %s=1 (make node)", nodeVariable)
-	}
-	if lacking := machine.MissingRequirement(t.Context()); lacking != "" {
-		if wanted == tryValue {
-			t.Skipf("this machine can't be a node: %s", lacking)
-		}
-		t.Fatalf("%s is set, but this machine can't be a node: %s", nodeVariable, lacking)
-	}
+	machine.Require(t)
 	suite.Run(t, "Node")
 }
 
@@ -91,11 +68,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	h, err = harness.StartControlPlane(ctx, machine.ClusterOptions())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return h.Stop() })
-	node, err = machine.Start(ctx, h, pause)
+	node, err = machine.Start(ctx, h, machine.Options{Pause: pause})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return node.Stop(ctx) })
 	registryAddress = proxyToLoopback(images.Host())
-}, NodeTimeout(15*time.Minute))
+}, NodeTimeout(30*time.Minute))
 
 var _ = JustAfterEach(func() {
 	if CurrentSpecReport().Failed() {
@@ -114,46 +91,22 @@ func printPodLogs(dir string) {
 	}
 }
 
-// push compiles a program, builds an image as a release does, pushes it and returns its reference.
+// push pushes an image of a program, and returns its reference.
 func push(ctx context.Context, program, pkg string) string {
 	GinkgoHelper()
-	binary := filepath.Join(GinkgoT().TempDir(), program)
-	// The same flags as in the other suites, so that the build cache is used.
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
-	content, err := os.ReadFile(binary)
+	ref, err := machine.PushProgram(ctx, images.Host()+"/"+program+":e2e", pkg)
 	Expect(err).NotTo(HaveOccurred())
-	built, err := image.Build(image.Content{Platform: v1.Platform{OS: "linux", Architecture: runtime.GOARCH},
-		Programs: []image.Program{{Name: program, Content: content}}}, image.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	tag, err := name.NewTag(images.Host() + "/" + program + ":e2e")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(remote.Write(tag, built, remote.WithContext(ctx))).To(Succeed())
-	digest, err := built.Digest()
-	Expect(err).NotTo(HaveOccurred())
-	return tag.Context().Digest(digest.String()).String()
+	return ref
 }
 
 // proxyToLoopback starts a proxy for a server on loopback and returns its address, which pods can
 // reach.
 func proxyToLoopback(host string) string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp4", net.JoinHostPort(machine.Address.String(), "0"))
+	address, stop, err := machine.Listen(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host}))
 	Expect(err).NotTo(HaveOccurred())
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second,
-		Handler: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host})}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener)
-	}()
-	DeferCleanup(func() {
-		_ = server.Close()
-		<-served
-	})
-	return listener.Addr().String()
+	DeferCleanup(stop)
+	return address
 }
 
 // command runs helm or kubectl as the administrator.

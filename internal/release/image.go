@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -17,36 +19,57 @@ import (
 	"github.com/ksctl/gitops/internal/sopsworker"
 )
 
-// programs are the programs in the image: the controller, the program that it starts, and the
-// agent, which uses the same image.
-var programs = []struct{ name, pkg string }{
-	{"controller", "github.com/ksctl/gitops/cmd/controller"},
-	{sopsworker.ProgramName, "github.com/ksctl/gitops/cmd/sops-worker"},
-	{"agent", "github.com/ksctl/gitops/cmd/agent"},
+// controllerImage is the name of the image that the chart and the manifest refer to.
+const controllerImage = "controller"
+
+// images are the programs in each image, by its name: the controller with the program that it
+// starts and the agent, and the programs of the catalog's stacks.
+var images = map[string][]program{
+	controllerImage: {
+		{"controller", "github.com/ksctl/gitops/cmd/controller"},
+		{sopsworker.ProgramName, "github.com/ksctl/gitops/cmd/sops-worker"},
+		{"agent", "github.com/ksctl/gitops/cmd/agent"},
+	},
+	"dynamodb-partition": {{"dynamodb-partition", "github.com/ksctl/gitops/cmd/dynamodb-partition"}},
+}
+
+// program is a program in an image; the first one of an image is its entrypoint.
+type program struct{ name, pkg string }
+
+// imageOptions are the flags of the command image.
+type imageOptions struct {
+	name      string
+	platforms []string
+	push      string
 }
 
 func imageCommand(r *release) *cobra.Command {
-	var platforms []string
-	var push string
+	o := imageOptions{}
+	names := strings.Join(slices.Sorted(maps.Keys(images)), ", ")
 	cmd := &cobra.Command{Use: "image", Args: cobra.NoArgs,
-		Short: "Build the controller's image into <out>/image, with an SBOM for each platform",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return r.image(cmd.Context(), platforms, push) }}
-	cmd.Flags().StringSliceVar(&platforms, "platform", []string{"linux/amd64", "linux/arm64"},
+		Short: "Build an image into <out>/image/<name>, with an SBOM for each platform",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return r.image(cmd.Context(), o) }}
+	cmd.Flags().StringVar(&o.name, "name", controllerImage, "The image to build, one of "+names+".")
+	cmd.Flags().StringSliceVar(&o.platforms, "platform", []string{"linux/amd64", "linux/arm64"},
 		"The platforms to build for.")
-	cmd.Flags().StringVar(&push, "push", "",
+	cmd.Flags().StringVar(&o.push, "push", "",
 		"The repository to push to, with an optional tag, which defaults to the version; empty pushes nothing.")
 	return cmd
 }
 
 // image builds the image index, writes it and the SBOMs to the output folder, and pushes both.
-func (r *release) image(ctx context.Context, platforms []string, push string) error {
-	contents := make([]image.Content, 0, len(platforms))
-	for _, platform := range platforms {
+func (r *release) image(ctx context.Context, o imageOptions) error {
+	programs := images[o.name]
+	if programs == nil {
+		return fmt.Errorf("--name %s: there is no such image", o.name)
+	}
+	contents := make([]image.Content, 0, len(o.platforms))
+	for _, platform := range o.platforms {
 		p, err := v1.ParsePlatform(platform)
 		if err != nil {
 			return fmt.Errorf("--platform %s: %w", platform, err)
 		}
-		content, err := r.compileAll(ctx, *p)
+		content, err := r.compileAll(ctx, programs, *p)
 		if err != nil {
 			return err
 		}
@@ -56,7 +79,7 @@ func (r *release) image(ctx context.Context, platforms []string, push string) er
 	if err != nil {
 		return err
 	}
-	folder := r.imageFolder()
+	folder := r.imageFolder(o.name)
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
@@ -69,14 +92,14 @@ func (r *release) image(ctx context.Context, platforms []string, push string) er
 	}
 	fmt.Println(folder, digest)
 	sboms, err := r.writeSBOMs(contents)
-	if err != nil || push == "" {
+	if err != nil || o.push == "" {
 		return err
 	}
-	return r.pushImage(ctx, push, index, sboms)
+	return r.pushImage(ctx, o.push, index, sboms)
 }
 
-// compileAll compiles the programs in the image of one platform.
-func (r *release) compileAll(ctx context.Context, p v1.Platform) (image.Content, error) {
+// compileAll compiles the programs of an image for one platform.
+func (r *release) compileAll(ctx context.Context, programs []program, p v1.Platform) (image.Content, error) {
 	out := image.Content{Platform: p}
 	for _, b := range programs {
 		content, err := r.compile(ctx, b.pkg, p)
@@ -135,11 +158,13 @@ func (r *release) pushImage(ctx context.Context, repository string, index v1.Ima
 	return r.recordPushed(refs...)
 }
 
-func (r *release) imageFolder() string { return filepath.Join(r.out, "image") }
+func (r *release) imageFolder(name string) string { return filepath.Join(r.out, "image", name) }
 
-// imageDigest returns the digest of the image index that was built before for this version.
+// imageDigest returns the digest of the controller's image index that was built before for this
+// version.
 func (r *release) imageDigest() (string, error) {
-	folder, err := layout.ImageIndexFromPath(r.imageFolder())
+	path := r.imageFolder(controllerImage)
+	folder, err := layout.ImageIndexFromPath(path)
 	if err != nil {
 		return "", fmt.Errorf("reading the image, which \"release image\" builds: %w", err)
 	}
@@ -148,8 +173,8 @@ func (r *release) imageDigest() (string, error) {
 		return "", err
 	}
 	if built := manifest.Annotations[versionAnnotation]; built != r.version {
-		return "", fmt.Errorf("%s: the image has version %q, not %s; run \"release image\" first", r.imageFolder(),
-			built, r.version)
+		return "", fmt.Errorf("%s: the image has version %q, not %s; run \"release image\" first", path, built,
+			r.version)
 	}
 	digest, err := folder.Digest()
 	return digest.String(), err

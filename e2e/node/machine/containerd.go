@@ -19,7 +19,7 @@ const namespace = "k8s.io"
 
 // startContainerd starts containerd with separate folders and a separate socket, so that it does
 // not interfere with a containerd of the machine.
-func (n *Node) startContainerd(ctx context.Context, pause string) error {
+func (n *Node) startContainerd(ctx context.Context, o Options) error {
 	// https://github.com/containerd/containerd/blob/v1.6.20/docs/cri/config.md
 	config := fmt.Sprintf(`version = 2
 root = %q
@@ -41,7 +41,12 @@ state = %q
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, n.path("containerd"), n.path("state"), n.socket(), pause, cniFolder, n.path("cni"))
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %q
+`, n.path("containerd"), n.path("state"), n.socket(), o.Pause, cniFolder, n.path("cni"), n.path("registries"))
+	if err := n.writeMirrors(o.Mirrors); err != nil {
+		return err
+	}
 	file := n.path("containerd.toml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return err
@@ -54,6 +59,22 @@ state = %q
 		_, err := n.ctr(ctx, "version")
 		return err
 	}, n.containerd.Process)
+}
+
+// writeMirrors writes which registry containerd uses for which host.
+// https://github.com/containerd/containerd/blob/v1.6.20/docs/hosts.md
+func (n *Node) writeMirrors(mirrors map[string]string) error {
+	for host, mirror := range mirrors {
+		folder := filepath.Join(n.path("registries"), host)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		config := fmt.Sprintf("server = %q\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\n", "http://"+mirror)
+		if err := os.WriteFile(filepath.Join(folder, "hosts.toml"), []byte(config), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (n *Node) path(name string) string { return filepath.Join(n.dir, name) }

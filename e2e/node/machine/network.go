@@ -21,10 +21,11 @@ const (
 // Address is the machine's address in the network of the pods.
 var Address = net.IPv4(10, 244, 0, 1)
 
-// Connect creates the bridge and locks the machine; only one run at a time can have it. It replaces
-// a bridge of a killed run. The returned function removes the bridge and releases the lock.
+// Connect creates the bridge and locks the machine; only one run at a time can have it, and others
+// wait for it. It replaces a bridge of a killed run. The returned function removes the bridge and
+// releases the lock.
 func Connect(ctx context.Context) (disconnect func(context.Context) error, err error) {
-	release, err := lockMachine()
+	release, err := lockMachine(ctx)
 	if err != nil {
 		return nil, err
 	}

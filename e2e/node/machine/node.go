@@ -38,9 +38,17 @@ func ClusterOptions() cluster.Options {
 			"--endpoint-reconciler-type=lease"}}
 }
 
-// Start starts the node and waits until it accepts pods. pause is the reference of the sandbox
-// image of pods, which must exist in its registry.
-func Start(ctx context.Context, h *harness.Harness, pause string) (n *Node, err error) {
+// Options are options of a node.
+type Options struct {
+	// Pause is the reference of the sandbox image of pods, which must exist in its registry.
+	Pause string
+	// Mirrors are the addresses of registries that speak HTTP, by the host in whose place they
+	// serve images.
+	Mirrors map[string]string
+}
+
+// Start starts the node and waits until it accepts pods.
+func Start(ctx context.Context, h *harness.Harness, o Options) (n *Node, err error) {
 	n = &Node{h: h}
 	defer func() {
 		if err != nil {
@@ -65,7 +73,7 @@ func Start(ctx context.Context, h *harness.Harness, pause string) (n *Node, err 
 	if err := writeNetworkConfig(n.dir); err != nil {
 		return n, err
 	}
-	if err := n.startContainerd(ctx, pause); err != nil {
+	if err := n.startContainerd(ctx, o); err != nil {
 		return n, err
 	}
 	if err := n.startKubelet(ctx, paths[tools.Kubelet]); err != nil {

@@ -10,10 +10,33 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 // cniFolder is the folder of the CNI plugins in Debian's package containernetworking-plugins.
 const cniFolder = "/usr/lib/cni"
+
+// nodeVariable is the environment variable that enables suites on a node, which create a bridge and
+// packet filter rules. With the value "try" they are skipped on a machine that can't be a node.
+const (
+	nodeVariable = "KSCTL_E2E_NODE"
+	tryValue     = "try"
+)
+
+// Require skips a test that needs a node, unless one is wanted and this machine can be one.
+func Require(t *testing.T) {
+	t.Helper()
+	wanted := os.Getenv(nodeVariable)
+	if wanted == "" {
+		t.Skipf("this suite needs %s=1 (make node)", nodeVariable)
+	}
+	if lacking := MissingRequirement(t.Context()); lacking != "" {
+		if wanted == tryValue {
+			t.Skipf("this machine can't be a node: %s", lacking)
+		}
+		t.Fatalf("%s is set, but this machine can't be a node: %s", nodeVariable, lacking)
+	}
+}
 
 // MissingRequirement returns the reason why this machine can't be a node, and a remedy; "" if it
 // can.
