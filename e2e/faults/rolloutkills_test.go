@@ -60,7 +60,7 @@ func newRolledOut(ctx context.Context) *rolledOut {
 	f := newInstallSet(ctx, nil)
 	r := &rolledOut{installSet: f, group: f.ns + ".example.com"}
 	f.flags = []string{"--kind-groups=" + r.group}
-	Expect(h.AllowKinds(ctx, r.group)).To(Succeed())
+	Expect(harness.AllowKinds(ctx, h.ControlPlane, r.group)).To(Succeed())
 	r.publish(ctx, 1, "one")
 	r.kind = &appsv1.KsctlKind{ObjectMeta: metav1.ObjectMeta{Name: f.ns, Labels: map[string]string{"fleet": f.ns}},
 		Spec: appsv1.KsctlKindSpec{Path: "stacks", Stack: "policy", ServiceAccountName: harness.Deployer,
