@@ -164,13 +164,14 @@ var _ = Describe("A rollout of a revision to the objects of a kind", suite.Safet
 			for name, policy := range r.policies(ctx) {
 				Expect(policy.Generation).To(BeEquivalentTo(2), "%s was changed once", name)
 			}
-			AddReportEntry("rollout", fmt.Sprintf("%d of %d objects were changed between the kills, %d kills while idle",
-				changed, rolledOutObjects, idle), ReportEntryVisibilityAlways)
+			AddReportEntry("rollout", fmt.Sprintf("%d of %d objects were changed between the kills, %d kills while "+
+				"idle", changed, rolledOutObjects, idle), ReportEntryVisibilityAlways)
 
 			By("removing the kind")
-			Expect(h.ControlPlane.Client().Delete(ctx, r.kind)).To(Succeed())
+			c := h.ControlPlane.Client()
+			Expect(c.Delete(ctx, r.kind)).To(Succeed())
 			Eventually(ctx, func() bool {
-				return apierrors.IsNotFound(h.ControlPlane.Client().Get(ctx, client.ObjectKeyFromObject(r.kind), r.kind))
+				return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(r.kind), r.kind))
 			}).WithTimeout(soon).Should(BeTrue(), "the kind is removed")
 			Expect(r.policies(ctx)).To(BeEmpty())
 			life.Kill()

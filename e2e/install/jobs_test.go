@@ -237,7 +237,8 @@ var _ = Describe("Jobs", func() {
 	})
 })
 
-// recordsResult matches the request that records the result of a Job that has ended: it is no apply.
+// recordsResult matches the request that records the result of a Job that has ended. It is no
+// apply.
 func recordsResult(r cluster.Request) bool {
 	return r.Meets(cluster.Verb("patch"), cluster.Resource("jobs")) && !strings.Contains(r.URI, "force=true")
 }

@@ -88,7 +88,7 @@ var _ = Describe("The kind of a stack, described by kubectl ksctl kind", func() 
 		out := shell(ctx, dir, "kubectl ksctl kind client "+stack+" gadgets")
 		Expect(out).To(ContainSubstring("go generate example.com/library/gadgets\n"))
 		shell(ctx, dir, "go generate example.com/library/gadgets && go build -o client .")
-		Expect(shell(ctx, dir, "./client "+tenant)).To(HaveSuffix("1 cached, 1 in the older version, hi\n"))
+		Expect(shell(ctx, dir, "./client "+tenant)).To(HaveSuffix("cached: hi, in the older version: hi\n"))
 	}, SpecTimeout(15*time.Minute))
 })
 

@@ -41,8 +41,9 @@ var _ = Describe("A published stack with an encrypted file", func() {
 				SecretRef: fluxmeta.LocalObjectReference{Name: "age"}}
 		})
 		kindBecomes(ctx, k, "False SecretNotFound: Secret "+platform+"/age does not exist")
-		Expect(plane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: platform, Name: "age"},
-			StringData: map[string]string{"keys.agekey": key.String()}})).To(Succeed())
+		keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: platform, Name: "age"},
+			StringData: map[string]string{"keys.agekey": key.String()}}
+		Expect(plane.Client().Create(ctx, keys)).To(Succeed())
 		kindReady(ctx, k, "main@sha1:1")
 
 		By("decrypting")

@@ -12,7 +12,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -78,15 +77,15 @@ func run(ctx context.Context, namespace string) error {
 	}); err != nil {
 		return err
 	}
-	cached, err := informer.Lister().Gadgets(namespace).List(labels.Everything())
+	cached, err := informer.Lister().Gadgets(namespace).Get("one")
 	if err != nil {
 		return err
 	}
-	older, err := clients.ShopsV1alpha1().Gadgets(namespace).List(ctx, metav1.ListOptions{})
+	older, err := clients.ShopsV1alpha1().Gadgets(namespace).Get(ctx, "one", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d cached, %d in the older version, %s\n", len(cached), len(older.Items), older.Items[0].Spec.Greeting)
+	fmt.Printf("cached: %s, in the older version: %s\n", cached.Spec.Greeting, older.Spec.Greeting)
 	return gadgets.Delete(ctx, "one", metav1.DeleteOptions{})
 }
 
