@@ -202,7 +202,7 @@ func (sc scenario) installCounts(o options) []int {
 // runJob runs a job with one peer on a new control plane.
 func runJob(ctx context.Context, j job, o options, peer string) (_ []report.Result, err error) {
 	j.scenarios = slices.DeleteFunc(slices.Clone(j.scenarios), func(sc scenario) bool {
-		return sc.peers != nil && !slices.Contains(sc.peers, peer)
+		return !slices.Contains(sc.peers, peer)
 	})
 	if len(j.scenarios) == 0 {
 		return nil, nil

@@ -27,8 +27,10 @@ func (o *ours) prepare(ctx context.Context, w *testbed) error {
 	return err
 }
 
-func (o *ours) start(ctx context.Context) error {
-	var flags []string
+func (o *ours) start(ctx context.Context) error { return o.startWith(ctx) }
+
+// startWith starts the controller with flags.
+func (o *ours) startWith(ctx context.Context, flags ...string) error {
 	if o.options.concurrent > 0 {
 		flags = append(flags, fmt.Sprintf("--concurrent=%d", o.options.concurrent))
 	}

@@ -58,6 +58,8 @@ func newPeer(name string, o options) (peer, error) {
 	switch name {
 	case report.Ours:
 		return &ours{options: o}, nil
+	case report.Kind:
+		return &publishedKind{ours: ours{options: o}}, nil
 	case report.Flux:
 		return &flux{options: o}, nil
 	case report.ArgoCD:
@@ -65,8 +67,8 @@ func newPeer(name string, o options) (peer, error) {
 	case report.Floor:
 		return &floor{}, nil
 	}
-	return nil, fmt.Errorf("unknown peer %q; known peers: %s, %s, %s, %s", name, report.Ours, report.Flux,
-		report.ArgoCD, report.Floor)
+	return nil, fmt.Errorf("unknown peer %q; known peers: %s, %s, %s, %s, %s", name, report.Ours, report.Kind,
+		report.Flux, report.ArgoCD, report.Floor)
 }
 
 // processPeer is a base type for peers that run as processes and watch the API server.

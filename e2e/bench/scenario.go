@@ -17,7 +17,7 @@ type scenario struct {
 	name, title string
 	// installs are the default numbers of installs.
 	installs []int
-	// peers are the peers that run the scenario; nil means all.
+	// peers are the peers that run the scenario.
 	peers []string
 	// layout returns the specs and the source of n installs.
 	layout func(o options, n int) ([]installSpec, source)
@@ -31,6 +31,7 @@ type scenario struct {
 
 // Sets of peers of a scenario. Argo CD runs only the scenarios for which a comparison is useful.
 var (
+	everyPeer  = []string{report.Ours, report.Flux, report.ArgoCD, report.Floor}
 	ourAndFlux = []string{report.Ours, report.Flux}
 	withArgoCD = []string{report.Ours, report.Flux, report.ArgoCD}
 	withFloor  = []string{report.Ours, report.Flux, report.Floor}
@@ -38,9 +39,9 @@ var (
 
 // scenarios are all scenarios, in the order in which they run.
 var scenarios = []scenario{
-	{name: "a", title: "first install, one namespace each", installs: []int{100, 500, 1000}, layout: onePerNamespace,
-		sharesControlPlane: true, run: firstInstall("a")},
-	{name: "b", title: "one commit that changes one object of every install", installs: []int{500},
+	{name: "a", title: "first install, one namespace each", installs: []int{100, 500, 1000}, peers: everyPeer,
+		layout: onePerNamespace, sharesControlPlane: true, run: firstInstall("a")},
+	{name: "b", title: "one commit that changes one object of every install", installs: []int{500}, peers: everyPeer,
 		layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(changeEach)},
 	{name: "c", title: "one commit that changes one object of one install", installs: []int{500}, peers: withFloor,
 		layout: onePerNamespace, sharesControlPlane: true, run: onInstalled(changeOne)},
@@ -65,12 +66,15 @@ var scenarios = []scenario{
 		run: onInstalled(controllerStart)},
 	{name: "k", title: "first install, all in one namespace", installs: []int{100}, peers: withFloor,
 		layout: sharedNamespace, run: firstInstall("k")},
+	{name: "l", title: "one stack, one namespace each", installs: []int{1000}, peers: []string{report.Ours, report.Kind},
+		layout: oneStack, run: installAndChange},
 }
 
 // titles returns the titles of scenarios and their steps, by name.
 func titles() map[string]string {
 	out := map[string]string{"g1": "first install of many objects", "g2": "change of one of many objects",
-		"g3": "removal of many objects"}
+		"g3": "removal of many objects", "l1": "first install of one stack, one namespace each",
+		"l2": "change of one object of every install of that stack"}
 	for _, s := range scenarios {
 		out[s.name] = s.title
 	}
@@ -116,6 +120,13 @@ func helmLayout(_ options, n int) ([]installSpec, source) {
 		specs[i].Folder = "app"
 	}
 	return specs, source{"app": {name: "app", value: "1", chart: true}}
+}
+
+// oneStack is a layout with one namespace per install, and the same stack for all.
+func oneStack(_ options, n int) ([]installSpec, source) {
+	specs, _ := onePerNamespace(options{}, n)
+	specs[0].Folder = "app"
+	return specs, kindSource
 }
 
 func dependencyPairs(o options, n int) ([]installSpec, source) {
@@ -172,6 +183,15 @@ func onInstalled(run func(ctx context.Context, s *session) error) func(ctx conte
 		}
 		return run(ctx, s)
 	}
+}
+
+func installAndChange(ctx context.Context, s *session) error {
+	if err := firstInstall("l1")(ctx, s); err != nil {
+		return err
+	}
+	return s.measure(ctx, "l2", func(ctx context.Context) (timestamps, error) {
+		return s.change(ctx, s.source.withValue(s.nextValue()))
+	})
 }
 
 func changeEach(ctx context.Context, s *session) error {
