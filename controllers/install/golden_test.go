@@ -32,7 +32,10 @@ func TestGoldenRelease(t *testing.T) {
 	golden.JSON(t, "artifact-least.json", least)
 	golden.JSON(t, "artifact.json", whole)
 	golden.JSON(t, "artifact-hidden.json", hidden)
-	golden.Complete(t, whole)
+	rolledOut := *whole
+	rolledOut.Since, rolledOut.WasReady = &metav1.Time{Time: time.Unix(1767225600, 0).UTC()}, true
+	golden.JSON(t, "artifact-rollout.json", &rolledOut)
+	golden.Complete(t, &rolledOut)
 
 	// A member install that awaits the rollout keeps the artifact in its status.
 	in := memberInstallWith("r1", &appsv1.TakenArtifact{})

@@ -355,6 +355,9 @@ func (s *Steps) owner(ctx context.Context, req *reconcile.Request[*appsv1.KsctlI
 // for a removal.
 func (s *Steps) pass(ctx context.Context, o *owner, c *engine.Client, desired []plan.Component) (engine.Pass, error) {
 	hooks, err := o.removalHooks(ctx, c, desired)
+	for i := range hooks {
+		s.Served.refuseObjects(ctx, o.req.Object, []plan.Component{hooks[i].Pre, hooks[i].Post})
+	}
 	schedule := &o.req.Object.Spec.Schedule
 	return engine.Pass{Owner: o, Target: o.target, Client: c, RemovalHooks: hooks,
 		MayReceive: s.mayReceive(o), IsActive: s.isActive(o), ReportDifferent: o.reportDifferent,

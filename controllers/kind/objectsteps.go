@@ -13,6 +13,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/reconcile"
+	"github.com/ksctl/gitops/internal/clusters/target"
 	"github.com/ksctl/gitops/stacks"
 )
 
@@ -78,14 +79,19 @@ func (s *objectSteps) Finalize(ctx context.Context, req *reconcile.Request[*Obje
 	if account := in.Status.ServiceAccount; account != nil {
 		in.Spec.ServiceAccountName = account.Name
 	}
+	if _, name, ok := target.ParseClusterID(in.Status.Cluster); ok {
+		in.Spec.ClusterRef = &appsv1.ClusterReference{Name: name}
+	}
 	if current := s.published.current.Load(); current != nil {
 		in.Spec.ServiceAccountName = current.spec.ServiceAccountName
 		selected, _, err := s.published.selectRevision(ctx, req.Object, current)
 		if err != nil {
 			selected = current
 		}
-		if built, _, err := s.install(ctx, req.Object, selected); err == nil {
+		if built, sensitive, err := s.install(ctx, req.Object, selected); err == nil {
 			in = built
+			s.published.running.Store(in.UID, runningReconcile{selected, sensitive})
+			defer s.published.running.Delete(in.UID)
 		}
 	}
 	out := s.published.installs.Finalize(ctx, s.installRequest(req, in))

@@ -198,7 +198,7 @@ func goldenInstall() *KsctlInstall {
 			CommonStatus: goldenStatus(), LastAttemptedRevision: "main@sha1:5f0d",
 			LastAppliedRevision: "main@sha1:5f0c", LastHandledTest: "1795856713",
 			Artifact: &TakenArtifact{Revision: "main@sha1:5f0c", Digest: "sha256:cc",
-				URL: "http://source/stacks.tar.gz"},
+				URL: "http://source/stacks.tar.gz", Since: &goldenTime, WasReady: true},
 			StackVersion: "1.0.0",
 			Components: []ComponentStatus{{Name: "app", Version: "1.2.3", DependsOn: []string{"db"}, Ready: true,
 				Objects: 4, Message: "waits for a pod", Notes: "Open the shop.",
