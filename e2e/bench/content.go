@@ -27,7 +27,7 @@ type content struct {
 	fate  string // fate of the pods
 	count int    // if not 0, the folder has this number of ConfigMaps and no other objects
 	chart bool   // the folder is a Helm chart
-	kind  bool   // the stack serves the kind Site
+	kind  bool   // the stack serves the kind App
 }
 
 // source is the whole source tree, by folder.
@@ -64,7 +64,7 @@ func (s source) tree() fs.FS {
 		}
 		serves := ""
 		if c.kind {
-			serves = servesSite
+			serves = servedKind
 		}
 		files["stacks/"+folder+"/stack.yaml"] = fmt.Sprintf("apiVersion: apps.ksctl.com/v1\nkind: Stack\nmetadata: "+
 			"{name: app}\nspec:\n  version: 1.0.0\n  components:\n  - name: main\n    %s\n%s", component, serves)

@@ -66,8 +66,8 @@ var scenarios = []scenario{
 		run: onInstalled(controllerStart)},
 	{name: "k", title: "first install, all in one namespace", installs: []int{100}, peers: withFloor,
 		layout: sharedNamespace, run: firstInstall("k")},
-	{name: "l", title: "one stack, one namespace each", installs: []int{1000}, peers: []string{report.Ours, report.Kind},
-		layout: oneStack, run: installAndChange},
+	{name: "l", title: "one stack, one namespace each", installs: []int{1000},
+		peers: []string{report.Ours, report.Kind}, layout: oneStack, run: installAndChange},
 }
 
 // titles returns the titles of scenarios and their steps, by name.
