@@ -14,25 +14,26 @@ type appliedObjects struct {
 }
 
 type appliedObject struct {
-	content    string
-	uid        types.UID
-	generation int64
+	content string
+	uid     types.UID
+	// version is the resourceVersion, or the generation of an object that has one.
+	version string
 }
 
 // isCurrent reports whether an object was applied with this content, and is as it was then.
-func (a *appliedObjects) isCurrent(name, content string, uid types.UID, generation int64) bool {
+func (a *appliedObjects) isCurrent(name, content string, uid types.UID, version string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.byName[name] == appliedObject{content, uid, generation}
+	return a.byName[name] == appliedObject{content, uid, version}
 }
 
-func (a *appliedObjects) record(name, content string, uid types.UID, generation int64) {
+func (a *appliedObjects) record(name, content string, uid types.UID, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byName == nil {
 		a.byName = map[string]appliedObject{}
 	}
-	a.byName[name] = appliedObject{content, uid, generation}
+	a.byName[name] = appliedObject{content, uid, version}
 }
 
 func (a *appliedObjects) forget(name string) {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -21,6 +23,11 @@ import (
 
 // ownerMark returns the value of appsv1.KindAnnotation on what a KsctlKind owns.
 func (s *Steps) ownerMark(name string) string { return s.Installation + "/" + name }
+
+// ownerOf returns the name of the KsctlKind that owns an object.
+func (s *Steps) ownerOf(o client.Object) (string, bool) {
+	return strings.CutPrefix(o.GetAnnotations()[appsv1.KindAnnotation], s.ownerMark(""))
+}
 
 // getDefinition returns a CustomResourceDefinition; nil if there is none.
 func (s *Steps) getDefinition(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
@@ -53,7 +60,7 @@ func (s *Steps) applyDefinition(ctx context.Context, owner string, want,
 		return nil, err
 	}
 	want.Annotations = map[string]string{appsv1.KindAnnotation: s.ownerMark(owner)}
-	if have != nil && s.applied.isCurrent(have.Name, string(content), have.UID, have.Generation) {
+	if have != nil && s.applied.isCurrent(have.Name, string(content), have.UID, generation(have)) {
 		return have, nil
 	}
 	if want.ResourceVersion = "1"; have != nil {
@@ -66,9 +73,11 @@ func (s *Steps) applyDefinition(ctx context.Context, owner string, want,
 		}
 		return nil, err
 	}
-	s.applied.record(applied.Name, string(content), applied.UID, applied.Generation)
+	s.applied.record(applied.Name, string(content), applied.UID, generation(applied))
 	return applied, nil
 }
+
+func generation(o client.Object) string { return strconv.FormatInt(o.GetGeneration(), 10) }
 
 // apply applies an object, and decodes the response into out if that is not nil.
 func (s *Steps) apply(ctx context.Context, o runtime.Object, out any) error {
@@ -144,20 +153,25 @@ func roleName(definition, role string) string {
 	return fmt.Sprintf("ksctl-gitops:%s:%s", definition, role)
 }
 
-// applyRoles applies the ClusterRoles of a kind, unless this process did.
+// applyRoles applies the ClusterRoles of a kind, unless they are as this process applied them.
 func (s *Steps) applyRoles(ctx context.Context, owner string, t *stacks.KindTemplate) error {
 	for _, role := range s.roles(owner, t) {
 		content, err := json.Marshal(role)
 		if err != nil {
 			return err
 		}
-		if s.applied.isCurrent(role.Name, string(content), "", 0) {
-			continue
-		}
-		if err := s.apply(ctx, role, nil); err != nil {
+		have := reconcile.PartialMetadata(rbacv1.GroupName, "ClusterRole")
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(role), have); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		s.applied.record(role.Name, string(content), "", 0)
+		if s.applied.isCurrent(role.Name, string(content), have.UID, have.ResourceVersion) {
+			continue
+		}
+		var applied rbacv1.ClusterRole
+		if err := s.apply(ctx, role, &applied); err != nil {
+			return err
+		}
+		s.applied.record(role.Name, string(content), applied.UID, applied.ResourceVersion)
 	}
 	return nil
 }

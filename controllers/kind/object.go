@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -27,6 +28,13 @@ type Object struct {
 type ObjectStatus struct {
 	appsv1.KsctlInstallStatus
 	Fields map[string]any
+}
+
+// onlyFieldsChanged reports whether only what the stack sets in the status has changed. It follows
+// the objects of the install, which may change often.
+func onlyFieldsChanged(before, after *Object) bool {
+	return apiequality.Semantic.DeepEqual(before.Status.KsctlInstallStatus, after.Status.KsctlInstallStatus) &&
+		!apiequality.Semantic.DeepEqual(before.Status.Fields, after.Status.Fields)
 }
 
 // MarshalJSON encodes all fields side by side.

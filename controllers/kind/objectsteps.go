@@ -35,8 +35,13 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 	if err != nil {
 		return s.revisionOutcome(req.Object, err)
 	}
+	suspended := selected.artifact.Digest != current.artifact.Digest && s.suspends(ctx, req.Object, current)
 	in, sensitive, err := s.install(ctx, req.Object, selected)
 	if err != nil {
+		if err := recordRevision(ctx, req, taken); err != nil {
+			return reconcile.Retry{Err: err, Revision: selected.artifact.Revision}
+		}
+		req.Object.Status.LastAttemptedRevision = selected.artifact.Revision
 		out := reconcile.Stalled{Err: err, Reason: appsv1.InvalidStackReason, Revision: selected.artifact.Revision}
 		s.setStatus(ctx, req.Object, installWithoutSpec(req.Object), selected, out)
 		return out
@@ -44,7 +49,10 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 	s.published.running.Store(in.UID, runningReconcile{selected, sensitive})
 	defer s.published.running.Delete(in.UID)
 	s.kinds.references.set(s.queueKey(req.Object), s.published.installs.References(in))
-	if s.published.releases.setSuspended(in.UID, in.Spec.Suspend) {
+	if selected.artifact.Digest == current.artifact.Digest {
+		suspended = in.Spec.Suspend
+	}
+	if s.published.releases.setSuspended(in.UID, suspended) {
 		s.kinds.changed(s.published)
 	}
 	if in.Spec.Suspend {
@@ -60,6 +68,13 @@ func (s *objectSteps) Reconcile(ctx context.Context, req *reconcile.Request[*Obj
 		s.setStatus(ctx, req.Object, in, selected, out)
 	}
 	return out
+}
+
+// suspends reports whether the current revision suspends an object that has another one. The
+// rollout leaves out such an object.
+func (s *objectSteps) suspends(ctx context.Context, o *Object, current *publication) bool {
+	in, _, err := s.install(ctx, o, current)
+	return err == nil && in.Spec.Suspend
 }
 
 // notPublished is the outcome while the KsctlKind publishes nothing. After a start, that may be so

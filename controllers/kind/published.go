@@ -46,6 +46,8 @@ type publishedKind struct {
 	// owner is the name of the KsctlKind.
 	owner string
 	gvk   schema.GroupVersionKind
+	// spec is that of the KsctlKind, also if nothing is published.
+	spec atomic.Pointer[appsv1.KsctlKindSpec]
 	// current is what is published: the last revision that was accepted. It is nil before this
 	// process has accepted one. Objects are finalized then, and not reconciled.
 	current atomic.Pointer[publication]
@@ -61,9 +63,12 @@ type publishedKind struct {
 	// current. Both are for a KsctlKind with a rollout.
 	complete atomic.Pointer[publication]
 	releases releases
-	// kept are revisions that objects use, by digest. pruned are the digests of the last prune.
-	kept   sync.Map
-	pruned string
+	// kept are revisions that objects use, by digest.
+	kept sync.Map
+	// pruned are the digests of the last prune that had nothing left to delete later; nil before
+	// one. usedAt has the last time at which a kept revision was used, by the name of its Secret.
+	pruned []string
+	usedAt map[string]time.Time
 }
 
 // runningReconcile is what a reconcile of an object uses from its start to its end, also if another
@@ -197,6 +202,7 @@ func (k *Kinds) start(owner string, gvk schema.GroupVersionKind) (*publishedKind
 		return have, nil
 	default:
 		p.current.Store(have.current.Load())
+		p.spec.Store(have.spec.Load())
 		p.complete.Store(have.complete.Load())
 		have.stop()
 	}
@@ -232,6 +238,7 @@ func (k *Kinds) run(p *publishedKind) error {
 		MayContain: p.mayContain, Secret: p.secret, Report: p.report})
 	p.reconciler = k.NewReconciler(p.key(), p.client, direct, &objectSteps{published: p, kinds: k})
 	p.reconciler.Events = objectEvents{p.reconciler.Events, p.gvk}
+	p.reconciler.MayWait = onlyFieldsChanged
 	k.mu.Lock()
 	if k.ctx == nil {
 		k.ctx, k.cancel = context.WithCancel(context.Background())
@@ -321,11 +328,14 @@ func (e *notPublishedError) Error() string {
 
 // mayUse reports whether objects may be in a namespace beside that of the install.
 func (p *publishedKind) mayUse(in *appsv1.KsctlInstall, namespace string) bool {
-	current := p.runningFor(in).publication
-	if current == nil {
+	spec := p.spec.Load()
+	if running := p.runningFor(in).publication; running != nil {
+		spec = &running.spec
+	}
+	if spec == nil {
 		return false
 	}
-	for _, allowed := range current.spec.TargetNamespaces {
+	for _, allowed := range spec.TargetNamespaces {
 		prefix, isPrefix := strings.CutSuffix(allowed, "*")
 		if namespace == allowed || isPrefix && strings.HasPrefix(namespace, prefix) {
 			return true

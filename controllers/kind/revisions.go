@@ -56,8 +56,8 @@ func (r *Revisions) keep(ctx context.Context, owner, stack, folder, revision str
 	}
 	if packed.Size > maxRevisionBytes {
 		return artifact.Artifact{}, reconcile.NewTerminalError(appsv1.InvalidStackReason,
-			"the folder of stack %q has %d KiB when compressed, but spec.rollout keeps its files in a Secret, which "+
-				"can have %d KiB: move other files out of the folder, or remove spec.rollout", stack, packed.Size>>10,
+			"the compressed folder of stack %q has %d KiB, but spec.rollout keeps it in a Secret of at most %d KiB: "+
+				"move other files out of the folder, or remove spec.rollout", stack, packed.Size>>10,
 			maxRevisionBytes>>10)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace,
@@ -96,12 +96,8 @@ func (r *Revisions) load(ctx context.Context, owner string, taken *appsv1.TakenA
 	return p, err == nil, err
 }
 
-// prune deletes the revisions of a KsctlKind, except those with some digests.
-func (r *Revisions) prune(ctx context.Context, owner string, digests map[string]bool) error {
-	kept := map[string]bool{}
-	for digest := range digests {
-		kept[revisionSecretName(owner, digest)] = true
-	}
+// prune deletes the revisions of a KsctlKind, except those whose Secret keep accepts by its name.
+func (r *Revisions) prune(ctx context.Context, owner string, keep func(secret string) bool) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 	if err := r.Client.List(ctx, list, client.InNamespace(r.Namespace),
@@ -110,7 +106,7 @@ func (r *Revisions) prune(ctx context.Context, owner string, digests map[string]
 	}
 	for i := range list.Items {
 		secret := &list.Items[i]
-		if secret.Annotations[appsv1.KindAnnotation] != owner || kept[secret.Name] {
+		if secret.Annotations[appsv1.KindAnnotation] != owner || keep(secret.Name) {
 			continue
 		}
 		err := r.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})

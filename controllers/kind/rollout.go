@@ -46,9 +46,10 @@ type rolloutPlan struct {
 	// release are the objects that get the revision now.
 	release []*rolloutObject
 	// updating, waiting and failed are the objects in these states after this step, as
-	// namespace/name.
+	// namespace/name. excluded is the number of excluded objects.
 	updating, waiting, failed []string
-	// next is the time at which an object that is updating has failed; zero if there is none.
+	excluded                  int
+	// next is the time at which the next timeout of an object ends; zero if there is none.
 	next time.Time
 }
 
@@ -90,8 +91,14 @@ func planRollout(objects []rolloutObject, opts rolloutOptions) (r rolloutPlan) {
 		o := &objects[i]
 		isCurrent := o.taken != nil && o.taken.Digest == opts.digest
 		state := o.updateState(opts)
+		if state == updating && !o.excluded {
+			if end := o.taken.Since.Add(opts.timeout); r.next.IsZero() || end.Before(r.next) {
+				r.next = end
+			}
+		}
 		switch {
 		case o.excluded:
+			r.excluded++
 		case o.released && !isCurrent:
 			busy++
 			r.updating = append(r.updating, o.key.String())
@@ -99,9 +106,6 @@ func planRollout(objects []rolloutObject, opts rolloutOptions) (r rolloutPlan) {
 		case isCurrent && state == updating:
 			busy++
 			r.updating = append(r.updating, o.key.String())
-			if end := o.taken.Since.Add(opts.timeout); r.next.IsZero() || end.Before(r.next) {
-				r.next = end
-			}
 		case isCurrent && state == failed:
 			r.failed = append(r.failed, o.key.String())
 		case isCurrent:
@@ -135,7 +139,7 @@ func planRollout(objects []rolloutObject, opts rolloutOptions) (r rolloutPlan) {
 
 // summary returns a message about a rollout.
 func (r *rolloutPlan) summary(total int) string {
-	pending := len(r.updating) + len(r.waiting) + len(r.failed)
+	pending := len(r.updating) + len(r.waiting) + len(r.failed) + r.excluded
 	out := fmt.Sprintf("%d of %d objects are updated", total-pending, total)
 	for _, s := range []struct {
 		words string
@@ -145,11 +149,14 @@ func (r *rolloutPlan) summary(total int) string {
 			out += fmt.Sprintf("; %d %s: %s", len(s.names), s.words, reconcile.JoinNames(s.names))
 		}
 	}
+	if r.excluded > 0 {
+		out += fmt.Sprintf("; %d suspended or being deleted", r.excluded)
+	}
 	return out
 }
 
-// releases are the objects to which the rollout of one revision was released by this process, and
-// those that are suspended. The zero value is empty.
+// releases are the objects to which this process released the revision of the rollout, and the
+// suspended objects. The zero value is empty.
 type releases struct {
 	mu        sync.Mutex
 	digest    string

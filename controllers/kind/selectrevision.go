@@ -27,8 +27,9 @@ func (p *publishedKind) selectRevision(ctx context.Context, o *Object,
 		return current.at(taken.Revision), taken, nil
 	case p.releases.isReleased(current.artifact.Digest, o.UID):
 		return current, &appsv1.TakenArtifact{Revision: current.artifact.Revision, Digest: current.artifact.Digest,
-			Since:    &metav1.Time{Time: p.reconciler.Clock.Now()},
-			WasReady: isReady(o) || taken != nil && taken.WasReady}, nil
+			Since: &metav1.Time{Time: p.reconciler.Clock.Now()},
+			WasReady: isReady(o) || taken != nil && taken.WasReady &&
+				o.Status.LastAppliedRevision != taken.Revision}, nil
 	case taken == nil:
 		complete := p.complete.Load()
 		if complete == nil {
@@ -74,8 +75,8 @@ func (p *publishedKind) keptRevision(ctx context.Context, taken *appsv1.TakenArt
 func (s *objectSteps) revisionOutcome(o *Object, err error) reconcile.Outcome {
 	if errors.Is(err, errRevisionLost) {
 		return reconcile.Waiting{Reason: appsv1.AwaitingRolloutReason, Revision: o.Status.Artifact.Revision,
-			On: err.Error() + "; nothing is changed, and drift is not corrected, until the rollout of the next " +
-				"revision reaches the object",
+			On: err.Error() + "; nothing is changed, and drift is not corrected, until the rollout releases a " +
+				"revision to the object",
 			For: []appsv1.WaitReference{{Type: appsv1.WaitRollout, Kind: appsv1.KsctlKindKind,
 				Name: s.published.owner}}}
 	}
@@ -83,12 +84,20 @@ func (s *objectSteps) revisionOutcome(o *Object, err error) reconcile.Outcome {
 }
 
 // recordRevision sets status.artifact. Another revision is stored before an object is applied, so
-// that a restart does not return to the previous one.
+// that a restart does not return to the previous one. With the same name, for other files, it is
+// neither attempted nor applied.
 func recordRevision(ctx context.Context, req *reconcile.Request[*Object], taken *appsv1.TakenArtifact) error {
 	before := req.Object.Status.Artifact
 	req.Object.Status.Artifact = taken
 	if taken == nil || before != nil && *before == *taken {
 		return nil
+	}
+	if st := &req.Object.Status; before != nil && before.Digest != taken.Digest {
+		for _, revision := range []*string{&st.LastAppliedRevision, &st.LastAttemptedRevision} {
+			if *revision == taken.Revision {
+				*revision = ""
+			}
+		}
 	}
 	return req.Persist(ctx, "")
 }

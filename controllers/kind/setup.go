@@ -8,6 +8,7 @@ import (
 	"time"
 
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -110,6 +111,13 @@ func (s *Setup) registerKinds(ctx context.Context, mgr ctrl.Manager) error {
 				return nil
 			})).
 		WatchesMetadata(reconcile.PartialMetadata("", "Secret"), s.Reconciler.ByIndex(byDecryption, "Secret")).
+		WatchesMetadata(reconcile.PartialMetadata(rbacv1.GroupName, "ClusterRole"),
+			handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []crreconcile.Request {
+				if owner, ok := s.Steps.ownerOf(o); ok {
+					return []crreconcile.Request{ownerRequest(owner)}
+				}
+				return nil
+			})).
 		WatchesRawSource(source.Func(s.kinds.Start)).
 		Build(crreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			var k appsv1.KsctlKind

@@ -27,8 +27,10 @@ import (
 
 // Steps reconciles a KsctlKind.
 type Steps struct {
-	// Direct reads from and writes to the API server with the controller's permissions.
+	// Direct reads from and writes to the API server with the controller's permissions. Client
+	// reads from the cache.
 	Direct client.Client
+	Client client.Reader
 	// Content fetches the stacks.
 	Content *content.Loader
 	// Kinds are the kinds that are served.
@@ -64,13 +66,7 @@ func (s *Steps) Reconcile(ctx context.Context, req *reconcile.Request[*appsv1.Ks
 	}
 	count := countObjects(objects, current)
 	k.Status.Objects = &count
-	if out := s.rollOut(ctx, k, published, objects); out != nil {
-		return out
-	}
-	k.Status.LastAppliedRevision = current.source.Revision
-	return reconcile.Done{Revision: current.source.Revision,
-		Message: fmt.Sprintf("%s is served from revision %s: stack %s %s", published.key(), current.source.Revision,
-			k.Spec.Stack, current.template.StackVersion)}
+	return s.rollOut(ctx, k, published, objects)
 }
 
 // publish serves the kind of the current revision of the source. The outcome is nil when it is
@@ -112,6 +108,7 @@ func (s *Steps) publish(ctx context.Context,
 	if err != nil {
 		return nil, reconcile.Retry{Err: err, Revision: a.Revision}
 	}
+	p.spec.Store(&next.spec)
 	if err := s.startRollout(ctx, k, p, next); err != nil {
 		return nil, reconcile.Retry{Err: err, Revision: a.Revision}
 	}
@@ -165,6 +162,9 @@ func (s *Steps) loadKind(ctx context.Context, k *appsv1.KsctlKind, a artifact.Ar
 	next.path = ""
 	next.artifact, err = s.Kinds.Revisions.keep(ctx, k.Name, k.Spec.Stack,
 		filepath.Join(tree.Root, filepath.FromSlash(next.template.Folder)), a.Revision)
+	if p := s.Kinds.ofOwner(k.Name); p != nil {
+		p.pruned = nil // it may be refused
+	}
 	return next, err
 }
 
@@ -313,6 +313,9 @@ func (p *publication) isApplied(o *Object) bool {
 func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.KsctlKind]) reconcile.Outcome {
 	k := req.Object
 	if k.Status.CRD == "" {
+		if err := s.Kinds.Revisions.prune(ctx, k.Name, func(string) bool { return false }); err != nil {
+			return reconcile.Retry{Err: err}
+		}
 		return reconcile.Done{Message: "it served no kind"}
 	}
 	d, err := s.getDefinition(ctx, k.Status.CRD)
@@ -321,6 +324,9 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 	}
 	if d == nil || !s.owns(k, d) {
 		return s.removed(ctx, k)
+	}
+	if !isEstablished(d) { // it never had objects; those of this kind belong to another definition
+		return s.deleteDefinition(ctx, d)
 	}
 	deletes := k.Spec.DeletionPolicy == appsv1.KindDeletionDelete
 	if d.DeletionTimestamp == nil && !deletes {
@@ -354,7 +360,7 @@ func (s *Steps) Finalize(ctx context.Context, req *reconcile.Request[*appsv1.Ksc
 }
 
 // errUnknownObjects reports that the watch of a kind is late.
-var errUnknownObjects = errors.New("an object of the kind was created a moment ago")
+var errUnknownObjects = errors.New("the API server has objects of the kind that the watch has not reported yet")
 
 // maxWaits is the maximum number of objects in status.waitsFor.
 const maxWaits = 10
@@ -408,7 +414,7 @@ func (s *Steps) removed(ctx context.Context, k *appsv1.KsctlKind) reconcile.Outc
 	if err := s.deleteRoles(ctx, k); err != nil {
 		return reconcile.Retry{Err: err}
 	}
-	if err := s.Kinds.Revisions.prune(ctx, k.Name, nil); err != nil {
+	if err := s.Kinds.Revisions.prune(ctx, k.Name, func(string) bool { return false }); err != nil {
 		return reconcile.Retry{Err: err}
 	}
 	if p := s.Kinds.ofOwner(k.Name); p != nil {
@@ -424,17 +430,26 @@ func (s *Steps) Forget(types.NamespacedName) {}
 // EnsureWatched watches the objects of a kind that was served before, so that they are finalized
 // also while the KsctlKind is suspended, or refused.
 func (s *Steps) EnsureWatched(ctx context.Context, k *appsv1.KsctlKind) error {
-	if k.Status.CRD == "" || s.Kinds.ofOwner(k.Name) != nil {
+	if k.Status.CRD == "" {
 		return nil
 	}
-	s.owners.Store(k.Status.CRD, k.Name)
-	d, err := s.getDefinition(ctx, k.Status.CRD)
-	if err != nil || d == nil || !s.owns(k, d) || !isEstablished(d) {
-		return err
+	p := s.Kinds.ofOwner(k.Name)
+	if p == nil {
+		d, err := s.getDefinition(ctx, k.Status.CRD)
+		if err != nil || d == nil || !s.owns(k, d) {
+			return err
+		}
+		s.owners.Store(k.Status.CRD, k.Name)
+		if !isEstablished(d) {
+			return nil
+		}
+		if p, err = s.Kinds.start(k.Name, storedKind(d)); err != nil {
+			return err
+		}
 	}
-	p, err := s.Kinds.start(k.Name, storedKind(d))
-	if err != nil || k.Spec.Rollout == nil || k.Status.Artifact == nil || p.current.Load() != nil {
-		return err
+	p.spec.Store(&k.Spec)
+	if k.Spec.Rollout == nil || k.Status.Artifact == nil || p.current.Load() != nil {
+		return nil
 	}
 	// Without its source, too, each object is reconciled at its revision.
 	settings := &publication{spec: k.Spec}

@@ -13,12 +13,13 @@ import (
 // minStatusInterval is the minimum time between two status writes that only report progress.
 const minStatusInterval = time.Second
 
-// progressDelay returns how long a status write has to wait if it only reports progress; at most 0
-// if it is due or reports more than progress.
+// progressDelay returns how long a status write has to wait if it only reports progress, or what
+// MayWait accepts; at most 0 if it is due or reports more.
 func (r *Reconciler[T]) progressDelay(key types.NamespacedName, before, after T, requested bool) time.Duration {
 	b, a := before.CommonStatus(), after.CommonStatus()
-	if requested || readyCondition(a).Status != metav1.ConditionUnknown || !sameConditions(b, a) ||
-		b.ObservedGeneration != a.ObservedGeneration {
+	progress := readyCondition(a).Status == metav1.ConditionUnknown && sameConditions(b, a) &&
+		b.ObservedGeneration == a.ObservedGeneration
+	if requested || !progress && (r.MayWait == nil || !r.MayWait(before, after)) {
 		return 0
 	}
 	since := r.Clock.Since(r.recent.lastWrite(key))

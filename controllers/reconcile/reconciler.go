@@ -90,6 +90,9 @@ type Reconciler[T Object] struct {
 	Options controller.Options
 	// FieldOwner is the field manager of status and finalizer writes.
 	FieldOwner string
+	// MayWait reports whether a change of the status may be written a second after the previous
+	// write, as progress is. It may be nil.
+	MayWait func(before, after T) bool
 	// Selector restricts the objects that are reconciled; nil: all objects in the cache.
 	Selector predicate.Predicate
 	// Jitter randomizes intervals, so that objects which were created together are not

@@ -40,8 +40,8 @@ func (c *Controllers) AddKinds(ctx context.Context, o KindOptions) error {
 		NewReconciler:   c.newObjectReconciler,
 		Revisions:       &kind.Revisions{Client: c.direct, Namespace: c.opts.Namespace, Fetcher: c.content.Fetcher},
 		NewInstallSteps: func(r kind.InstallRules) kind.InstallSteps { return c.newServedSteps(r, depends) }}
-	steps := &kind.Steps{Direct: c.direct, Content: c.content, Kinds: kinds, Groups: o.Groups,
-		Installation: c.opts.OwnerID, FieldOwner: FieldOwner}
+	steps := &kind.Steps{Direct: c.direct, Client: c.mgr.GetClient(), Content: c.content, Kinds: kinds,
+		Groups: o.Groups, Installation: c.opts.OwnerID, FieldOwner: FieldOwner}
 	setup := &kind.Setup{
 		Reconciler: newReconciler[appsv1.KsctlKind, appsv1.KsctlKindList](c, appsv1.KsctlKindKind, steps),
 		Steps:      steps, Kinds: kinds, Index: c.index, Clusters: c.targets.Clusters, Discovery: c.discovery,

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
+	"github.com/ksctl/gitops/e2e/cluster/artifacts"
 	"github.com/ksctl/gitops/e2e/framework"
 	"github.com/ksctl/gitops/e2e/harness"
 )
@@ -199,6 +200,52 @@ var _ = Describe("A published kind", func() {
 		Expect(condition(a, "Available")).To(HavePrefix("False InvalidStack"))
 		Expect(get(ctx, configMap(tenant, "a-web"))).To(Succeed(), "what is installed stays")
 	})
+
+	It("reports a rule that the controller lacks", func(ctx SpecContext) {
+		platform := framework.Namespace(ctx, h, "platform")
+		publishShop(ctx, platform, "Ungranted", "main@sha1:1", "group: shops.example.com", "group: "+ungrantedGroup)
+		k := newKind(ctx, platform, "Ungranted")
+		kindBecomes(ctx, k, "False ReconciliationFailed: ")
+		Expect(kindCondition(ctx, k)).To(And(ContainSubstring("RBAC permissions not currently held"),
+			ContainSubstring(ungrantedGroup), ContainSubstring("create")))
+	})
+
+	It("serves its objects when its stack is gone, and reports an expression that costs too much",
+		func(ctx SpecContext) {
+			platform, tenant := framework.Namespace(ctx, h, "platform"), framework.Namespace(ctx, h, "tenant")
+			publishShop(ctx, platform, "Held", "main@sha1:1")
+			k := newKind(ctx, platform, "Held")
+			kindReady(ctx, k, "main@sha1:1")
+			a := newShop(ctx, "Held", tenant, "a", map[string]any{"greeting": "x"})
+			shopBecomes(ctx, a, "True ")
+
+			By("a source without the stack")
+			Expect(h.PublishSource(ctx, platform, "fleet", "main@sha1:2", artifacts.Files(map[string]string{
+				"README.md": "Nothing is here."}))).To(Succeed())
+			kindBecomes(ctx, k, "False InvalidStack: ")
+			change(ctx, a, `{"spec": {"greeting": "changed"}}`)
+			shopBecomes(ctx, a, "True ReconciliationSucceeded: Applied revision main@sha1:1")
+			Expect(release(ctx, tenant, "a")).To(Equal("RELEASE changed"))
+
+			By("a ClusterRole that somebody deletes")
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "ksctl-gitops:helds." + group + ":edit"}}
+			remove(ctx, role)
+			publishShop(ctx, platform, "Held", "main@sha1:3")
+			kindReady(ctx, k, "main@sha1:3")
+			Eventually(ctx, get).WithArguments(role).WithTimeout(soon).Should(Succeed(), "it is created again")
+
+			By("an expression that loops in loops")
+			loops := "1"
+			for range 8 {
+				loops = "[1, 2, 3, 4, 5, 6, 7, 8, 9].map(i, " + loops + ")"
+			}
+			publishShop(ctx, platform, "Held", "main@sha1:4", "{expr: self.spec.greeting}",
+				`{expr: "string(`+loops+`.size())"}`)
+			kindReady(ctx, k, "main@sha1:4")
+			shopBecomes(ctx, a, "False InvalidStack: ")
+			Expect(condition(a, "Ready")).To(ContainSubstring("cost limit"))
+			Expect(get(ctx, configMap(tenant, "a-web"))).To(Succeed(), "nothing is removed")
+		})
 
 	It("acts with the rights of the account of each object's namespace, and stays in its namespaces",
 		func(ctx SpecContext) {

@@ -35,6 +35,9 @@ const soon = 4 * time.Minute
 // group is the API group that the controller may serve kinds in.
 const group = "shops.example.com"
 
+// ungrantedGroup is another group of --kind-groups, without the rule for it.
+const ungrantedGroup = "ungranted.example.com"
+
 var (
 	h          *harness.Harness
 	plane      *cluster.Cluster
@@ -52,7 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(harness.AllowKinds(ctx, plane, group)).To(Succeed())
 	worker, err := h.Build(ctx, programs.SOPSWorker)
 	Expect(err).NotTo(HaveOccurred())
-	controller = framework.StartController(h, "--kind-groups="+group, "--sops-worker="+worker)
+	controller = framework.StartController(h, "--kind-groups="+group+","+ungrantedGroup, "--sops-worker="+worker)
 }, NodeTimeout(10*time.Minute))
 
 // shopServes serves the kind KIND.
