@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The fields of the stack are kept beside those of an install, through encoding and copying.
@@ -35,5 +37,31 @@ func TestObjectRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(got["spec"], want["spec"]) ||
 		!reflect.DeepEqual(got["status"].(map[string]any)["ports"], want["status"].(map[string]any)["ports"]) {
 		t.Errorf("got %s", raw)
+	}
+}
+
+// Only what follows the objects of an install may wait; a condition is written at once.
+func TestOnlyFieldsChanged(t *testing.T) {
+	before := &Object{Status: ObjectStatus{Fields: map[string]any{"url": "a"}}}
+	for name, c := range map[string]struct {
+		change func(*Object)
+		want   bool
+	}{
+		"nothing": {func(*Object) {}, false},
+		"a field": {func(o *Object) { o.Status.Fields["url"] = "b" }, true},
+		"a field and the revision": {func(o *Object) {
+			o.Status.Fields["url"], o.Status.LastAppliedRevision = "b", "main@sha1:2"
+		}, false},
+		"a condition": {func(o *Object) {
+			o.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionTrue}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopyObject().(*Object)
+			c.change(after)
+			if got := onlyFieldsChanged(before, after); got != c.want {
+				t.Errorf("got %t", got)
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/controllers/live"
@@ -149,6 +150,34 @@ var _ = Describe("A published kind", func() {
 			Expect(r.Name).NotTo(ContainSubstring("stays."))
 		}
 	})
+
+	It("removes its objects in order when the CustomResourceDefinition is deleted, and creates it again",
+		func(ctx SpecContext) {
+			platform, tenant := framework.Namespace(ctx, h, "platform"), framework.Namespace(ctx, h, "tenant")
+			publishShop(ctx, platform, "Renewed", "main@sha1:1")
+			k := newKind(ctx, platform, "Renewed")
+			kindReady(ctx, k, "main@sha1:1")
+			a := newShop(ctx, "Renewed", tenant, "a", map[string]any{"greeting": "x"})
+			shopBecomes(ctx, a, "True ")
+			d := definition("reneweds." + group)
+			Expect(get(ctx, d)).To(Succeed())
+			before := d.UID
+			remove(ctx, d)
+			Eventually(ctx, func() (bool, error) {
+				err := get(ctx, d)
+				return d.UID != before, client.IgnoreNotFound(err)
+			}, soon).Should(BeTrue(), "the definition is created again")
+			Eventually(ctx, func() bool { return apierrors.IsNotFound(get(ctx, configMap(tenant, "a-web"))) }, soon).
+				Should(BeTrue(), "nothing of the object is left")
+
+			By("creating the object again")
+			kindReady(ctx, k, "main@sha1:1")
+			Eventually(ctx, func() error {
+				return plane.Client().Create(ctx, shop("Renewed", tenant, "a", map[string]any{"greeting": "y"}))
+			}, soon).Should(Succeed())
+			shopBecomes(ctx, a, "True ")
+			Expect(release(ctx, tenant, "a")).To(Equal("RELEASE y"))
+		})
 
 	It("is refused with a clear message", func(ctx SpecContext) {
 		platform := framework.Namespace(ctx, h, "platform")
