@@ -54,7 +54,7 @@ type Setup struct {
 	kindController controller.Controller
 }
 
-// Fields by which KsctlKinds are found: their source, and the Secret of spec.decryption.
+// Field indexes of KsctlKinds: by the source, and by the Secret of spec.decryption.
 const (
 	bySource     = ".spec.sourceRef"
 	byDecryption = ".spec.decryption"
