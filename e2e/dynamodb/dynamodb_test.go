@@ -6,10 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	neturl "net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -160,18 +165,42 @@ func TestDeletesOnlyThePartition(t *testing.T) {
 	}
 }
 
+// holdBatch returns a server in front of the server that holds a batch, counted from 1, until
+// release is closed. It closes arrived when it has the batch.
+func holdBatch(t *testing.T, n int32, release <-chan struct{}) (url string, arrived <-chan struct{}) {
+	t.Helper()
+	got := make(chan struct{})
+	var batches atomic.Int32
+	forward := httputil.NewSingleHostReverseProxy(&neturl.URL{Scheme: "http", Host: server.Host})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".BatchWriteItem") && batches.Add(1) == n {
+			close(got)
+			<-release
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return front.URL, got
+}
+
 func TestRunAfterASignalDeletesTheRest(t *testing.T) {
 	needsServer(t)
 	const items = 5000
 	create(t, "stopped", map[types.AttributeValue]int{text("c1"): items})
-	cmd, read := command(t, "stopped", "c1", "--concurrency=1")
+	release := make(chan struct{})
+	url, arrived := holdBatch(t, 4, release)
+	cmd, read := command(t, "stopped", "c1", "--concurrency=1", "--endpoint-url="+url)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for count(t, "stopped", text("c1")) == items {
-		time.Sleep(time.Millisecond)
+	select {
+	case <-arrived:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the program sends no fourth batch")
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	err := cmd.Process.Signal(syscall.SIGTERM)
+	close(release)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
