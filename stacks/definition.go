@@ -116,7 +116,7 @@ type Component struct {
 // Retain is how many objects stay in the cluster after they left the render of their component.
 type Retain struct {
 	// Last is the number of objects of each kind: those that left last.
-	Last *int32 `json:"last"`
+	Last Number `json:"last,omitzero"`
 }
 
 // CommonMetadata are labels and annotations of all objects. Selectors and pod templates stay.

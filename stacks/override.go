@@ -54,6 +54,7 @@ func (r *resolver) resolveComponent(index, wave int) ResolvedComponent {
 		mapped = r.mapParameters(index, &p, vars)
 		r.resolveVariables(index, &p, vars)
 		p.fields = r.resolveFields(index, c, vars)
+		r.resolveRetain(index, &p, vars)
 		p.sensitive = p.sensitive || hasSecretFields(p.fields)
 	}
 	if c.Helm == nil && (explicit.Values != nil || mapped.Values != nil) {

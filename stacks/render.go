@@ -345,12 +345,10 @@ func (r *renderRun) buildResult(rendered [][]*manifest.Object) (Result, error) {
 func (r *renderRun) newComponent(p *ResolvedComponent) RenderedComponent {
 	name := p.Component.Name
 	c := RenderedComponent{Name: name, Version: p.Version, DependsOn: p.Component.DependsOn, Wave: p.Wave,
+		Retain:    p.retain,
 		ReadyExpr: p.Component.ReadyExpr, Contribute: p.Component.Contribute, Chart: p.fetched,
 		ChartDependencies: p.dependencies, ReadsCluster: r.readsCluster[name], Notes: r.notes[name],
 		Record: r.releases[name]}
-	if p.Component.Retain != nil {
-		c.Retain = p.Component.Retain.Last
-	}
 	if p.Component.Helm != nil {
 		c.Release = &Release{Namespace: p.Namespace, Name: p.releaseName}
 		c.ReadsCluster = p.chart != nil && p.chart.ReadsCluster(p.Values)

@@ -56,6 +56,9 @@ type ResolvedComponent struct {
 	metadata               CommonMetadata
 	namePrefix, nameSuffix string
 	kustomizeComponents    []string
+	// retain is the number of objects of each kind that stay after they left the render; nil if
+	// none do.
+	retain *int32
 	// sensitive is true if values of a Secret reach the component. The hashes of its objects are
 	// keyed.
 	sensitive bool

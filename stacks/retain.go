@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ksctl/gitops/stacks/internal/expr"
 	"github.com/ksctl/gitops/stacks/internal/manifest"
 	"github.com/ksctl/gitops/stacks/problem"
 )
@@ -11,16 +12,22 @@ import (
 // maxRetained bounds the objects of one kind that a component retains: each is in the inventory.
 const maxRetained = 100
 
-// checkRetain checks the field retain of a component.
-func (v *validator) checkRetain(c *Component, at func(string) fieldRef) {
-	switch r := c.Retain; {
-	case r == nil:
-	case r.Last == nil:
-		v.fail(at("retain.last"), "is required")
-	case *r.Last < 0 || *r.Last > maxRetained:
-		v.fail(at("retain.last"), "must be between 0 and %d, not %d", maxRetained, *r.Last)
-	case c.PreRemove:
-		v.fail(at("retain"), "is set, and so is preRemove; remove one of them")
+// checkRetain checks the field retain of a component, and compiles its expression.
+func (x *expressions) checkRetain(c *Component) {
+	if c.Retain == nil {
+		return
+	}
+	x.checkNumber(x.at("retain.last"), &c.Retain.Last, 0, maxRetained)
+	if c.PreRemove {
+		x.v.fail(x.at("retain"), "is set, and so is preRemove; remove one of them")
+	}
+}
+
+// resolveRetain sets how many objects stay after they left the render.
+func (r *resolver) resolveRetain(index int, p *ResolvedComponent, vars expr.Variables) {
+	if retain := p.Component.Retain; retain != nil {
+		at := r.def.componentField(index, "retain.last")
+		p.retain = new(r.number(at, &retain.Last, vars, 0, maxRetained))
 	}
 }
 

@@ -1,6 +1,7 @@
 package stacks_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -56,6 +57,29 @@ func TestRetainErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := renderRetain(t, tc.field, tc.files)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got  %v\nwant %s", err, tc.want)
+			}
+		})
+	}
+}
+
+// The number may depend on parameters.
+func TestRetainExpressions(t *testing.T) {
+	const schema = "parameters: {schema: {properties: {last: {type: integer, default: 4}, any: {}}}}"
+	for name, tc := range map[string]struct{ last, want string }{
+		"a parameter":   {"{expr: params.last + 1}", "5"},
+		"out of bounds": {"{expr: params.last * 26}", `field "retain.last" must be between 0 and 100, not 104`},
+		"another type":  {"{expr: string(params.last)}", `field "retain.last" must return an integer, not string`},
+		"a text":        {"five", `must be a whole number`},
+		"empty":         {`{expr: ""}`, `field "retain.last" needs an expression in expr`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result, err := renderRetain(t, schema+"\n    retain: {last: "+tc.last+"}",
+				map[string]string{"m/j.yaml": generatedJob})
+			if err != nil && strings.Contains(err.Error(), tc.want) {
+				return
+			}
+			if err != nil || strconv.Itoa(int(*result.Components[0].Retain)) != tc.want {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
 		})

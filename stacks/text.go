@@ -15,9 +15,9 @@ type Text struct {
 	Expr string `json:"expr"`
 }
 
-// StringField returns the field for a text without an expression. It makes document.Decode accept
+// ScalarField returns the field for a text without an expression. It makes document.Decode accept
 // both forms.
-func (t *Text) StringField() *string { return &t.Text }
+func (t *Text) ScalarField() any { return &t.Text }
 
 // MarshalJSON encodes both forms as they are written in a stack file.
 func (t Text) MarshalJSON() ([]byte, error) {

@@ -160,7 +160,7 @@ func (v *validator) checkComponent(i int) {
 			v.fail(at("readyExpr"), "%s", readyExprError(err))
 		}
 	}
-	v.checkRetain(c, at)
+	x.checkRetain(c)
 	v.checkParameters(c, at)
 	if c.Parameters != nil && c.Parameters.Map != "" {
 		x.compile(at("parameters.map"), c.Parameters.Map, (*expr.Compiler).CompileMap)

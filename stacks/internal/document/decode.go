@@ -66,8 +66,8 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		return
 	}
-	if own, ok := v.Addr().Interface().(stringOrMapping); ok {
-		d.decodeStringOrMapping(n, v, own, path, depth)
+	if own, ok := v.Addr().Interface().(scalarOrMapping); ok {
+		d.decodeScalarOrMapping(n, v, own, path, depth)
 		return
 	}
 	if own, ok := v.Addr().Interface().(json.Unmarshaler); ok {
@@ -93,17 +93,19 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, depth int) 
 	}
 }
 
-// stringOrMapping is a struct that may also be written as a string, which is one of its fields.
-type stringOrMapping interface{ StringField() *string }
+// scalarOrMapping is a struct that may also be written as a scalar, which is one of its fields:
+// ScalarField returns a pointer to it.
+type scalarOrMapping interface{ ScalarField() any }
 
-// decodeStringOrMapping decodes a string, or a mapping with one of its fields.
-func (d *decoder) decodeStringOrMapping(n *yaml.Node, v reflect.Value, own stringOrMapping, path string, depth int) {
+// decodeScalarOrMapping decodes a scalar, or a mapping with another field.
+func (d *decoder) decodeScalarOrMapping(n *yaml.Node, v reflect.Value, own scalarOrMapping, path string, depth int) {
 	_, names := FieldsOf(v.Type())
-	allowed := "a string or a mapping with " + strings.Join(names, ", ")
+	scalar := reflect.ValueOf(own.ScalarField()).Elem()
+	allowed := typeName(scalar.Kind()) + " or a mapping with " + strings.Join(names, ", ")
 	isLike := func(key *yaml.Node) bool { return problem.Nearest(key.Value, names) != "" }
 	switch {
 	case n.Kind == yaml.ScalarNode:
-		d.decodeScalar(n, reflect.ValueOf(own.StringField()).Elem(), path)
+		d.decodeScalar(n, scalar, path)
 	case n.Kind != yaml.MappingNode:
 		d.report(n, path, "must be %s, not %s", allowed, KindName(n))
 	case len(n.Content) == 0:

@@ -84,6 +84,11 @@ func (c *Compiler) CompileMap(source string) (*Expression, error) {
 	return c.compile(source, "a map", types.MapKind, types.StructKind)
 }
 
+// CompileInteger compiles an expression that returns an integer.
+func (c *Compiler) CompileInteger(source string) (*Expression, error) {
+	return c.compile(source, "an integer", types.IntKind)
+}
+
 // CompileBool compiles an expression that returns true or false.
 func (c *Compiler) CompileBool(source string) (*Expression, error) {
 	return c.compile(source, "true or false", types.BoolKind)
