@@ -176,6 +176,11 @@ func (v *validator) checkServedNames(s *Serves, at func(string) fieldRef) {
 		}
 		seen[version.Name] = true
 	}
+	for i, rule := range s.Validations {
+		if rule.Rule == "" || rule.Message == "" {
+			v.fail(at(fmt.Sprintf("validations[%d]", i)), "must have a rule and a message")
+		}
+	}
 	for i, c := range s.Columns {
 		field := func(name string) fieldRef { return at(fmt.Sprintf("columns[%d].%s", i, name)) }
 		if c.Name == "" {

@@ -31,6 +31,7 @@ const shopServes = `
         replicas: {type: integer, default: 1, minimum: 0}
         password: {type: string, format: password}
         values: {type: object, x-kubernetes-preserve-unknown-fields: true}
+    validations: [{rule: self.metadata.name != 'shop', message: the name shop is taken}]
     install:
       timeout: 2m
       suspend: {expr: self.spec.replicas == 0}
@@ -185,6 +186,8 @@ func TestInvalidServes(t *testing.T) {
 			"type: text, path"},
 		`field "spec.serves.columns[0].path" must be a JSON path`: {"path: .status.url",
 			"path: status.url"},
+		`field "spec.serves.validations[0]" must have a rule and a message`: {", message: the name shop is taken",
+			""},
 		`field "spec.serves.install.timout" is not known; did you mean "timeout`: {"timeout: 2m",
 			"timout: 2m"},
 		`field "spec.serves.install.sourceRef" is not known`: {"timeout: 2m",

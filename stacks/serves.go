@@ -17,6 +17,8 @@ type Serves struct {
 	Scale *ServedScale `json:"scale,omitempty"`
 	// Schema of spec, as in a CustomResourceDefinition. format: password makes a field sensitive.
 	Schema map[string]any `json:"schema,omitempty"`
+	// Validations are rules of the whole object. Those of spec are in its schema.
+	Validations []ServedValidation `json:"validations,omitempty"`
 	// Install is the spec of the install of an object. A value is a literal or {expr: CEL}, over
 	// the object as `self`.
 	Install map[string]any `json:"install,omitempty"`
@@ -42,6 +44,14 @@ type ServedColumn struct {
 	Description string `json:"description,omitempty"`
 	// Priority above 0 shows the column with -o wide only.
 	Priority int32 `json:"priority,omitempty"`
+}
+
+// ServedValidation is a rule of x-kubernetes-validations.
+type ServedValidation struct {
+	// Rule is a CEL expression over the object as `self`: its spec and metadata.name.
+	Rule string `json:"rule"`
+	// Message states why an object is refused.
+	Message string `json:"message"`
 }
 
 // ServedScale has the JSON paths of the subresource scale.

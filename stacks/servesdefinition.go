@@ -86,6 +86,9 @@ func (s *Serves) Definition() (*apiextensionsv1.CustomResourceDefinition, error)
 	if err != nil {
 		return nil, err
 	}
+	for _, v := range s.Validations {
+		root.XValidations = append(root.XValidations, apiextensionsv1.ValidationRule{Rule: v.Rule, Message: v.Message})
+	}
 	d := &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(),
 			Kind: "CustomResourceDefinition"},
