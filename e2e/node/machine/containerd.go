@@ -44,8 +44,10 @@ state = %q
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = %q
 `, n.path("containerd"), n.path("state"), n.socket(), o.Pause, cniFolder, n.path("cni"), n.path("registries"))
-	if err := n.writeMirrors(o.Mirrors); err != nil {
-		return err
+	for host, mirror := range o.Mirrors {
+		if err := n.Mirror(host, mirror); err != nil {
+			return err
+		}
 	}
 	file := n.path("containerd.toml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -61,20 +63,16 @@ state = %q
 	}, n.containerd.Process)
 }
 
-// writeMirrors writes which registry containerd uses for which host.
+// Mirror lets containerd pull the images of a registry, host or host:port, from another one that
+// speaks HTTP, from the next pull on.
 // https://github.com/containerd/containerd/blob/v1.6.20/docs/hosts.md
-func (n *Node) writeMirrors(mirrors map[string]string) error {
-	for host, mirror := range mirrors {
-		folder := filepath.Join(n.path("registries"), host)
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return err
-		}
-		config := fmt.Sprintf("server = %q\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\n", "http://"+mirror)
-		if err := os.WriteFile(filepath.Join(folder, "hosts.toml"), []byte(config), 0o600); err != nil {
-			return err
-		}
+func (n *Node) Mirror(host, mirror string) error {
+	folder := filepath.Join(n.path("registries"), host)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
 	}
-	return nil
+	config := fmt.Sprintf("server = %q\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\n", "http://"+mirror)
+	return os.WriteFile(filepath.Join(folder, "hosts.toml"), []byte(config), 0o600)
 }
 
 func (n *Node) path(name string) string { return filepath.Join(n.dir, name) }

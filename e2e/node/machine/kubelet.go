@@ -25,6 +25,8 @@ healthzPort: 0
 containerRuntimeEndpoint: unix://%s
 podLogsDir: %s
 resolvConf: %s
+clusterDNS: [%s]
+clusterDomain: %s
 registerNode: true
 failCgroupV1: false
 cgroupDriver: cgroupfs
@@ -39,10 +41,11 @@ syncFrequency: 10s
 nodeStatusUpdateFrequency: 5s
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}}
 authorization: {mode: Webhook}
-`, port, n.socket(), n.PodLogs(), n.path("resolv.conf"))
+`, port, n.socket(), n.PodLogs(), n.path("resolv.conf"), Address, clusterDomain)
 	file := n.path("kubelet.yaml")
-	for path, content := range map[string]string{file: config, n.path("resolv.conf"): "nameserver " + Address.String() +
-		"\n"} {
+	// Names of others than Services do not exist.
+	for path, content := range map[string]string{file: config, n.path("resolv.conf"): "nameserver " +
+		Address.String() + "\n"} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			return err
 		}
@@ -74,6 +77,9 @@ func (n *Node) Stop(ctx context.Context) error {
 	if n.containerd != nil {
 		errs = append(errs, n.deleteTasks(ctx))
 		_ = n.containerd.Stop()
+	}
+	if n.names != nil {
+		errs = append(errs, n.names.Close())
 	}
 	if n.dir != "" {
 		errs = append(errs, n.unmount(ctx), n.restore(), os.RemoveAll(n.dir))

@@ -27,6 +27,7 @@ type Node struct {
 
 	containerd, kubelet, proxy *harness.Process
 	proxyBinary                string
+	names                      *nameServer
 	// forwarding is the machine's original setting of IP forwarding.
 	forwarding []byte
 }
@@ -74,6 +75,9 @@ func Start(ctx context.Context, h *harness.Harness, o Options) (n *Node, err err
 		return n, err
 	}
 	if err := n.startContainerd(ctx, o); err != nil {
+		return n, err
+	}
+	if n.names, err = startNameServer(h.ControlPlane.Client()); err != nil {
 		return n, err
 	}
 	if err := n.startKubelet(ctx, paths[tools.Kubelet]); err != nil {
