@@ -67,9 +67,15 @@ func TestReleasedVersionsDoNotChange(t *testing.T) {
 	}
 }
 
+var workerRelease = map[string]any{"scriptName": "hello", "scriptUrls": []any{"https://example.com/hello.mjs"}}
+
 // parameters are those that a stack requires.
 var parameters = map[string]map[string]any{
 	"dynamodb-partition": {"tableName": "orders", "partitionValue": "$(HOME)"},
+	"worker-account":     {"account": "acme"},
+	"worker-bundle":      {"account": "acme", "deploymentName": "acme"},
+	"worker-deployment":  {"account": "acme", "release": workerRelease, "workerNumber": 8080},
+	"worker-release":     {"account": "acme", "release": workerRelease},
 }
 
 // remote are the stacks whose charts are in a repository.
