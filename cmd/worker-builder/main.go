@@ -65,6 +65,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		Version:       version.String(),
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return build.Terminal(err) })
 	flags := cmd.PersistentFlags()
 	flags.BoolVar(&o.insecure, "insecure", false, "Permit plain HTTP for registries.")
 	flags.StringVar(&o.result, "result", "", "The file to which the result is written; empty prints it.")

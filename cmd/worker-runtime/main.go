@@ -29,8 +29,9 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	o := runtime.Options{StartTimeout: runtime.DefaultStartTimeout, MinBackoff: runtime.DefaultMinBackoff,
-		MaxBackoff: runtime.DefaultMaxBackoff, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	o := runtime.Options{StartTimeout: runtime.DefaultStartTimeout, Settle: runtime.DefaultSettle,
+		MinBackoff: runtime.DefaultMinBackoff, MaxBackoff: runtime.DefaultMaxBackoff,
+		Log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
 	var workers, workersFile string
 	cmd := &cobra.Command{
 		Use:           "worker-runtime",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ksctl/gitops/internal/release/image"
 	"github.com/ksctl/gitops/internal/release/sbom"
+	"github.com/ksctl/gitops/internal/release/workerd"
 	"github.com/ksctl/gitops/internal/sopsworker"
 )
 
@@ -31,7 +32,15 @@ var images = map[string][]program{
 		{"agent", "github.com/ksctl/gitops/cmd/agent"},
 	},
 	"dynamodb-partition": {{"dynamodb-partition", "github.com/ksctl/gitops/cmd/dynamodb-partition"}},
+	workersImage: {
+		{"worker-runtime", "github.com/ksctl/gitops/cmd/worker-runtime"},
+		{"worker-builder", "github.com/ksctl/gitops/cmd/worker-builder"},
+	},
+	"worker-registry": {{"worker-registry", "github.com/ksctl/gitops/cmd/worker-registry"}},
 }
+
+// workersImage is the name of the image that runs scripts, with workerd.
+const workersImage = "workers"
 
 // program is a program in an image; the first one of an image is its entrypoint.
 type program struct{ name, pkg string }
@@ -72,6 +81,11 @@ func (r *release) image(ctx context.Context, o imageOptions) error {
 		content, err := r.compileAll(ctx, programs, *p)
 		if err != nil {
 			return err
+		}
+		if o.name == workersImage {
+			if content.Layers, err = workerd.Layers(ctx, p.Architecture, ""); err != nil {
+				return err
+			}
 		}
 		contents = append(contents, content)
 	}

@@ -27,6 +27,22 @@ type Content struct {
 	Platform v1.Platform
 	// Programs are in the root folder of the image. The first one is the entrypoint.
 	Programs []Program
+	// Layers are between the root certificates and the programs.
+	Layers []Layer
+}
+
+// Layer is a set of files in an image that change together.
+type Layer struct {
+	// CreatedBy describes the origin of the files.
+	CreatedBy string
+	Files     []File
+}
+
+// File is a file in a layer. Its name is the path from the root folder, without a leading slash.
+type File struct {
+	Name    string
+	Mode    int64
+	Content []byte
 }
 
 // Program is an executable file in an image.
@@ -53,17 +69,17 @@ func Build(c Content, o Options) (v1.Image, error) {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	// Certificates change rarely, so they have a separate layer at the bottom. The main program
 	// changes most, so it is at the top.
-	files := []file{{certificatesPath, 0o644, roots}}
+	layers := append([]Layer{fileLayer(File{certificatesPath, 0o644, roots})}, c.Layers...)
 	for _, p := range slices.Concat(c.Programs[1:], c.Programs[:1]) {
-		files = append(files, file{p.Name, 0o755, p.Content})
+		layers = append(layers, fileLayer(File{p.Name, 0o755, p.Content}))
 	}
-	for _, f := range files {
-		layer, err := f.layer()
+	for _, l := range layers {
+		layer, err := l.build()
 		if err != nil {
-			return nil, fmt.Errorf("building the layer of %s: %w", f.name, err)
+			return nil, fmt.Errorf("building the layer of %s: %w", l.CreatedBy, err)
 		}
 		img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer,
-			History: v1.History{CreatedBy: "COPY /" + f.name, Created: v1.Time{Time: o.Created}}})
+			History: v1.History{CreatedBy: l.CreatedBy, Created: v1.Time{Time: o.Created}}})
 		if err != nil {
 			return nil, err
 		}
@@ -94,30 +110,33 @@ func Index(contents []Content, o Options) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, o.Labels).(v1.ImageIndex), nil // it returns what it was given
 }
 
-// file is a file in a layer. Its name is the path from the root folder, without a leading slash.
-type file struct {
-	name    string
-	mode    int64
-	content []byte
-}
+// fileLayer returns a layer with one file.
+func fileLayer(f File) Layer { return Layer{CreatedBy: "COPY /" + f.Name, Files: []File{f}} }
 
-// layer returns a layer with the file and its parent folders. They are owned by root, and their
+// build returns a layer with the files and their parent folders. They are owned by root, and their
 // modification time is the Unix epoch.
-func (f file) layer() (v1.Layer, error) {
+func (l Layer) build() (v1.Layer, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	for _, dir := range parents(f.name) {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755,
-			ModTime: time.Unix(0, 0)}); err != nil {
+	written := map[string]bool{}
+	for _, f := range l.Files {
+		for _, dir := range parents(f.Name) {
+			if written[dir] {
+				continue
+			}
+			written[dir] = true
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755,
+				ModTime: time.Unix(0, 0)}); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: f.Mode,
+			Size: int64(len(f.Content)), ModTime: time.Unix(0, 0)}); err != nil {
 			return nil, err
 		}
-	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)),
-		ModTime: time.Unix(0, 0)}); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(f.content); err != nil {
-		return nil, err
+		if _, err := w.Write(f.Content); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, err
@@ -125,7 +144,7 @@ func (f file) layer() (v1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(out.Bytes())), nil
 	},
-		tarball.WithMediaType(types.OCILayer))
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
 // parents returns the parent folders of a path, the outermost first.

@@ -126,7 +126,7 @@ func (d *Downloader) open(ctx context.Context, u *neturl.URL) (io.ReadCloser, er
 	}
 	_ = resp.Body.Close()
 	err = fmt.Errorf("the server responded with status %s", resp.Status)
-	if isTerminalStatus(resp.StatusCode) {
+	if isTerminalStatus(resp.StatusCode) || resp.StatusCode < http.StatusMultipleChoices {
 		return nil, &terminalError{err}
 	}
 	return nil, err
@@ -138,7 +138,7 @@ func isTerminalStatus(code int) bool {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	}
-	return code < http.StatusInternalServerError
+	return code >= http.StatusMultipleChoices && code < http.StatusInternalServerError
 }
 
 // checkRedirect refuses redirects to another scheme: the content would not be as protected as the
@@ -167,6 +167,7 @@ func (d *Downloader) openS3(ctx context.Context, u *neturl.URL) (io.ReadCloser, 
 		return nil, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.DisableLogOutputChecksumValidationSkipped = true
 		if d.S3Endpoint != "" {
 			o.BaseEndpoint, o.UsePathStyle = &d.S3Endpoint, true
 		}

@@ -2,6 +2,7 @@ package build
 
 import (
 	"encoding/json"
+	"path"
 	"regexp"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -71,7 +72,7 @@ func detectFormat(f File) (workerd.Format, error) {
 		return "", err
 	case exports["default"]:
 		return workerd.FormatModule, nil
-	case isModule:
+	case isModule || path.Ext(f.Name) == ".mjs":
 		return "", terminalf("script %s has no default export: export default {fetch(request, env, ctx) {…}}", f.Name)
 	case addEventListener.Match(out.OutputFiles[0].Contents):
 		return workerd.FormatServiceWorker, nil

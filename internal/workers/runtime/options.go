@@ -85,6 +85,9 @@ type Options struct {
 	// Drain is how long requests are served after Run's context ends. Grace is the time that workerd
 	// has after that, or after a restart, to respond to requests.
 	Drain, Grace time.Duration
+	// Settle is how long a replaced workerd serves after the last connection that it gets, so that
+	// each connection has had a request when it is closed.
+	Settle time.Duration
 	// StartTimeout is the time that workerd has to load all scripts.
 	StartTimeout time.Duration
 	// Poll is the interval at which Secrets are compared, and how long they must be unchanged.
@@ -104,6 +107,7 @@ const (
 	DefaultHealthAddr   = ":8079"
 	DefaultDrain        = 5 * time.Second
 	DefaultGrace        = 10 * time.Second
+	DefaultSettle       = time.Second
 	DefaultStartTimeout = time.Minute
 	DefaultPoll         = time.Second
 	DefaultMinBackoff   = time.Second

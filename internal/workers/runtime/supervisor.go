@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,28 +22,29 @@ const configFile = "workerd.capnp"
 type supervisor struct {
 	Options
 
-	listeners map[string]*workerd.Listener
-	current   *workerd.Process // nil if none runs
-	started   time.Time        // of current
-	failures  int              // in a row
+	ports    map[string]*workerd.Port
+	current  *workerd.Process // nil if none runs
+	started  time.Time        // of current
+	failures int              // in a row
 	// attempted are the versions of the Secrets with which workerd was started last, also if that
 	// failed.
 	attempted string
 
 	serving atomic.Bool // the sockets of current listen, and Run's context has not ended
-	// replaced waits for processes that were replaced.
-	replaced sync.WaitGroup
+	// replaced is closed when the process before current has ended; nil if there was none.
+	replaced chan struct{}
 }
 
 // Run serves workers until ctx ends, and then as long as Options.Drain and Options.Grace permit.
 func Run(ctx context.Context, o Options) (err error) {
-	s := &supervisor{Options: o, listeners: map[string]*workerd.Listener{}}
-	defer func() { err = errors.Join(err, s.closeListeners()) }()
+	s := &supervisor{Options: o, ports: map[string]*workerd.Port{}}
+	defer func() { err = errors.Join(err, s.closePorts()) }()
 	for _, w := range o.Workers {
-		address := net.JoinHostPort(o.listenHost, strconv.Itoa(w.Port))
-		if s.listeners[w.Name], err = workerd.Listen(ctx, address); err != nil {
+		port, err := workerd.ListenPort(ctx, o.listenHost, w.Port)
+		if err != nil {
 			return fmt.Errorf("worker %s: %w", w.Name, err)
 		}
+		s.ports[w.Name] = port
 	}
 	stopHealth, err := s.serveHealth(ctx)
 	if err != nil {
@@ -57,11 +55,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	return s.shutdown()
 }
 
-func (s *supervisor) closeListeners() (err error) {
-	for _, l := range s.listeners {
-		if l != nil {
-			err = errors.Join(err, l.Close())
-		}
+func (s *supervisor) closePorts() (err error) {
+	for _, p := range s.ports {
+		err = errors.Join(err, p.Close())
 	}
 	return err
 }
@@ -78,7 +74,9 @@ func (s *supervisor) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-restart.C:
-			if !s.start(ctx) {
+			if s.isReplacing() {
+				restart.Reset(s.Poll)
+			} else if !s.start(ctx) {
 				restart.Reset(s.backoff())
 			}
 		case <-s.exited():
@@ -111,7 +109,7 @@ func (s *supervisor) ended() {
 		s.failures = 0
 	}
 	s.failures++
-	s.Log.Error("workerd ended", "state", s.current.State(), "after", time.Since(s.started).Round(time.Millisecond))
+	s.Log.Error("workerd ended", "state", s.current.State(), "after", time.Since(s.started).Round(time.Millisecond).String())
 	s.current = nil
 }
 
@@ -120,32 +118,81 @@ func (s *supervisor) backoff() time.Duration {
 	return min(s.MinBackoff<<min(max(s.failures-1, 0), 16), s.MaxBackoff)
 }
 
+// isReplacing reports whether the process before the current one has not ended. A port has two
+// sockets then, and no third one.
+func (s *supervisor) isReplacing() bool {
+	if s.replaced == nil {
+		return false
+	}
+	select {
+	case <-s.replaced:
+		return false
+	default:
+		return true
+	}
+}
+
 // start starts a workerd with the current Secrets, and stops the one before when the new one
 // serves. It reports whether workerd runs with these Secrets.
 func (s *supervisor) start(ctx context.Context) bool {
 	s.attempted = s.secretVersions()
-	workers, env, err := s.configuration()
-	if err == nil {
-		var p *workerd.Process
-		if p, err = s.startProcess(ctx, workers, env); err == nil {
-			s.replace(p)
-			return true
-		}
-	}
-	if ctx.Err() != nil {
+	err := s.startCurrent(ctx)
+	if err == nil || ctx.Err() != nil {
 		return true
 	}
 	s.failures++
-	s.Log.Error("workerd could not be started", "error", err, "next", s.backoff())
 	// An old process goes on with the Secrets that it has.
+	s.Log.Error("workerd could not be started", "error", err.Error(), "next", s.backoff().String())
 	return false
+}
+
+func (s *supervisor) startCurrent(ctx context.Context) error {
+	workers, env, err := s.configuration()
+	if err != nil {
+		return err
+	}
+	listeners := map[string]*workerd.Listener{}
+	if s.current == nil {
+		// Connections may wait at the sockets of the process that ended.
+		for name, port := range s.ports {
+			listeners[name] = port.Current()
+		}
+	} else if err := s.openNext(ctx, listeners); err != nil {
+		return errors.Join(err, s.discard(listeners))
+	}
+	p, err := s.startProcess(ctx, workers, listeners, env)
+	if err != nil {
+		return errors.Join(err, s.discard(listeners))
+	}
+	return s.replace(p, listeners)
+}
+
+// openNext opens the sockets of the next process.
+func (s *supervisor) openNext(ctx context.Context, listeners map[string]*workerd.Listener) error {
+	for name, port := range s.ports {
+		next, err := port.Next(ctx)
+		if err != nil {
+			return err
+		}
+		listeners[name] = next
+	}
+	return nil
+}
+
+// discard closes the sockets of a process that did not start.
+func (s *supervisor) discard(listeners map[string]*workerd.Listener) (err error) {
+	for name, l := range listeners {
+		err = errors.Join(err, s.ports[name].Discard(l))
+	}
+	return err
 }
 
 // startProcess starts workerd and waits until its sockets listen.
 func (s *supervisor) startProcess(ctx context.Context, workers []workerd.Worker,
-	env []string) (*workerd.Process, error) {
+	listeners map[string]*workerd.Listener, env []string) (*workerd.Process, error) {
 	p, err := workerd.Start(workerd.Options{Program: s.Workerd, Workers: workers, Networks: s.Networks,
-		ConfigFile: filepath.Join(s.Dir, configFile), Listeners: s.listeners, Env: env, Stdout: os.Stdout, Stderr: os.Stderr})
+		ConfigFile: filepath.Join(s.Dir, configFile), Listeners: listeners, Env: env, Stdout: os.Stdout,
+		Stderr: os.Stderr})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +202,7 @@ func (s *supervisor) startProcess(ctx context.Context, workers []workerd.Worker,
 	case <-p.Listening():
 		return p, nil
 	case <-p.Exited():
-		return nil, fmt.Errorf("workerd ended with %s before it served: its last lines in the log have the cause",
+		return nil, fmt.Errorf("workerd ended with %s before it served: the lines before this one have the cause",
 			p.State())
 	case <-timeout.C:
 		p.Stop(0)
@@ -167,31 +214,45 @@ func (s *supervisor) startProcess(ctx context.Context, workers []workerd.Worker,
 }
 
 // replace makes p the current process. The one before responds to its requests and ends.
-func (s *supervisor) replace(p *workerd.Process) {
+func (s *supervisor) replace(p *workerd.Process, listeners map[string]*workerd.Listener) error {
+	var err error
+	for name, l := range listeners {
+		err = errors.Join(err, s.ports[name].Switch(l))
+	}
 	old := s.current
 	s.current, s.started = p, time.Now()
 	s.serving.Store(true)
 	if old == nil {
 		s.Log.Info("workerd serves", "workers", len(s.Workers))
-		return
+		return err
 	}
 	s.failures = 0
 	s.Log.Info("workerd serves with changed Secrets", "workers", len(s.Workers))
-	s.replaced.Go(func() {
-		if !old.Stop(s.Grace) {
-			s.Log.Warn("the replaced workerd had requests after its grace period", "grace", s.Grace)
+	replaced := make(chan struct{})
+	s.replaced = replaced
+	go func() { // shutdown waits for it
+		defer close(replaced)
+		select {
+		case <-time.After(s.Settle):
+		case <-old.Exited():
 		}
-	})
+		if !old.Stop(s.Grace) {
+			s.Log.Warn("the replaced workerd had requests after its grace period", "grace", s.Grace.String())
+		}
+	}()
+	return err
 }
 
 // shutdown serves as long as Drain, and stops workerd.
 func (s *supervisor) shutdown() error {
 	s.serving.Store(false)
-	defer s.replaced.Wait()
+	if s.replaced != nil {
+		defer func() { <-s.replaced }()
+	}
 	if s.current == nil {
 		return nil
 	}
-	s.Log.Info("stopping", "drain", s.Drain, "grace", s.Grace)
+	s.Log.Info("stopping", "drain", s.Drain.String(), "grace", s.Grace.String())
 	drain := time.NewTimer(s.Drain)
 	defer drain.Stop()
 	select {

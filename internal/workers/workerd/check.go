@@ -31,7 +31,7 @@ func Check(ctx context.Context, program string, w Worker, env []string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	listener, err := Listen(ctx, "127.0.0.1:0")
+	listener, err := Listen(ctx)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,6 @@ func Check(ctx context.Context, program string, w Worker, env []string) error {
 		p.Stop(checkGrace)
 		return nil
 	case <-p.Exited():
-		// A process may exit after its last event.
 		return &LoadError{Message: stderr.firstError(w.Name, p.State())}
 	case <-ctx.Done():
 		p.Stop(0)
