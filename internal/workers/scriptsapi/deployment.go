@@ -79,7 +79,7 @@ func (d deployment) template() (t template) {
 }
 
 // secretName returns the name of the Secret with the bindings; "" without one.
-func (t *template) secretName() string {
+func (t template) secretName() string {
 	if t.SecretRef == nil {
 		return ""
 	}
@@ -87,7 +87,7 @@ func (t *template) secretName() string {
 }
 
 // etag returns a hash of what the script runs.
-func (t *template) etag() string {
+func (t template) etag() string {
 	sum := sha256.New()
 	for _, u := range t.ScriptURLs {
 		f, ok := filestore.ParseURL(u)

@@ -46,8 +46,8 @@ func (r *revision) id(account, script string) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-func (r *revision) template() *template {
-	t := &template{CompatibilityDate: r.Metadata.CompatibilityDate}
+func (r *revision) template() template {
+	t := template{CompatibilityDate: r.Metadata.CompatibilityDate}
 	for _, f := range r.Files {
 		t.ScriptURLs = append(t.ScriptURLs, "/"+f.SHA256+"/"+f.Name)
 	}
