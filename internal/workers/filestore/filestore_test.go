@@ -137,7 +137,7 @@ func TestVolumeVerifiesContent(t *testing.T) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte("other"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("changed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := v.Get(t.Context(), f); err == nil || !strings.Contains(err.Error(), "upload the script again") {

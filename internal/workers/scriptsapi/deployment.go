@@ -30,6 +30,8 @@ const (
 	formatAnnotation = "workers.ksctl.com/script-format"
 	// modifiedAnnotation is when the script was last changed, in the format of RFC 3339.
 	modifiedAnnotation = "workers.ksctl.com/modified-on"
+	// versionAnnotation is the id of the deployed version: 32 hexadecimal digits.
+	versionAnnotation = "workers.ksctl.com/version-id"
 
 	formatModules       = "modules"
 	formatServiceWorker = "service-worker"
@@ -113,6 +115,9 @@ func (d deployment) modified() string {
 	}
 	return d.created()
 }
+
+// version returns the id of the deployed version; "" if it was not uploaded here.
+func (d deployment) version() string { return d.GetAnnotations()[versionAnnotation] }
 
 // tag returns what identifies the script for its whole life.
 func (d deployment) tag() string { return strings.ReplaceAll(string(d.GetUID()), "-", "") }
@@ -208,7 +213,7 @@ func (d *deployments) objects(ctx context.Context, kindName string, o ...client.
 
 // desired is what an upload sets in a WorkerDeployment.
 type desired struct {
-	format            string
+	format, version   string
 	compatibilityDate string
 	scriptURLs        []string
 	// secretName is the Secret with the bindings; "" leaves the reference as it is.
@@ -314,6 +319,7 @@ func (o deployment) set(want desired) error {
 		fields["secretRef"] = map[string]any{"name": want.secretName}
 	}
 	o.annotate(formatAnnotation, want.format)
+	o.annotate(versionAnnotation, want.version)
 	return unstructured.SetNestedMap(o.Object, fields, "spec", "template")
 }
 

@@ -105,10 +105,7 @@ func (s *Server) putScript(r *request) (any, error) {
 		return nil, err
 	}
 	result := newScriptResult(*o)
-	result.EntryPoint, result.Size = rev.Files[0].Name, rev.Size
-	if result.DeploymentID, err = rev.id(r.account, r.script); err != nil {
-		return nil, err
-	}
+	result.EntryPoint, result.Size, result.DeploymentID = rev.Files[0].Name, rev.Size, o.version()
 	return answer{result, []note{{codeInvalid, fmt.Sprintf("WorkerDeployment %s/%s serves the script on port %d",
 		s.opts.Namespace, o.GetName(), result.WorkerNumber)}}}, nil
 }
@@ -136,7 +133,11 @@ func (s *Server) publish(ctx context.Context, account, script string, rev *revis
 	if err != nil {
 		return nil, err
 	}
-	want := desired{format: rev.Format, compatibilityDate: rev.Metadata.CompatibilityDate,
+	id, err := rev.id(account, script)
+	if err != nil {
+		return nil, err
+	}
+	want := desired{format: rev.Format, version: id, compatibilityDate: rev.Metadata.CompatibilityDate,
 		scriptURLs: make([]string, len(rev.Files))}
 	for i, f := range rev.Files {
 		want.scriptURLs[i] = s.opts.Files.URL(f)

@@ -142,7 +142,7 @@ func (s *Server) routes() http.Handler {
 		script + "/secrets":                             {http.MethodGet: s.listSecrets, http.MethodPut: s.putSecret},
 		script + "/secrets/{secret}":                    {http.MethodGet: s.getSecret, http.MethodDelete: s.deleteSecret},
 		script + "/versions":                            {http.MethodPost: s.postVersion},
-		script + "/deployments":                         {http.MethodPost: s.postDeployment},
+		script + "/deployments":                         {http.MethodGet: s.listDeployments, http.MethodPost: s.postDeployment},
 		script + "/script-settings":                     {http.MethodPatch: s.patchSettings},
 		script + "/subdomain":                           {http.MethodGet: s.getSubdomain, http.MethodPost: s.postSubdomain},
 		script + "/references":                          {http.MethodGet: s.getReferences},

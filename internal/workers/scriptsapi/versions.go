@@ -190,18 +190,43 @@ func hyphenate(id string) string {
 	return parsed.String()
 }
 
-// deploymentRequest names the versions that get the requests of a script.
-type deploymentRequest struct {
-	Strategy string `json:"strategy"`
-	Versions []struct {
-		VersionID  string  `json:"version_id"`
-		Percentage float64 `json:"percentage"`
-	} `json:"versions"`
+// deploymentBody is a deployment: the versions that get the requests of a script.
+type deploymentBody struct {
+	ID          string              `json:"id,omitempty"`
+	Source      string              `json:"source,omitempty"`
+	Strategy    string              `json:"strategy"`
+	CreatedOn   string              `json:"created_on,omitempty"`
+	Annotations map[string]string   `json:"annotations"`
+	Versions    []deploymentVersion `json:"versions"`
+}
+
+type deploymentVersion struct {
+	VersionID  string  `json:"version_id"`
+	Percentage float64 `json:"percentage"`
+}
+
+func newDeploymentBody(o *deployment) deploymentBody {
+	id := hyphenate(o.version())
+	return deploymentBody{ID: id, Source: "api", Strategy: "percentage", CreatedOn: o.modified(),
+		Annotations: map[string]string{}, Versions: []deploymentVersion{{id, 100}}}
+}
+
+// listDeployments returns the deployment that a script has, and no former ones.
+func (s *Server) listDeployments(r *request) (any, error) {
+	o, err := s.deployment(r)
+	if err != nil {
+		return nil, err
+	}
+	out := []deploymentBody{}
+	if o.version() != "" {
+		out = append(out, newDeploymentBody(o))
+	}
+	return map[string]any{"deployments": out}, nil
 }
 
 // postDeployment deploys a version.
 func (s *Server) postDeployment(r *request) (any, error) {
-	var d deploymentRequest
+	var d deploymentBody
 	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxMetadata)).Decode(&d); err != nil {
 		return nil, invalidf("the body is no JSON object with versions")
 	}
@@ -232,6 +257,5 @@ func (s *Server) postDeployment(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"id": parsed.String(), "source": "api", "strategy": "percentage", "created_on": o.modified(),
-		"versions": d.Versions}, nil
+	return newDeploymentBody(o), nil
 }
