@@ -37,6 +37,7 @@ var images = map[string][]program{
 		{"worker-builder", "github.com/ksctl/gitops/cmd/worker-builder"},
 	},
 	"worker-registry": {{"worker-registry", "github.com/ksctl/gitops/cmd/worker-registry"}},
+	"worker-api":      {{"worker-api", "github.com/ksctl/gitops/cmd/worker-api"}},
 }
 
 // workersImage is the name of the image that runs scripts, with workerd.

@@ -25,6 +25,8 @@ var released = map[string]string{
 	"dynamodb-partition@1.0.0": "e60842007c777ae680bb25b7569069c2965a743029921382e3fffc4c770e8b50",
 	"minimart@1.0.0":           "c248c83e7730ee7db6804e58876d95008d4040e8bc86823e38e6aa8d5118815c",
 	"tenant@1.0.0":             "e335ebd71abb6ca2655bf24d8f8f35043d25316e9345dd66cfa29e0bf569fca1",
+	"worker-api@1.0.0":         "db72cace198caacb4fd21fae0388a9d7dbc9588b98a3c561c67303a474f64c01",
+	"worker-registry@1.0.0":    "abac2dabb4d3baa373a2fb2b65b8e2a957a11736d7cbd8f50d9789d879070f7d",
 }
 
 func fingerprint(t *testing.T, files fs.FS) string {
@@ -167,7 +169,7 @@ func TestArtifactOfShippedAndRemoteStacks(t *testing.T) {
 			`no version "9.0.0" of stack "tenant": want one of 1.0.0`},
 		"no such stack": {alone, "tenat", "1.0.0", "",
 			`no stack "tenat": want one of cluster-autoscaler, collector, dynamodb-local, ` +
-				"dynamodb-partition, minimart, tenant"},
+				"dynamodb-partition, minimart, tenant, worker-api, worker-registry"},
 		"not in catalog or registry": {more, "tenant", "8.0.0", "", `has no tag "8.0.0"`},
 		"path traversal":             {alone, "tenant", "../../tenant/1.0.0", "", "no version"},
 	} {
