@@ -57,7 +57,8 @@ func TestRuntimeServesEachFormat(t *testing.T) {
 		"wasi": {{"main.wasm", compileWASI(t)}},
 	})
 	secrets := t.TempDir()
-	writeSecret(t, filepath.Join(secrets, "hello"), map[string]string{"KEY": "value-1", "tls.key": "line 1\nline \"2\""})
+	writeSecret(t, filepath.Join(secrets, "hello"),
+		map[string]string{"KEY": "value-1", "tls.key": "line 1\nline \"2\""})
 	writeSecret(t, filepath.Join(secrets, "classic"), map[string]string{"KEY": "value-2"})
 	writeSecret(t, filepath.Join(secrets, "wasi"), map[string]string{"KEY": "value-3"})
 	prefix := "PRE_"
@@ -146,7 +147,8 @@ func TestSecretChangeReplacesWorkerdWithoutFailedRequest(t *testing.T) {
 			t.Errorf("change %d: not ready: %d", i, status)
 		}
 	}
-	for name, stop := range map[string]func() ([]string, int64){"new connections": stopFresh, "kept connections": stopKept} {
+	for name, stop := range map[string]func() ([]string, int64){"new connections": stopFresh,
+		"kept connections": stopKept} {
 		failed, ok := stop()
 		t.Logf("%s: %d requests", name, ok)
 		if len(failed) > 0 || ok < 100 {

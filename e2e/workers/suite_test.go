@@ -265,8 +265,8 @@ func freePort(t *testing.T) int {
 // start starts worker-runtime, and stops it at the end of the test.
 func start(t *testing.T, scripts, secrets string, workers []worker, args ...string) *instance {
 	t.Helper()
-	r := &instance{exited: make(chan error, 1), health: fmt.Sprintf("127.0.0.1:%d", freePort(t)), ports: map[string]int{},
-		log: filepath.Join(t.TempDir(), "log")}
+	r := &instance{exited: make(chan error, 1), health: fmt.Sprintf("127.0.0.1:%d", freePort(t)),
+		ports: map[string]int{}, log: filepath.Join(t.TempDir(), "log")}
 	for i := range workers {
 		workers[i].Port = freePort(t)
 		r.ports[workers[i].Name] = workers[i].Port
@@ -348,7 +348,8 @@ func eventually(t *testing.T, what string, condition func() bool) {
 
 // load sends requests to a worker until stop is called, which returns how many failed and how many
 // did not.
-func (r *instance) load(worker string, client *http.Client, valid func(string) bool) (stop func() (failed []string, ok int64)) {
+func (r *instance) load(worker string, client *http.Client,
+	valid func(string) bool) (stop func() (failed []string, ok int64)) {
 	var done atomic.Bool
 	var count atomic.Int64
 	failures := make(chan []string)

@@ -27,7 +27,9 @@ var (
 			Programs: []Program{{Name: "controller", Content: []byte("for amd64")}}},
 		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"},
 			Programs: []Program{{Name: "controller", Content: []byte("for arm64")},
-				{Name: "helper", Content: []byte("beside")}}},
+				{Name: "helper", Content: []byte("beside")}},
+			Layers: []Layer{{CreatedBy: "a library", Files: []File{{Name: "lib/a.so", Mode: 0o755, Content: []byte("a")},
+				{Name: "lib/b.so", Mode: 0o755, Content: []byte("b")}}}}},
 	}
 	options = Options{Created: time.Unix(1e9, 0).UTC(),
 		Labels: map[string]string{"org.opencontainers.image.version": "1.2.3"}}
@@ -90,7 +92,8 @@ func TestBuildContainsOnlyListedFiles(t *testing.T) {
 	}
 	slices.Sort(found)
 	want := []string{"controller -rwxr-xr-x", "etc drwxr-xr-x", "etc/ssl drwxr-xr-x", "etc/ssl/certs drwxr-xr-x",
-		"etc/ssl/certs/ca-certificates.crt -rw-r--r--", "helper -rwxr-xr-x"}
+		"etc/ssl/certs/ca-certificates.crt -rw-r--r--", "helper -rwxr-xr-x", "lib drwxr-xr-x", "lib/a.so -rwxr-xr-x",
+		"lib/b.so -rwxr-xr-x"}
 	if got := strings.ReplaceAll(strings.Join(found, "\n"), "/ ", " "); got != strings.Join(want, "\n") {
 		t.Errorf("got %s\nwant %s", got, strings.Join(want, "\n"))
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/ksctl/gitops/internal/release/image"
 )
 
-// interpreters are the paths of the dynamic linkers, and libraries the folders in which they search,
-// by architecture.
+// interpreters are the paths of the dynamic linkers, and libraries the folders in which they
+// search, by architecture.
 var (
 	interpreters = map[string]string{"amd64": "/lib64/ld-linux-x86-64.so.2", "arm64": "/lib/ld-linux-aarch64.so.1"}
 	libraries    = map[string]string{"amd64": "/lib/x86_64-linux-gnu", "arm64": "/lib/aarch64-linux-gnu"}
@@ -26,6 +26,13 @@ var (
 const (
 	libraryPackage = "libc6"
 	copyrightFile  = "/usr/share/doc/libc6/copyright"
+)
+
+// sources are the repositories of the package, which keyring verifies.
+const (
+	keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+	sources = "deb [signed-by=" + keyring + "] http://deb.debian.org/debian bookworm main\n" +
+		"deb [signed-by=" + keyring + "] http://deb.debian.org/debian-security bookworm-security main\n"
 )
 
 // Layers returns the layers of an image with workerd at /workerd: its C library, and the program.
@@ -48,8 +55,7 @@ func Layers(ctx context.Context, arch, root string) ([]image.Layer, error) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		if createdBy, err = downloadLibrary(ctx, arch, dir); err != nil {
-			return nil, fmt.Errorf("getting the C library for linux/%s from Debian: %w; choose platforms with --platform",
-				arch, err)
+			return nil, fmt.Errorf("getting the C library for linux/%s from Debian: %w", arch, err)
 		}
 		root = filepath.Join(dir, "root")
 	}
@@ -113,23 +119,31 @@ func readIn(root, path string) ([]byte, error) {
 }
 
 // downloadLibrary downloads the C library to dir/root, and returns the name and version of its
-// package. The package lists are in dir, too, so that another architecture needs no settings of this
-// machine.
+// package. The package lists are in dir, too, so that another architecture needs no settings of
+// this machine.
 func downloadLibrary(ctx context.Context, arch, dir string) (string, error) {
 	for _, program := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return "", fmt.Errorf("%s is not on PATH: build the image on Debian", program)
+			return "", fmt.Errorf("%s is not on PATH: build the image on Debian or Ubuntu", program)
 		}
+	}
+	if _, err := os.Stat(keyring); err != nil {
+		return "", fmt.Errorf("apt-get install debian-archive-keyring: %w", err)
 	}
 	for _, folder := range []string{"state/lists/partial", "cache/archives/partial", "root"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
 			return "", err
 		}
 	}
+	list := filepath.Join(dir, "sources.list")
+	if err := os.WriteFile(list, []byte(sources), 0o600); err != nil {
+		return "", err
+	}
 	apt := func(args ...string) error {
 		return run(ctx, dir, "apt-get", append([]string{"--quiet", "--option=APT::Architecture=" + arch,
 			"--option=APT::Architectures=" + arch, "--option=Dir::State=" + filepath.Join(dir, "state"),
-			"--option=Dir::State::status=/dev/null", "--option=Dir::Cache=" + filepath.Join(dir, "cache"),
+			"--option=Dir::State::status=/dev/null", "--option=Dir::Etc::SourceList=" + list,
+			"--option=Dir::Etc::SourceParts=/dev/null", "--option=Dir::Cache=" + filepath.Join(dir, "cache"),
 			"--option=APT::Sandbox::User=root"}, args...)...)
 	}
 	if err := errors.Join(apt("update"), apt("download", libraryPackage)); err != nil {

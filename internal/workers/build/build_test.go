@@ -261,8 +261,9 @@ func TestBuildAppendsLayersSortedByName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(manifest.Layers); n != 4 || manifest.Layers[2].Annotations["workers.ksctl.com/image"] != workers[1].Image ||
-		manifest.Layers[3].Annotations["workers.ksctl.com/image"] != workers[0].Image {
+	const fromImage = "workers.ksctl.com/image"
+	if n := len(manifest.Layers); n != 4 || manifest.Layers[2].Annotations[fromImage] != workers[1].Image ||
+		manifest.Layers[3].Annotations[fromImage] != workers[0].Image {
 		t.Errorf("%+v", manifest.Layers)
 	}
 	again, err := b.Build(t.Context(), from, s.host+"/acme:1", workers)
@@ -364,7 +365,8 @@ func TestPurgeKeepsLastByTime(t *testing.T) {
 func TestDeleteIsNoErrorIfUnsupported(t *testing.T) {
 	s, b := newServer(t), newBuilder()
 	image := push(t, b, s, "a", module)
-	for status, code := range map[int]string{http.StatusMethodNotAllowed: "OTHER", http.StatusBadRequest: "UNSUPPORTED"} {
+	for status, code := range map[int]string{http.StatusMethodNotAllowed: "OTHER",
+		http.StatusBadRequest: "UNSUPPORTED"} {
 		s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 			return r.Method == http.MethodDelete && refuseWith(w, status, code)
 		}
@@ -413,9 +415,9 @@ func TestErrorsOfRegistries(t *testing.T) {
 		want        string
 		terminal    bool
 	}{
-		"missing base":     {base: s.host + "/missing:1", want: "base image " + s.host + "/missing:1 does not exist", terminal: true},
+		"missing base":     {base: s.host + "/missing:1", want: "missing:1 does not exist", terminal: true},
 		"invalid image":    {image: "x y", want: `image "x y"`, terminal: true},
-		"digest":           {image: s.host + "/acme@sha256:" + strings.Repeat("0", 64), want: "registry/repository:tag", terminal: true},
+		"digest":           {image: s.host + "/acme@sha256:0", want: "registry/repository:tag", terminal: true},
 		"two of one name":  {workers: []build.Worker{worker, worker}, want: "worker a occurs twice", terminal: true},
 		"another script":   {workers: []build.Worker{{Name: "b", Image: worker.Image}}, want: `has the script "a"`, terminal: true},
 		"no credentials":   {status: http.StatusUnauthorized, want: "check the credentials", terminal: true},
@@ -426,7 +428,8 @@ func TestErrorsOfRegistries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
-				return tc.status > 0 && strings.Contains(r.URL.Path, "/manifests/") && refuseWith(w, tc.status, "DENIED")
+				return tc.status > 0 && strings.Contains(r.URL.Path, "/manifests/") &&
+					refuseWith(w, tc.status, "DENIED")
 			}
 			if tc.base == "" {
 				tc.base = from

@@ -36,8 +36,8 @@ type File struct {
 
 // Downloader downloads files by http, https and s3 URLs.
 type Downloader struct {
-	// S3Endpoint is the URL of the S3 server; "" is that of the region. Its requests have the bucket
-	// in the path.
+	// S3Endpoint is the URL of the S3 server; "" is that of the region. Its requests have the
+	// bucket in the path.
 	S3Endpoint string
 	// Timeout bounds all downloads of a call.
 	Timeout time.Duration
@@ -59,9 +59,11 @@ func (d *Downloader) Download(ctx context.Context, urls []string) ([]File, error
 			return nil, terminalf("URL %d of the script is invalid: use http, https or s3://bucket/key", i+1)
 		}
 		parsed[i], files[i].Name = u, path.Base(u.Path)
-		if duplicate := slices.IndexFunc(files[:i], func(f File) bool { return f.Name == files[i].Name }); duplicate >= 0 {
-			return nil, terminalf("%s and %s have the same file name: rename one of them", label(parsed[duplicate]),
-				label(u))
+		for k, f := range files[:i] {
+			if f.Name == files[i].Name {
+				return nil, terminalf("%s and %s have the same file name: rename one of them", label(parsed[k]),
+					label(u))
+			}
 		}
 	}
 	left := d.limit(d.MaxTotal, defaultMaxTotal)
@@ -187,7 +189,8 @@ func s3Error(err error) error {
 	if refused, ok := errors.AsType[smithy.APIError](err); ok {
 		out = fmt.Errorf("%s: %s", refused.ErrorCode(), refused.ErrorMessage())
 	}
-	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && isTerminalStatus(response.HTTPStatusCode()) {
+	response, ok := errors.AsType[*smithyhttp.ResponseError](err)
+	if ok && isTerminalStatus(response.HTTPStatusCode()) {
 		return &terminalError{out}
 	}
 	return withoutURL(out)

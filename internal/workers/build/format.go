@@ -43,8 +43,8 @@ func newScript(name, compatibilityDate string, files []File) (workerd.Script, er
 func checkGlobals(s workerd.Script) error {
 	for _, m := range s.Modules[1:] {
 		if !workerd.IsGlobal(m.Type) {
-			return terminalf("script %s calls addEventListener, so it cannot import %s: export a default handler instead",
-				s.Modules[0].File, m.File)
+			return terminalf("script %s calls addEventListener, so it cannot import %s: export a default handler "+
+				"instead", s.Modules[0].File, m.File)
 		}
 	}
 	return nil

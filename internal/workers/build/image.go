@@ -74,7 +74,8 @@ func sortWorkers(workers []Worker) ([]Worker, error) {
 	if len(workers) > maxWorkers {
 		return nil, terminalf("an image has at most %d workers, not %d", maxWorkers, len(workers))
 	}
-	workers = slices.SortedFunc(slices.Values(workers), func(a, b Worker) int { return strings.Compare(a.Name, b.Name) })
+	workers = slices.SortedFunc(slices.Values(workers),
+		func(a, b Worker) int { return strings.Compare(a.Name, b.Name) })
 	for i, w := range workers {
 		if err := workerd.CheckName(w.Name); err != nil {
 			return nil, &terminalError{err}

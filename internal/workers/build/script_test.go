@@ -60,12 +60,14 @@ func TestFormatOfScript(t *testing.T) {
 		"import only":        {files: []string{`import "./b.js"; addEventListener("fetch", f)`}, refused: "has no default export"},
 		"CommonJS":           {files: []string{`module.exports = {fetch() {}}`}, refused: "handles no requests"},
 		"mjs without module": {files: []string{`addEventListener("fetch", f)`}, names: []string{"a.mjs"}, refused: "no default export"},
-		"syntax error":       {files: []string{"export default {\n  fetch( { }"}, refused: "script a.js, line 2, column"},
+		"syntax error":       {files: []string{"export default {\n  fetch( { }"}, refused: "a.js, line 2, column"},
 		"TypeScript":         {files: []string{module}, names: []string{"a.ts"}, refused: "must be compiled"},
 		"text":               {files: []string{"x"}, names: []string{"a.txt"}, refused: "the first file must be"},
-		"reserved name":      {files: []string{module, "x"}, names: []string{"a.js", "worker.json"}, refused: "reserved"},
-		"hidden file":        {files: []string{module, "x"}, names: []string{"a.js", ".env"}, refused: "is invalid"},
-		"wasm before script": {files: []string{"\x00asm", module}, names: []string{"a.wasm", "a.js"}, refused: "list the script before"},
+		"reserved name": {files: []string{module, "x"}, names: []string{"a.js", "worker.json"},
+			refused: "reserved"},
+		"hidden file": {files: []string{module, "x"}, names: []string{"a.js", ".env"}, refused: "is invalid"},
+		"wasm before script": {files: []string{"\x00asm", module}, names: []string{"a.wasm", "a.js"},
+			refused: "list the script before"},
 		"script of a service worker": {files: []string{`addEventListener("fetch", f)`, module},
 			names: []string{"a.js", "b.js"}, refused: "cannot import b.js"},
 	} {
@@ -108,7 +110,8 @@ func TestDownloadErrors(t *testing.T) {
 	other := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(other.Close)
 	mux := http.NewServeMux()
-	for path, status := range map[string]int{"/missing.js": 404, "/secret.js": 403, "/busy.js": 503, "/limited.js": 429} {
+	for path, status := range map[string]int{"/missing.js": 404, "/secret.js": 403, "/busy.js": 503,
+		"/limited.js": 429} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 	}
 	mux.HandleFunc("/large.js", func(w http.ResponseWriter, _ *http.Request) {
@@ -128,17 +131,18 @@ func TestDownloadErrors(t *testing.T) {
 		terminal bool
 		want     string
 	}{
-		"missing":         {[]string{"http://me:hidden@" + address + "/missing.js?token=hidden"}, true, address + "/missing.js: the server responded with status 404"},
+		"missing": {[]string{"http://me:hidden@" + address + "/missing.js?token=hidden"}, true,
+			address + "/missing.js: the server responded with status 404"},
 		"forbidden":       {[]string{s.URL + "/secret.js"}, true, "403"},
 		"busy":            {[]string{s.URL + "/busy.js"}, false, "503"},
 		"limited":         {[]string{s.URL + "/limited.js"}, false, "429"},
-		"large":           {[]string{s.URL + "/large.js"}, true, "large.js is too large: a file has at most 1000 bytes"},
+		"large":           {[]string{s.URL + "/large.js"}, true, "large.js is too large: a file has at most 1000"},
 		"large in total":  {[]string{s.URL + "/half/a", s.URL + "/half/b"}, true, "/half/b is too large"},
 		"another scheme":  {[]string{s.URL + "/elsewhere.js"}, true, "redirects from http to https"},
 		"redirect loop":   {[]string{s.URL + "/loop.js"}, true, "more than 10 times"},
 		"timeout":         {[]string{s.URL + "/slow.js?token=hidden"}, false, "deadline exceeded"},
 		"unreachable":     {[]string{"http://127.0.0.1:1/a.js?token=hidden"}, false, "connection refused"},
-		"same names":      {[]string{s.URL + "/half/a?token=hidden", s.URL + "/half/b/a"}, true, "have the same file name"},
+		"same names":      {[]string{s.URL + "/half/a?token=hidden", s.URL + "/half/b/a"}, true, "the same file name"},
 		"another file":    {[]string{"file:///etc/passwd"}, true, "URL 1 of the script is invalid"},
 		"not a URL":       {[]string{"http://hidden:hidden@[/x"}, true, "URL 1 of the script is invalid"},
 		"missing S3 host": {[]string{"s3:///key"}, true, "URL 1 of the script is invalid"},

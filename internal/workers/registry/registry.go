@@ -91,7 +91,8 @@ func New(ctx context.Context, o Options) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{Options: o, app: handlers.NewApp(context.WithoutCancel(ctx), config), driver: files, content: content}, nil
+	app := handlers.NewApp(context.WithoutCancel(ctx), config)
+	return &Registry{Options: o, app: app, driver: files, content: content}, nil
 }
 
 // Close releases what the registry uses.
@@ -141,6 +142,7 @@ func (r *Registry) Collect(ctx context.Context) error {
 	if err := errors.Join(append(purgeErrs, err)...); err != nil {
 		return fmt.Errorf("collecting garbage: %w", err)
 	}
-	r.Log.Info("collected garbage", "duration", time.Since(start).Round(time.Millisecond).String(), "uploads", len(purged))
+	r.Log.Info("collected garbage", "duration", time.Since(start).Round(time.Millisecond).String(),
+		"uploads", len(purged))
 	return nil
 }

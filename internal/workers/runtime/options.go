@@ -53,7 +53,8 @@ func ParseWorkers(content []byte) ([]Worker, error) {
 	}
 	names, ports := map[string]bool{}, map[int]string{}
 	for _, w := range out {
-		if err := errors.Join(workerd.CheckName(w.Name), workerd.CheckCompatibilityDate(w.CompatibilityDate)); err != nil {
+		err := errors.Join(workerd.CheckName(w.Name), workerd.CheckCompatibilityDate(w.CompatibilityDate))
+		if err != nil {
 			return nil, fmt.Errorf("worker %s: %w", w.Name, err)
 		}
 		switch {
@@ -82,8 +83,8 @@ type Options struct {
 	Networks []string
 	// HealthAddr is the address of /healthz and /readyz.
 	HealthAddr string
-	// Drain is how long requests are served after Run's context ends. Grace is the time that workerd
-	// has after that, or after a restart, to respond to requests.
+	// Drain is how long requests are served after Run's context ends. Grace is the time that
+	// workerd has after that, or after a restart, to respond to requests.
 	Drain, Grace time.Duration
 	// Settle is how long a replaced workerd serves after the last connection that it gets, so that
 	// each connection has had a request when it is closed.
@@ -137,7 +138,7 @@ func (o *Options) configuration() ([]workerd.Worker, []string, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("worker %s: %w", w.Name, err)
 		}
-		// Variables have the number of the worker, because workers may have equal prefixes and keys.
+		// Variables have the number of the worker: workers may have equal prefixes and keys.
 		bindings, values := secret.Bind(w.prefix(), fmt.Sprintf("SECRET_%d_", i))
 		out[i].Bindings = bindings
 		env = append(env, values...)

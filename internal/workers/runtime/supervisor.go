@@ -109,7 +109,8 @@ func (s *supervisor) ended() {
 		s.failures = 0
 	}
 	s.failures++
-	s.Log.Error("workerd ended", "state", s.current.State(), "after", time.Since(s.started).Round(time.Millisecond).String())
+	s.Log.Error("workerd ended", "state", s.current.State(),
+		"after", time.Since(s.started).Round(time.Millisecond).String())
 	s.current = nil
 }
 

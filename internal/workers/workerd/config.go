@@ -65,8 +65,8 @@ func Config(workers []Worker, networks []string) string {
 	return out.String()
 }
 
-// networkService is the name of the service through which scripts connect to networks. No worker can
-// have this name.
+// networkService is the name of the service through which scripts connect to networks. No worker
+// can have this name.
 const networkService = ":network"
 
 // write writes the fields of the worker.

@@ -42,8 +42,8 @@ func Listen(ctx context.Context) (*Listener, error) { return listen(ctx, "127.0.
 // Current returns the socket with the new connections.
 func (p *Port) Current() *Listener { return p.current }
 
-// Next opens a socket for the next process, which has no connections before Switch. No more than two
-// sockets may be open.
+// Next opens a socket for the next process, which has no connections before Switch. No more than
+// two sockets may be open.
 func (p *Port) Next(ctx context.Context) (*Listener, error) {
 	if !p.steers {
 		return p.current, nil
