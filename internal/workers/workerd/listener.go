@@ -113,5 +113,14 @@ func listen(ctx context.Context, host string, port int) (*Listener, error) {
 // Addr returns the address of the listener.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
+// Duplicate returns a file of the same socket. The caller closes it.
+func (l *Listener) Duplicate() (*os.File, error) {
+	fd, err := unix.FcntlInt(l.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), l.file.Name()), nil
+}
+
 // Close closes the listener for this process.
 func (l *Listener) Close() error { return l.file.Close() }
