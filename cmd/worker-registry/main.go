@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -66,9 +67,8 @@ func newCommand() *cobra.Command {
 }
 
 func (o *options) run(ctx context.Context) error {
-	// The library logs each request, and the steps of a collection.
 	logrus.SetLevel(logrus.ErrorLevel)
-	logrus.SetFormatter(&logrus.JSONFormatter{})
+	logrus.SetFormatter(&serverErrors{})
 	signals, collect := make(chan os.Signal, 1), make(chan struct{}, 1)
 	signal.Notify(signals, syscall.SIGUSR1)
 	defer signal.Stop(signals)
@@ -104,4 +104,16 @@ func (o *options) run(ctx context.Context) error {
 	}
 	o.Log.Info("serving", "address", listener.Addr().String(), "data", o.Dir)
 	return errors.Join(r.Serve(ctx, listener, o.ServeOptions), r.Close())
+}
+
+// serverErrors formats the errors of the library as JSON, without those of requests: that an image
+// does not exist, for example, is no error of the server.
+type serverErrors struct{ json logrus.JSONFormatter }
+
+// Format implements logrus.Formatter.
+func (f *serverErrors) Format(e *logrus.Entry) ([]byte, error) {
+	if status, ok := e.Data["http.response.status"].(int); ok && status < http.StatusInternalServerError {
+		return nil, nil
+	}
+	return f.json.Format(e)
 }

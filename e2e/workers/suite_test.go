@@ -65,7 +65,7 @@ func runTests(m *testing.M) (int, error) {
 	if workerd, err = image.Workerd(ctx); err != nil {
 		return 0, err
 	}
-	if err := image.Compile(ctx, programs, image.Programs...); err != nil {
+	if err := image.Compile(ctx, programs, append([]string{"worker-registry"}, image.Programs...)...); err != nil {
 		return 0, err
 	}
 	return m.Run(), nil

@@ -28,7 +28,8 @@ var (
 		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"},
 			Programs: []Program{{Name: "controller", Content: []byte("for arm64")},
 				{Name: "helper", Content: []byte("beside")}},
-			Layers: []Layer{{CreatedBy: "a library", Files: []File{{Name: "lib/a.so", Mode: 0o755, Content: []byte("a")},
+			Layers: []Layer{{CreatedBy: "a library", Files: []File{
+				{Name: "lib/a.so", Mode: 0o755, Content: []byte("a")},
 				{Name: "lib/b.so", Mode: 0o755, Content: []byte("b")}}}}},
 	}
 	options = Options{Created: time.Unix(1e9, 0).UTC(),

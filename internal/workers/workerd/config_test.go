@@ -52,14 +52,14 @@ func TestConfigRunsWASICommandByProgram(t *testing.T) {
 
 func TestNewModule(t *testing.T) {
 	for file, want := range map[string]workerd.ModuleType{"a.js": workerd.TypeES, "A_1.mjs": workerd.TypeES,
-		"a.cjs": workerd.TypeCommonJS, "a.wasm": workerd.TypeWASM, "a.html": workerd.TypeText, "a.json": workerd.TypeJSON,
-		"a": workerd.TypeData, "a.tar.gz": workerd.TypeData, "a.py": workerd.TypeData} {
+		"a.cjs": workerd.TypeCommonJS, "a.wasm": workerd.TypeWASM, "a.html": workerd.TypeText,
+		"a.json": workerd.TypeJSON, "a": workerd.TypeData, "a.tar.gz": workerd.TypeData, "a.py": workerd.TypeData} {
 		if m, err := workerd.NewModule(file); err != nil || m.Type != want || m.File != file {
 			t.Errorf("%s: %v, %v", file, m, err)
 		}
 	}
-	for _, file := range []string{"", ".", "..", "/", ".env", "-a.js", "a b.js", "a/b.js", "a\n.js", "ä.js", "worker.json",
-		"a.ts", "a.jsx", strings.Repeat("a", 129)} {
+	for _, file := range []string{"", ".", "..", "/", ".env", "-a.js", "a b.js", "a/b.js", "a\n.js", "ä.js",
+		"worker.json", "a.ts", "a.jsx", strings.Repeat("a", 129)} {
 		if m, err := workerd.NewModule(file); err == nil {
 			t.Errorf("%q: %v", file, m)
 		}

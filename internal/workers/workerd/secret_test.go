@@ -47,8 +47,8 @@ func TestSecretOfMountedFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	bindings, env := s.Bind("PRE_", "V_")
-	if !slices.Equal(bindings, []workerd.Binding{{Name: "PRE_a.b", Variable: "V_0"}, {Name: "PRE_b", Variable: "V_1"}}) ||
-		!slices.Equal(env, []string{"V_0=", "V_1=new\n"}) {
+	want := []workerd.Binding{{Name: "PRE_a.b", Variable: "V_0"}, {Name: "PRE_b", Variable: "V_1"}}
+	if !slices.Equal(bindings, want) || !slices.Equal(env, []string{"V_0=", "V_1=new\n"}) {
 		t.Errorf("%v, %q", bindings, env)
 	}
 	if len(s.Skipped) != 2 || !strings.Contains(s.Skipped["nul"], "NUL") ||
