@@ -45,7 +45,7 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newCommand().ExecuteContext(ctx)
+	err := new(options).command().ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "worker-api:", err)
@@ -53,8 +53,8 @@ func main() {
 	}
 }
 
-func newCommand() *cobra.Command {
-	o := &options{}
+// command returns the command that sets the options.
+func (o *options) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "worker-api",
 		Short:         "Serve Cloudflare's API for Workers scripts",
@@ -101,12 +101,6 @@ func newCommand() *cobra.Command {
 
 // run serves until ctx ends.
 func (o *options) run(ctx context.Context, log logr.Logger) error {
-	if (o.certFile == "") != (o.keyFile == "") {
-		return fmt.Errorf("--cert-file and --key-file: set both or none")
-	}
-	if o.api.Keep <= 0 {
-		return fmt.Errorf("--keep %s: use a positive duration", o.api.Keep)
-	}
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("loading the kubeconfig: %w", err)
@@ -121,19 +115,22 @@ func (o *options) run(ctx context.Context, log logr.Logger) error {
 
 // serve serves the API with the client of the options until ctx ends.
 func (o *options) serve(ctx context.Context, log logr.Logger) error {
-	sizes := map[string]*int64{}
-	var limit int64
-	sizes["data-limit"], sizes["max-file-size"], sizes["max-upload-size"] = &limit, &o.api.MaxFileSize,
-		&o.api.MaxUploadSize
-	for name, text := range map[string]string{"data-limit": o.dataLimit, "max-file-size": o.maxFile,
-		"max-upload-size": o.maxTotal} {
-		q, err := resource.ParseQuantity(text)
-		if err != nil || q.Sign() < 0 {
-			return fmt.Errorf("--%s %q: use a size such as 10Mi", name, text)
-		}
-		*sizes[name] = q.Value()
+	if (o.certFile == "") != (o.keyFile == "") {
+		return fmt.Errorf("--cert-file and --key-file: set both or none")
 	}
-	var err error
+	if o.api.Keep <= 0 {
+		return fmt.Errorf("--keep %s: use a positive duration", o.api.Keep)
+	}
+	limit, err := parseSize("data-limit", o.dataLimit)
+	if err != nil {
+		return err
+	}
+	if o.api.MaxFileSize, err = parseSize("max-file-size", o.maxFile); err != nil {
+		return err
+	}
+	if o.api.MaxUploadSize, err = parseSize("max-upload-size", o.maxTotal); err != nil {
+		return err
+	}
 	if o.api.Files, err = o.store(ctx, limit); err != nil {
 		return err
 	}
@@ -145,6 +142,15 @@ func (o *options) serve(ctx context.Context, log logr.Logger) error {
 	}
 	s := &servers{options: o, api: api, log: log, keep: o.api.Keep}
 	return s.run(ctx)
+}
+
+// parseSize returns the bytes of a flag.
+func parseSize(flag, text string) (int64, error) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() < 0 {
+		return 0, fmt.Errorf("--%s %q: use a size such as 10Mi", flag, text)
+	}
+	return q.Value(), nil
 }
 
 // store returns where the files are.

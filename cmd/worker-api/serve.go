@@ -52,7 +52,8 @@ func (s *servers) run(ctx context.Context) error {
 	if s.options.certFile != "" {
 		watcher, err := certwatcher.New(s.options.certFile, s.options.keyFile)
 		if err != nil {
-			return errors.Join(fmt.Errorf("reading the certificate: %w", err), apiListener.Close(), filesListener.Close())
+			return errors.Join(fmt.Errorf("reading the certificate: %w", err), apiListener.Close(),
+				filesListener.Close())
 		}
 		group.Go(func() error { return watcher.Start(ctx) })
 		apiListener = tls.NewListener(apiListener, &tls.Config{MinVersion: tls.VersionTLS12,

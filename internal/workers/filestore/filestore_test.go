@@ -88,7 +88,8 @@ func TestStores(t *testing.T) {
 				t.Errorf("got %q, %v", content, err)
 			}
 			stored := all(t, tc.store)
-			if len(stored) != 1 || stored[0].SHA256 != f.SHA256 || stored[0].Size != 7 || stored[0].Modified.Before(before) {
+			if len(stored) != 1 || stored[0].SHA256 != f.SHA256 || stored[0].Size != 7 ||
+				stored[0].Modified.Before(before) {
 				t.Fatalf("got %+v", stored)
 			}
 			// What was put again since it was listed stays.
@@ -190,24 +191,32 @@ func TestHandler(t *testing.T) {
 	}
 	server := httptest.NewServer(Handler(v, 2, logr.Discard()))
 	defer server.Close()
-	for path, status := range map[string]int{"/files/" + f.SHA256 + "/index.js": 200, "/files/" + f.SHA256 + "/other.js": 200,
-		"/files/" + f.SHA256: 404, "/files/": 404, "/files/" + strings.Repeat("0", 64) + "/index.js": 404,
-		"/files/..%2f..%2fetc/passwd": 404, "/files/" + f.SHA256 + "/..%2fa": 404} {
-		if got := get(t, http.MethodGet, server.URL+path); got.StatusCode != status {
-			t.Errorf("%s: got %d, want %d", path, got.StatusCode, status)
+	file := "/files/" + f.SHA256
+	for path, status := range map[string]int{file + "/index.js": 200, file + "/other.js": 200, file: 404,
+		"/files/": 404, "/files/" + strings.Repeat("0", 64) + "/index.js": 404, "/files/..%2f..%2fetc/passwd": 404,
+		file + "/..%2fa": 404} {
+		if got := fetch(t, http.MethodGet, server.URL+path); got.status != status {
+			t.Errorf("%s: got %d, want %d", path, got.status, status)
 		}
 	}
-	if got := get(t, http.MethodPut, server.URL+"/files/"+f.SHA256+"/index.js"); got.StatusCode != 405 {
-		t.Errorf("PUT: got %d", got.StatusCode)
+	if got := fetch(t, http.MethodPut, server.URL+"/files/"+f.SHA256+"/index.js"); got.status != 405 {
+		t.Errorf("PUT: got %d", got.status)
 	}
-	got := get(t, http.MethodHead, server.URL+"/files/"+f.SHA256+"/index.js")
-	if got.Header.Get("ETag") != `"`+f.SHA256+`"` || !strings.Contains(got.Header.Get("Cache-Control"), "immutable") ||
-		got.ContentLength != 7 {
-		t.Errorf("got %v", got.Header)
+	got := fetch(t, http.MethodHead, server.URL+"/files/"+f.SHA256+"/index.js")
+	if got.header.Get("ETag") != `"`+f.SHA256+`"` || !strings.Contains(got.header.Get("Cache-Control"), "immutable") ||
+		got.length != 7 {
+		t.Errorf("got %v", got.header)
 	}
 }
 
-func get(t *testing.T, method, url string) *http.Response {
+// fetched is an answer without its body.
+type fetched struct {
+	status int
+	header http.Header
+	length int64
+}
+
+func fetch(t *testing.T, method, url string) fetched {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -219,6 +228,6 @@ func get(t *testing.T, method, url string) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = response.Body.Close()
-	return response
+	defer func() { _ = response.Body.Close() }()
+	return fetched{response.StatusCode, response.Header, response.ContentLength}
 }

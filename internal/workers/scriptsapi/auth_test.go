@@ -17,11 +17,12 @@ func TestAuthentication(t *testing.T) {
 	f.expect(f.send(acmeToken[:15], http.MethodGet, scripts, "", nil), 401, codeAuthentication, "not valid")
 	f.expect(f.send(otherToken, http.MethodGet, scripts, "", nil), 403, codeUnauthorized, "account acme")
 	f.expect(f.send(otherToken, http.MethodPut, scripts+"/hello", "", nil), 403, codeUnauthorized, "account acme")
-	f.expect(f.send(otherToken, http.MethodGet, "/accounts/missing/workers/scripts", "", nil), 403, codeUnauthorized, "")
+	f.expect(f.send(otherToken, http.MethodGet, "/accounts/missing/workers/scripts", "", nil), 403, codeUnauthorized,
+		"")
 	if r := f.send(acmeToken, http.MethodGet, scripts, "", nil); !r.Success {
 		t.Error(r.Body)
 	}
-	if writes := f.takeWrites(); len(writes) > 0 {
+	if writes := f.newWrites(); len(writes) > 0 {
 		t.Errorf("got writes %v", writes)
 	}
 }
@@ -54,7 +55,8 @@ func TestTokensAreReadAgain(t *testing.T) {
 	if got := status(next); got != http.StatusOK {
 		t.Errorf("got %d with an invalid file", got)
 	}
-	if logs := f.allLogs(); !strings.Contains(logs, "the former ones stay valid") || strings.Contains(logs, "too-short") {
+	if logs := f.allLogs(); !strings.Contains(logs, "the former ones stay valid") || strings.Contains(logs,
+		"too-short") {
 		t.Errorf("got logs %s", logs)
 	}
 }

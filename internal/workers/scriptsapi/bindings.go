@@ -56,8 +56,9 @@ func (b bindings) merge(m *metadata) (bindings, error) {
 			}
 			inherited, ok := b[from]
 			if !ok {
-				return nil, failf(http.StatusBadRequest, codeBindingNotFound, "binding %s inherits %q, which the script does "+
-					"not have: remove it", set.Name, clip(from))
+				return nil, failf(http.StatusBadRequest, codeBindingNotFound,
+					"binding %s inherits %q, which the script does "+
+						"not have: remove it", set.Name, clip(from))
 			}
 			if from != set.Name && inherited.Type != bindingSecret {
 				delete(out, from)
@@ -95,8 +96,8 @@ func (s *secrets) checkUse(o *deployment, account, script string) error {
 	}
 	t := o.template()
 	if name := t.secretName(); name != "" && name != objectName(account, script) {
-		return invalidf("WorkerDeployment %s/%s refers to Secret %s, which this API does not write: set the keys there, "+
-			"or remove spec.template.secretRef", s.namespace, o.GetName(), name)
+		return invalidf("WorkerDeployment %s/%s refers to Secret %s, which this API does not write: set the keys "+
+			"there, or remove spec.template.secretRef", s.namespace, o.GetName(), name)
 	}
 	return nil
 }
@@ -148,7 +149,8 @@ func (s *secrets) read(ctx context.Context, account, script string) (*corev1.Sec
 		return nil, fmt.Errorf("reading Secret %s: %w", key, err)
 	}
 	if secret.Labels[managedByLabel] != managedBy || secret.Labels[accountLabel] != account {
-		return nil, failf(http.StatusConflict, codeInvalid, "Secret %s was not made by this API: delete or rename it", key)
+		return nil, failf(http.StatusConflict, codeInvalid, "Secret %s was not made by this API: delete or rename it",
+			key)
 	}
 	return secret, nil
 }

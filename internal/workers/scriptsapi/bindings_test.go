@@ -46,7 +46,8 @@ func TestBindingsAreKeysOfSecret(t *testing.T) {
 		t.Fatal(r.Body)
 	}
 	f.expectKeys("plain GREETING=hi, secre KEY=s1")
-	if got := f.takeWrites(); !slices.Equal(got, []string{"create acme.hello", "create acme.hello", "update acme.hello"}) {
+	if got := f.newWrites(); !slices.Equal(got, []string{"create acme.hello", "create acme.hello",
+		"update acme.hello"}) {
 		t.Errorf("got writes %v, want the Secret, the WorkerDeployment, and its ownership", got)
 	}
 	first := f.template("hello")
@@ -58,7 +59,7 @@ func TestBindingsAreKeysOfSecret(t *testing.T) {
 		t.Errorf("got owners %v", owners)
 	}
 	f.uploadBindings(both)
-	if got := f.takeWrites(); len(got) > 0 {
+	if got := f.newWrites(); len(got) > 0 {
 		t.Errorf("the same upload again: got writes %v", got)
 	}
 	// Another text changes the Secret and an annotation, so that nothing is built.
@@ -102,9 +103,9 @@ func TestSecrets(t *testing.T) {
 	if got := f.template("hello"); got.secretName() != "acme.hello" || got.WorkerNumber != 8080 {
 		t.Errorf("got template %+v", got)
 	}
-	f.takeWrites()
+	f.newWrites()
 	f.call(http.MethodPut, path, strings.Replace(key, "s1", "s2", 1))
-	if got := f.takeWrites(); !slices.Equal(got, []string{"update acme.hello"}) {
+	if got := f.newWrites(); !slices.Equal(got, []string{"update acme.hello"}) {
 		t.Errorf("got writes %v, want that of the Secret alone", got)
 	}
 	for _, p := range []string{path, path + "/KEY"} {

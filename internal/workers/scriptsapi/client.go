@@ -57,8 +57,8 @@ func (s *Server) getService(r *request) (any, error) {
 }
 
 // subdomainMessage explains that there are no subdomains.
-const subdomainMessage = "there are no workers.dev subdomains and no preview URLs: set workers_dev = false, and reach " +
-	"the script by the Service of its account"
+const subdomainMessage = "there are no workers.dev subdomains and no preview URLs: set workers_dev = false, and " +
+	"reach the script by the Service of its account"
 
 func noSubdomain(*request) (any, error) {
 	return nil, failf(http.StatusNotFound, codeSubdomainMissing, subdomainMessage)

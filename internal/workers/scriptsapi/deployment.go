@@ -152,7 +152,8 @@ func (d *deployments) checkAccount(ctx context.Context, account string) error {
 func (d *deployments) get(ctx context.Context, account, script string) (*deployment, error) {
 	o := deployment{&unstructured.Unstructured{}}
 	o.SetGroupVersionKind(kind("WorkerDeployment"))
-	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: objectName(account, script)}, o.Unstructured)
+	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: objectName(account, script)},
+		o.Unstructured)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -301,10 +302,10 @@ func (d *deployments) freeNumber(ctx context.Context, account string) (int64, er
 func (d *deployments) timestamp() string { return d.now().UTC().Format(time.RFC3339Nano) }
 
 // set sets what an upload determines.
-func (o deployment) set(want desired) error {
-	fields, _, err := unstructured.NestedMap(o.Object, "spec", "template")
+func (d deployment) set(want desired) error {
+	fields, _, err := unstructured.NestedMap(d.Object, "spec", "template")
 	if err != nil {
-		return fmt.Errorf("WorkerDeployment %s: %w", o.GetName(), err)
+		return fmt.Errorf("WorkerDeployment %s: %w", d.GetName(), err)
 	}
 	urls := make([]any, len(want.scriptURLs))
 	for i, u := range want.scriptURLs {
@@ -318,18 +319,18 @@ func (o deployment) set(want desired) error {
 	if want.secretName != "" {
 		fields["secretRef"] = map[string]any{"name": want.secretName}
 	}
-	o.annotate(formatAnnotation, want.format)
-	o.annotate(versionAnnotation, want.version)
-	return unstructured.SetNestedMap(o.Object, fields, "spec", "template")
+	d.annotate(formatAnnotation, want.format)
+	d.annotate(versionAnnotation, want.version)
+	return unstructured.SetNestedMap(d.Object, fields, "spec", "template")
 }
 
-func (o deployment) annotate(name, value string) {
-	annotations := maps.Clone(o.GetAnnotations())
+func (d deployment) annotate(name, value string) {
+	annotations := maps.Clone(d.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	annotations[name] = value
-	o.SetAnnotations(annotations)
+	d.SetAnnotations(annotations)
 }
 
 // setSecret sets the reference to the Secret with the bindings of a script.
@@ -338,7 +339,8 @@ func (d *deployments) setSecret(ctx context.Context, have *deployment, secretNam
 		return nil
 	}
 	changed := have.DeepCopy()
-	if err := unstructured.SetNestedField(changed.Object, secretName, "spec", "template", "secretRef", "name"); err != nil {
+	if err := unstructured.SetNestedField(changed.Object, secretName, "spec", "template", "secretRef",
+		"name"); err != nil {
 		return fmt.Errorf("WorkerDeployment %s: %w", have.GetName(), err)
 	}
 	return d.client.Patch(ctx, changed, client.MergeFrom(have.Unstructured))

@@ -137,8 +137,8 @@ func (f *fixture) record(verb string, o client.Object) {
 	f.writes = append(f.writes, verb+" "+o.GetName())
 }
 
-// takeWrites returns the writes since the last call.
-func (f *fixture) takeWrites() []string {
+// newWrites returns the writes since the last call.
+func (f *fixture) newWrites() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := f.writes

@@ -111,7 +111,8 @@ func checkDate(date, maxDate string) error {
 
 func (m *metadata) checkBindings() error {
 	if len(m.Bindings) > maxBindings {
-		return failf(400, codeTooManyBindings, "the script has %d bindings: use at most %d", len(m.Bindings), maxBindings)
+		return failf(400, codeTooManyBindings, "the script has %d bindings: use at most %d", len(m.Bindings),
+			maxBindings)
 	}
 	names := map[string]bool{}
 	for _, b := range m.Bindings {
@@ -131,8 +132,8 @@ func (b *binding) check() error {
 	switch b.Type {
 	case bindingText, bindingSecret, bindingInherit:
 	default:
-		return invalidf("binding %q has the type %q, which is not supported: only %s and %s are; remove the binding", name,
-			clip(b.Type), bindingText, bindingSecret)
+		return invalidf("binding %q has the type %q, which is not supported: only %s and %s are; remove the binding",
+			name, clip(b.Type), bindingText, bindingSecret)
 	}
 	switch {
 	case !bindingName.MatchString(b.Name):

@@ -79,8 +79,8 @@ func (m module) check(part string) error {
 	case strings.Contains(m.name, "/"):
 		return invalidf("part %q is in a folder: a script has no folders; bundle its modules into one", part)
 	case !filestore.ValidName(m.name):
-		return invalidf("part %q has an invalid name: use at most 128 letters, digits and the characters ._-, and begin "+
-			"with a letter, a digit or _", part)
+		return invalidf("part %q has an invalid name: use at most 128 letters, digits and the characters ._-, and "+
+			"begin with a letter, a digit or _", part)
 	case m.name == reservedName:
 		return invalidf("part %q has a reserved name: rename the module", part)
 	case slices.Contains(uncompiled, ext):
@@ -99,7 +99,8 @@ func (m module) check(part string) error {
 	}
 	for t, known := range extensions {
 		if slices.Contains(known, ext) {
-			return invalidf("part %q of type %s has the extension %q, which is that of %s: use another one, such as .bin",
+			return invalidf("part %q of type %s has the extension %q, which is that of %s: use another one, such as "+
+				".bin",
 				part, typeData, ext, t)
 		}
 	}

@@ -203,13 +203,15 @@ func (s *Server) getScript(r *request) (any, error) {
 	for i, u := range t.ScriptURLs {
 		f, ok := filestore.ParseURL(u)
 		if !ok {
-			return nil, failf(http.StatusNotFound, codeScriptNotFound, "script %s was not uploaded here: its files are those "+
-				"of WorkerDeployment %s/%s", r.script, s.opts.Namespace, o.GetName())
+			return nil, failf(http.StatusNotFound, codeScriptNotFound,
+				"script %s was not uploaded here: its files are those "+
+					"of WorkerDeployment %s/%s", r.script, s.opts.Namespace, o.GetName())
 		}
 		content, err := s.opts.Files.Get(r.Context(), f)
 		if errors.Is(err, filestore.ErrNotFound) {
-			return nil, failf(http.StatusNotFound, codeScriptNotFound, "file %s of script %s is not stored here: upload the "+
-				"script again", f.Name, r.script)
+			return nil, failf(http.StatusNotFound, codeScriptNotFound,
+				"file %s of script %s is not stored here: upload the "+
+					"script again", f.Name, r.script)
 		}
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package scriptsapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -42,7 +43,7 @@ func TestUploadCreatesWorkerDeployment(t *testing.T) {
 	if err != nil || string(content) != script1 {
 		t.Errorf("got %q, %v", content, err)
 	}
-	if got := f.takeWrites(); !slices.Equal(got, []string{"create acme.hello"}) {
+	if got := f.newWrites(); !slices.Equal(got, []string{"create acme.hello"}) {
 		t.Errorf("got writes %v", got)
 	}
 }
@@ -50,17 +51,17 @@ func TestUploadCreatesWorkerDeployment(t *testing.T) {
 func TestSameUploadWritesNothing(t *testing.T) {
 	f := start(t)
 	first := f.mustUpload("hello", script1)
-	f.takeWrites()
+	f.newWrites()
 	f.clock.SetTime(f.clock.Now().Add(time.Hour))
 	second := f.mustUpload("hello", script1)
-	if got := f.takeWrites(); len(got) > 0 {
+	if got := f.newWrites(); len(got) > 0 {
 		t.Errorf("got writes %v", got)
 	}
 	if string(first.Result) != string(second.Result) {
 		t.Errorf("got %s, then %s", first.Result, second.Result)
 	}
 	changed := f.mustUpload("hello", script2)
-	if got := f.takeWrites(); !slices.Equal(got, []string{"update acme.hello"}) {
+	if got := f.newWrites(); !slices.Equal(got, []string{"update acme.hello"}) {
 		t.Errorf("got writes %v", got)
 	}
 	if changed.field("etag") == first.field("etag") || changed.field("modified_on") == first.field("modified_on") ||
@@ -314,7 +315,7 @@ func parseForm(t *testing.T, r reply) (out []part) {
 	parts := multipart.NewReader(strings.NewReader(r.Body), params["boundary"])
 	for {
 		p, err := parts.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out
 		}
 		if err != nil {

@@ -129,34 +129,37 @@ func (s *Server) routes() http.Handler {
 		account = base + "/accounts/{account}"
 		scripts = account + "/workers/scripts"
 		script  = scripts + "/{script}"
+
+		get, put, post, remove = http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete
 	)
 	mux := http.NewServeMux()
 	for path, m := range map[string]methods{
-		base + "/user/tokens/verify": {http.MethodGet: s.verifyToken},
-		base + "/memberships":        {http.MethodGet: s.listMemberships},
-		base + "/accounts":           {http.MethodGet: s.listAccounts},
-		scripts:                      {http.MethodGet: s.listScripts},
-		script: {http.MethodPut: s.putScript, http.MethodGet: s.getScript,
-			http.MethodDelete: s.deleteScript},
-		script + "/content/v2":                          {http.MethodGet: s.getScript},
-		script + "/secrets":                             {http.MethodGet: s.listSecrets, http.MethodPut: s.putSecret},
-		script + "/secrets/{secret}":                    {http.MethodGet: s.getSecret, http.MethodDelete: s.deleteSecret},
-		script + "/versions":                            {http.MethodPost: s.postVersion},
-		script + "/deployments":                         {http.MethodGet: s.listDeployments, http.MethodPost: s.postDeployment},
-		script + "/script-settings":                     {http.MethodPatch: s.patchSettings},
-		script + "/subdomain":                           {http.MethodGet: s.getSubdomain, http.MethodPost: s.postSubdomain},
-		script + "/references":                          {http.MethodGet: s.getReferences},
-		account + "/workers/services/{script}":          {http.MethodGet: s.getService, http.MethodDelete: s.deleteScript},
-		account + "/workers/tails/by-consumer/{script}": {http.MethodGet: emptyList},
-		account + "/workers/subdomain":                  {http.MethodGet: noSubdomain},
-		account + "/storage/kv/namespaces":              {http.MethodGet: emptyList},
+		base + "/user/tokens/verify": {get: s.verifyToken},
+		base + "/memberships":        {get: s.listMemberships},
+		base + "/accounts":           {get: s.listAccounts},
+
+		scripts:                      {get: s.listScripts},
+		script:                       {put: s.putScript, get: s.getScript, remove: s.deleteScript},
+		script + "/content/v2":       {get: s.getScript},
+		script + "/secrets":          {get: s.listSecrets, put: s.putSecret},
+		script + "/secrets/{secret}": {get: s.getSecret, remove: s.deleteSecret},
+		script + "/versions":         {post: s.postVersion},
+		script + "/deployments":      {get: s.listDeployments, post: s.postDeployment},
+		script + "/script-settings":  {http.MethodPatch: s.patchSettings},
+		script + "/subdomain":        {get: s.getSubdomain, post: s.postSubdomain},
+		script + "/references":       {get: s.getReferences},
+
+		account + "/workers/services/{script}":          {get: s.getService, remove: s.deleteScript},
+		account + "/workers/tails/by-consumer/{script}": {get: emptyList},
+		account + "/workers/subdomain":                  {get: noSubdomain},
+		account + "/storage/kv/namespaces":              {get: emptyList},
 	} {
 		mux.Handle(path, s.serve(m))
 	}
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, failf(http.StatusNotFound, codeNoRoute, "%s is no path of this API: it has the scripts of Workers "+
-			"alone", clip(r.URL.Path)))
+		writeError(w, failf(http.StatusNotFound, codeNoRoute, "%s is no path of this API: it has the scripts of "+
+			"Workers alone", clip(r.URL.Path)))
 	})
 	return mux
 }
@@ -214,8 +217,8 @@ func (s *Server) answer(m methods, r *http.Request) (any, error) {
 	}
 	req := &request{Request: r, accounts: accounts, account: r.PathValue("account"), script: r.PathValue("script")}
 	if req.account != "" && !slices.Contains(accounts, req.account) {
-		return nil, failf(http.StatusForbidden, codeUnauthorized, "unauthorized to access account %s: the token is for "+
-			"another one", clip(req.account))
+		return nil, failf(http.StatusForbidden, codeUnauthorized, "unauthorized to access account %s: the token is "+
+			"for another one", clip(req.account))
 	}
 	call := m[r.Method]
 	if call == nil {
@@ -228,8 +231,9 @@ func (s *Server) answer(m methods, r *http.Request) (any, error) {
 		}
 	}
 	if req.script != "" && !scriptPattern.MatchString(req.script) {
-		return nil, failf(http.StatusBadRequest, codeScriptName, "script name %q is invalid: use at most 63 lower case "+
-			"letters, digits and -, and begin and end with a letter or a digit; there are no underscores", clip(req.script))
+		return nil, failf(http.StatusBadRequest, codeScriptName, "script name %q is invalid: use at most 63 lower "+
+			"case letters, digits and -, and begin and end with a letter or a digit; there are no underscores",
+			clip(req.script))
 	}
 	return call(req)
 }
@@ -269,12 +273,13 @@ func (s *Server) failure(r *http.Request, err error) *apiError {
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 		failure = invalidf("the API server refused the script: %v", err)
 	case retriable(err):
-		failure = failf(http.StatusServiceUnavailable, codeInternal, "others change the script at the same time: try again")
+		failure = failf(http.StatusServiceUnavailable, codeInternal,
+			"others change the script at the same time: try again")
 	case errors.Is(err, context.Canceled):
 		failure = failf(http.StatusServiceUnavailable, codeInternal, "the request was canceled: try again")
 	default:
-		failure = failf(http.StatusInternalServerError, codeInternal, "an internal error occurred: its cause is in the log "+
-			"of the API")
+		failure = failf(http.StatusInternalServerError, codeInternal, "an internal error occurred: its cause is in "+
+			"the log of the API")
 	}
 	if failure.status >= http.StatusInternalServerError {
 		s.opts.Log.Error(err, "answering a request failed", "method", r.Method, "path", clip(r.URL.Path))

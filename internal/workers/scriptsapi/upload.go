@@ -81,7 +81,8 @@ func readParts(r *multipart.Reader, l uploadLimits) ([]rawPart, error) {
 		case name == "":
 			return nil, invalidf("a part of the form has no name: set it in Content-Disposition")
 		case len(parts) == maxParts:
-			return nil, failf(http.StatusRequestEntityTooLarge, codeTooLarge, "the form has more than %d parts", maxParts)
+			return nil, failf(http.StatusRequestEntityTooLarge, codeTooLarge, "the form has more than %d parts",
+				maxParts)
 		case slices.ContainsFunc(parts, func(o rawPart) bool { return normalizeName(o.name) == normalizeName(name) }):
 			return nil, invalidf("part %q occurs twice: rename one of them", clip(name))
 		}
@@ -105,8 +106,8 @@ func readLimited(r io.Reader, limit int64, of string) ([]byte, error) {
 		return nil, badBody(err)
 	}
 	if int64(len(content)) > limit {
-		return nil, failf(http.StatusRequestEntityTooLarge, codeTooLarge, "%s is too large: %d bytes are left for it", of,
-			limit)
+		return nil, failf(http.StatusRequestEntityTooLarge, codeTooLarge, "%s is too large: %d bytes are left for it",
+			of, limit)
 	}
 	return content, nil
 }
@@ -152,7 +153,8 @@ func newUpload(parts []rawPart, l uploadLimits) (*upload, error) {
 		}
 	}
 	if !found {
-		return nil, invalidf("the form has no part %q, which the metadata names as the one that handles requests: add it",
+		return nil, invalidf("the form has no part %q, which the metadata names as the one that handles requests: "+
+			"add it",
 			clip(m.main()))
 	}
 	return u, u.check()

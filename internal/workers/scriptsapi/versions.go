@@ -153,8 +153,8 @@ func (s *Server) postVersion(r *request) (any, error) {
 	defer release()
 	for _, b := range u.metadata.Bindings {
 		if b.Type == bindingSecret {
-			return nil, invalidf("binding %s is a secret, which a version can't have: set it with PUT …/scripts/%s/secrets "+
-				"(wrangler secret put)", b.Name, r.script)
+			return nil, invalidf("binding %s is a secret, which a version can't have: set it with PUT "+
+				"…/scripts/%s/secrets (wrangler secret put)", b.Name, r.script)
 		}
 	}
 	unlock := s.lock(r.account)
@@ -231,7 +231,8 @@ func (s *Server) postDeployment(r *request) (any, error) {
 		return nil, invalidf("the body is no JSON object with versions")
 	}
 	if len(d.Versions) != 1 || d.Versions[0].Percentage != 100 {
-		return nil, invalidf("a deployment has one version with the percentage 100: gradual deployments are not supported")
+		return nil, invalidf("a deployment has one version with the percentage 100: gradual deployments are not " +
+			"supported")
 	}
 	parsed, err := uuid.Parse(d.Versions[0].VersionID)
 	id := hex.EncodeToString(parsed[:])
@@ -247,8 +248,8 @@ func (s *Server) postDeployment(r *request) (any, error) {
 	defer s.collection.RUnlock()
 	rev, err := s.versions.get(r.account, r.script, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, failf(http.StatusNotFound, codeVersionNotFound, "script %s has no version %s, or it expired: upload it "+
-			"again", r.script, parsed)
+		return nil, failf(http.StatusNotFound, codeVersionNotFound, "script %s has no version %s, or it expired: "+
+			"upload it again", r.script, parsed)
 	}
 	if err != nil {
 		return nil, err

@@ -39,14 +39,15 @@ func TestVersionIsDeployedOnRequest(t *testing.T) {
 		t.Errorf("got %s for the same version", again.Body)
 	}
 	f.expect(f.deploy(id, "50"), 400, codeInvalid, "gradual deployments are not supported")
-	f.expect(f.deploy("00000000-0000-0000-0000-000000000000", "100"), 404, codeScriptNotFound, "or it expired: upload it")
+	f.expect(f.deploy("00000000-0000-0000-0000-000000000000", "100"), 404, codeScriptNotFound,
+		"or it expired: upload it")
 	f.expect(f.deploy("../../x", "100"), 400, codeInvalid, "is no UUID")
 	if r := f.deploy(id, "100"); !r.Success || f.template("hello").etag() == before {
 		t.Fatal(r.Body)
 	}
 	f.expectKeys("plain A=1")
-	f.takeWrites()
-	if r := f.deploy(id, "100"); !r.Success || len(f.takeWrites()) > 0 {
+	f.newWrites()
+	if r := f.deploy(id, "100"); !r.Success || len(f.newWrites()) > 0 {
 		t.Errorf("deployed again: got %s", r.Body)
 	}
 	f.expect(f.postVersion(`, "bindings": [{"type": "secret_text", "name": "S", "text": "1"}]`, script2), 400, codeInvalid,
@@ -109,8 +110,10 @@ func (f *fixture) retain(content string) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := f.client.Create(f.Context(), newObject("WorkerRelease", "acme.hello-1", map[string]any{"scriptUrls": []any{
-		"https://example.com/other.js", strings.Replace(f.server.opts.Files.URL(file), "team", "former", 1)}})); err != nil {
+	if err := f.client.Create(f.Context(), newObject("WorkerRelease", "acme.hello-1",
+		map[string]any{"scriptUrls": []any{
+			"https://example.com/other.js", strings.Replace(f.server.opts.Files.URL(file), "team", "former",
+				1)}})); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -102,15 +102,16 @@ func TestWranglerDeploysAndDeletes(t *testing.T) {
 			t.Errorf("no file %s with %q in %v", suffix, content, files)
 		}
 	}
-	if len(files) != 3 || !strings.HasSuffix(first.ScriptURLs[0], "/index.js") || first.CompatibilityDate != "2025-09-01" {
+	if len(files) != 3 || !strings.HasSuffix(first.ScriptURLs[0], "/index.js") ||
+		first.CompatibilityDate != "2025-09-01" {
 		t.Errorf("got %+v", first)
 	}
 	f.expectKeys("plain GREETING=hi")
 
 	// Wrangler deploys a script that exists by a version.
-	f.takeWrites()
+	f.newWrites()
 	f.wrangler("", true, "deploy")
-	if writes := f.takeWrites(); len(writes) > 0 {
+	if writes := f.newWrites(); len(writes) > 0 {
 		t.Errorf("the same script again: got writes %v", writes)
 	}
 	f.setFile("src/greet.mjs", "export const greet = (greeting) => greeting + '?'\n")
@@ -170,7 +171,8 @@ func TestWranglerShowsErrors(t *testing.T) {
 			content = "compatibility_flags = [\"nodejs_compat\"]\n" + content
 		}
 		f.setFile("wrangler.toml", content)
-		if out := f.wrangler("", false, "deploy"); !strings.Contains(out, tc.want) || !strings.Contains(out, "[code: 10021]") {
+		if out := f.wrangler("", false, "deploy"); !strings.Contains(out, tc.want) || !strings.Contains(out,
+			"[code: 10021]") {
 			t.Errorf("%s: got %s", name, out)
 		}
 	}
