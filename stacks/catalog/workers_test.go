@@ -42,7 +42,8 @@ func TestWorkerAPI(t *testing.T) {
 	out = render(t, "worker-api", map[string]any{"secrets": false, "tlsSecret": "cert", "s3": "scripts/team",
 		"s3Endpoint": "http://s3:9000", "s3Secret": "aws", "storageClassName": "fast", "size": "5Gi",
 		"tokensSecret": "mine", "filesURL": "https://files.example.com/$(HOME)", "keep": "48h",
-		"image": "registry.example.com/worker-api:1", "resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}})
+		"image":     "registry.example.com/worker-api:1",
+		"resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}})
 	expectText(t, out, `"--cert-file=/tls/tls.crt"`, `"--key-file=/tls/tls.key"`, `"mountPath":"/tls"`,
 		`{"name":"tls","secret":{"secretName":"cert"}}`, `"--s3=scripts/team"`, `"--s3-endpoint=http://s3:9000"`,
 		`"envFrom":[{"secretRef":{"name":"aws"}}]`, `"storageClassName":"fast"`, `"storage":"5Gi"`, `"--data-limit=5Gi"`,

@@ -25,6 +25,7 @@ const (
 	codeAccountNotFound  = 7003
 	codeVersionNotFound  = 10007
 	codeValidToken       = 10000
+	codeDeployed         = 10000
 	codeSubdomainMissing = codeInvalid
 )
 

@@ -106,8 +106,9 @@ func (s *Server) putScript(r *request) (any, error) {
 	}
 	result := newScriptResult(*o)
 	result.EntryPoint, result.Size, result.DeploymentID = rev.Files[0].Name, rev.Size, o.version()
-	return answer{result, []note{{codeInvalid, fmt.Sprintf("WorkerDeployment %s/%s serves the script on port %d",
-		s.opts.Namespace, o.GetName(), result.WorkerNumber)}}}, nil
+	return answer{result, []note{{codeDeployed, fmt.Sprintf("the script is served at http://%s.%s.svc:%d when its build "+
+		"is done: see WorkerDeployment %s/%s", r.account, s.opts.Namespace, result.WorkerNumber, s.opts.Namespace,
+		o.GetName())}}}, nil
 }
 
 // store stores the files of an upload.

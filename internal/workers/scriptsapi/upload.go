@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// maxParts is the maximum number of parts of an upload.
-const maxParts = 200
+// maxModules is the maximum number of modules of a script: that of URLs in a WorkerDeployment.
+const maxModules = 64
 
 // maxOverhead is how much larger the body of an upload can be than its parts.
 const maxOverhead = 1 << 20
@@ -80,9 +80,9 @@ func readParts(r *multipart.Reader, l uploadLimits) ([]rawPart, error) {
 		switch {
 		case name == "":
 			return nil, invalidf("a part of the form has no name: set it in Content-Disposition")
-		case len(parts) == maxParts:
-			return nil, failf(http.StatusRequestEntityTooLarge, codeTooLarge, "the form has more than %d parts",
-				maxParts)
+		case len(parts) == maxModules+1: // and the metadata
+			return nil, failf(http.StatusRequestEntityTooLarge, codeTooLarge, "the script has more than %d modules: "+
+				"bundle them", maxModules)
 		case slices.ContainsFunc(parts, func(o rawPart) bool { return normalizeName(o.name) == normalizeName(name) }):
 			return nil, invalidf("part %q occurs twice: rename one of them", clip(name))
 		}

@@ -56,7 +56,7 @@ func TestParseUploadRefuses(t *testing.T) {
 	const meta = `{"main_module": "index.js"}`
 	main := part{"index.js", typeModule, script1}
 	var many []part
-	for i := range maxParts {
+	for i := range maxModules + 1 {
 		many = append(many, part{fmt.Sprintf("p%d.txt", i), typeText, ""})
 	}
 	binding := func(b string) string { return `{"main_module": "index.js", "bindings": [` + b + `]}` }
@@ -103,7 +103,7 @@ func TestParseUploadRefuses(t *testing.T) {
 			"part index.js is too large"},
 		"large total": {meta, []part{main, {"a.txt", typeText, strings.Repeat("x", 900)}, {"b.txt", typeText,
 			strings.Repeat("x", 900)}}, 413, codeTooLarge, "part b.txt is too large"},
-		"many parts":     {meta, many, 413, codeTooLarge, "more than 200 parts"},
+		"many parts":     {meta, many, 413, codeTooLarge, "more than 64 modules"},
 		"unnamed part":   {meta, []part{main, {"", typeText, ""}}, 400, codeInvalid, "has no name"},
 		"date":           {`{"main_module": "index.js", "compatibility_date": "today"}`, []part{main}, 400, codeInvalid, "is no date"},
 		"late date":      {`{"main_module": "index.js", "compatibility_date": "2026-11-18"}`, []part{main}, 400, codeInvalid, "use at most 2026-11-17"},
