@@ -1,0 +1,356 @@
+package systems_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	k8sappsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/ksctl/gitops/e2e/harness"
+)
+
+// Scripts of the specs. A module of WebAssembly that adds two numbers is beside the second one.
+const (
+	greetingScript = `export default {
+  async fetch(request, env) {
+    const name = new URL(request.url).searchParams.get('name')
+    return new Response(env.WASM_WORKER_GREETING + ', ' + name.toUpperCase() + ' VERSION')
+  }
+}`
+	sumScript = `import wasm from './add.wasm'
+export default {
+  async fetch(request) {
+    const p = new URL(request.url).searchParams
+    const { exports } = new WebAssembly.Instance(wasm)
+    return new Response('sum ' + exports.add(Number(p.get('a')), Number(p.get('b'))))
+  }
+}`
+)
+
+// addModule is (module (func (export "add") (param i32 i32) (result i32)
+// local.get 0 local.get 1 i32.add)).
+var addModule = []byte("\x00asm\x01\x00\x00\x00\x01\x07\x01\x60\x02\x7f\x7f\x01\x7f\x03\x02\x01\x00" +
+	"\x07\x07\x01\x03add\x00\x00\x0a\x09\x01\x07\x00\x20\x00\x20\x01\x6a\x0b")
+
+var _ = Describe("Workers", Ordered, func() {
+	var w *workersRig
+	BeforeAll(func(ctx SpecContext) { w = newWorkersRig(ctx) }, NodeTimeout(15*time.Minute))
+
+	It("run scripts of a web server and of S3", func(ctx SpecContext) {
+		w.files.put("/hello/1/index.mjs", strings.Replace(greetingScript, "VERSION", "1", 1))
+		w.putObject("sum/1/index.mjs", []byte(sumScript))
+		w.putObject("sum/1/add.wasm", addModule)
+		apply(ctx, example("workers.md", "An account and a script", "workers/acme.yaml",
+			"https://files.example.com", w.files.url))
+		sum := workerDeployment("acme", "sum", 8081, "s3://scripts/sum/1/index.mjs", "s3://scripts/sum/1/add.wasm")
+		Expect(plane.Client().Create(ctx, sum)).To(Succeed())
+		hello := w.deployment("acme.hello")
+		becomes(ctx, hello, "Ready", "True ")
+		becomes(ctx, sum, "Ready", "True ")
+		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 1")
+		w.serves(ctx, "acme", 8081, "/?a=40&b=2", "200 sum 42")
+		Expect(status(hello)).To(ContainSubstring(`"url":"http://acme.workers.svc:8080"`))
+		account := object(workersKind("WorkerAccount"), "workers", "acme")
+		becomes(ctx, account, "Ready", "True ")
+		Eventually(ctx, func() (string, error) { return status(account), get(ctx, account) }, soon).
+			Should(ContainSubstring(`"workers":2`))
+		Expect(w.files.downloads("/hello/1/index.mjs")).To(Equal(1))
+	}, SpecTimeout(15*time.Minute))
+
+	It("replace one worker, while no request fails", func(ctx SpecContext) {
+		w.files.put("/hello/2/index.mjs", strings.Replace(greetingScript, "VERSION", "2", 1))
+		before, releases := w.layers(ctx, "acme"), w.releases(ctx, "acme")
+		load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
+		w.setScript(ctx, "acme.hello", w.files.url+"/hello/2/index.mjs")
+		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 2")
+		w.settles(ctx, "acme")
+		load.none()
+		Expect(w.layers(ctx, "acme")).To(HaveKeyWithValue("sum", before["sum"]))
+		Expect(w.layers(ctx, "acme")["hello"]).NotTo(Equal(before["hello"]))
+		Expect(w.releases(ctx, "acme")).To(HaveLen(3))
+		for name, uid := range releases {
+			Expect(w.releases(ctx, "acme")).To(HaveKeyWithValue(name, uid), "it is kept")
+		}
+	}, SpecTimeout(10*time.Minute))
+
+	It("serve on when a build fails", func(ctx SpecContext) {
+		w.files.put("/hello/bad/index.mjs", "export default {")
+		bundle := object(workersKind("WorkerBundle"), "workers", "acme")
+		Expect(get(ctx, bundle)).To(Succeed())
+		generation := bundle.GetGeneration()
+		load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
+		hello := w.deployment("acme.hello")
+		for url, message := range map[string]string{"/hello/none/index.mjs": "404", "/hello/bad/index.mjs": "index.mjs"} {
+			w.setScript(ctx, "acme.hello", w.files.url+url)
+			Eventually(ctx, func() (string, error) {
+				err := get(ctx, hello)
+				return condition(hello, "Ready"), err
+			}, soon).Should(And(Not(HavePrefix("True ")), ContainSubstring("failed: "), ContainSubstring(message)))
+		}
+		load.none()
+		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 2")
+		Expect(get(ctx, bundle)).To(Succeed())
+		Expect(bundle.GetGeneration()).To(Equal(generation), "a failed release reaches no bundle")
+	}, SpecTimeout(10*time.Minute))
+
+	It("go back to old content without a download or a build, and keep the history to its limit", func(ctx SpecContext) {
+		hello := w.deployment("acme.hello")
+		w.setScript(ctx, "acme.hello", w.files.url+"/hello/1/index.mjs")
+		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 1")
+		becomes(ctx, hello, "Ready", "True ")
+		w.settles(ctx, "acme")
+		Expect(w.files.downloads("/hello/1/index.mjs")).To(Equal(1))
+		Expect(w.buildResult(ctx, "acme")).To(ContainSubstring(`"built":false`))
+
+		By("making more releases than the history keeps")
+		change(ctx, hello, `{"spec": {"releaseHistoryLimit": 1}}`)
+		Eventually(ctx, w.releases, soon).WithArguments("acme").Should(HaveLen(3), "two of hello, one of sum")
+		tags := func() []string { return w.tags(ctx, "acme/hello") }
+		Eventually(ctx, tags, soon).Should(HaveLen(1), "a failed release has no image")
+	}, SpecTimeout(10*time.Minute))
+
+	It("pass on a changed Secret without a build", func(ctx SpecContext) {
+		jobs, pod := w.jobs(ctx), w.pod(ctx, "acme")
+		load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
+		change(ctx, &corev1.Secret{ObjectMeta: meta("workers", "hello")}, `{"stringData": {"GREETING": "Bonjour"}}`)
+		w.serves(ctx, "acme", 8080, "/?name=world", "200 Bonjour, WORLD 1")
+		load.none()
+		Expect(w.pod(ctx, "acme").UID).To(Equal(pod.UID))
+		Expect(w.jobs(ctx)).To(Equal(jobs))
+	}, SpecTimeout(10*time.Minute))
+
+	It("keep images when the registry restarts, and delete those that are purged", func(ctx SpecContext) {
+		before, layer := w.tags(ctx, "acme"), w.layers(ctx, "acme")["hello"]
+		Expect(before).NotTo(BeEmpty())
+		w.restartRegistry(ctx)
+		Expect(w.tags(ctx, "acme")).To(Equal(before))
+
+		By("making more images than are kept")
+		for i := range 5 {
+			path := fmt.Sprintf("/hello/more%d/index.mjs", i)
+			w.files.put(path, strings.Replace(greetingScript, "VERSION", fmt.Sprint("more", i), 1))
+			w.setScript(ctx, "acme.hello", w.files.url+path)
+			w.serves(ctx, "acme", 8080, "/?name=world", fmt.Sprint("200 Bonjour, WORLD more", i))
+			w.settles(ctx, "acme")
+		}
+		Expect(w.tags(ctx, "acme")).To(HaveLen(4), "the current one, and the three before")
+		Expect(w.tags(ctx, "acme")).NotTo(ContainElements(before))
+		w.collectGarbage()
+		Eventually(ctx, w.hasBlob, soon).WithArguments("acme", layer).Should(BeFalse())
+		for _, tag := range w.tags(ctx, "acme") {
+			w.pulls(ctx, "acme:"+tag)
+		}
+	}, SpecTimeout(15*time.Minute))
+
+	It("lose no worker of 20 releases at once, while controller and builders are killed", func(ctx SpecContext) {
+		account := object(workersKind("WorkerAccount"), "workers", "busy")
+		Expect(plane.Client().Create(ctx, account)).To(Succeed())
+		all := map[int]*unstructured.Unstructured{}
+		for i := range 20 {
+			name := fmt.Sprintf("w%02d", i)
+			w.files.put("/busy/"+name+".mjs", "export default { fetch() { return new Response('"+name+"') } }")
+			all[8100+i] = workerDeployment("busy", name, int64(8100+i), w.files.url+"/busy/"+name+".mjs")
+		}
+		for _, o := range all {
+			Expect(plane.Client().Create(ctx, o)).To(Succeed())
+		}
+		Expect(controller.Stop()).To(Succeed())
+		killed := w.startController(ctx)
+		DeferCleanup(func() {
+			killed.Kill()
+			controller.Start()
+		})
+		for range 8 {
+			w.killBuilder(ctx)
+			killed.Kill()
+			killed = w.startController(ctx)
+			w.waits(ctx, time.Duration(1+random(4))*time.Second)
+		}
+		for _, port := range slices.Sorted(maps.Keys(all)) {
+			becomes(ctx, all[port], "Ready", "True ")
+		}
+		becomes(ctx, account, "Ready", "True ")
+		w.settles(ctx, "busy")
+		bundles := &unstructured.UnstructuredList{}
+		bundles.SetGroupVersionKind(workersKind("WorkerBundleList"))
+		Expect(plane.Client().List(ctx, bundles, client.InNamespace("workers"),
+			client.MatchingLabels{"accounts": "busy"})).To(Succeed())
+		Expect(bundles.Items).To(HaveLen(1))
+		workers, _, err := unstructured.NestedSlice(bundles.Items[0].Object, "spec", "workers")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(workers).To(HaveLen(20))
+		for port := range all {
+			w.serves(ctx, "busy", port, "/", fmt.Sprintf("200 w%02d", port-8100))
+			Expect(w.files.downloads(fmt.Sprintf("/busy/w%02d.mjs", port-8100))).To(BeNumerically(">", 0))
+		}
+	}, SpecTimeout(20*time.Minute))
+
+	It("are gone with their account, and others stay", func(ctx SpecContext) {
+		pod := w.pod(ctx, "acme")
+		load := w.load(ctx, "acme", map[int]string{8080: "/?name=x"})
+		for _, kind := range []string{"WorkerDeployment", "WorkerAccount"} {
+			all := &unstructured.Unstructured{}
+			all.SetGroupVersionKind(workersKind(kind))
+			selected := client.MatchingLabels{"accounts": "busy"}
+			if kind == "WorkerAccount" {
+				remove(ctx, object(workersKind(kind), "workers", "busy"))
+				continue
+			}
+			Expect(plane.Client().DeleteAllOf(ctx, all, client.InNamespace("workers"), selected)).To(Succeed())
+		}
+		Eventually(ctx, w.left, soon).WithArguments("busy").Should(BeEmpty())
+		Expect(w.repositories(ctx)).NotTo(ContainElement(HavePrefix("busy")))
+		load.none()
+		Expect(w.pod(ctx, "acme").UID).To(Equal(pod.UID))
+	}, SpecTimeout(15*time.Minute))
+})
+
+func random(n int64) int64 {
+	GinkgoHelper()
+	i, err := rand.Int(rand.Reader, big.NewInt(n))
+	Expect(err).NotTo(HaveOccurred())
+	return i.Int64()
+}
+
+// left returns what there is of an account.
+func (w *workersRig) left(ctx context.Context, account string) (out []string, err error) {
+	selected := &client.ListOptions{Namespace: "workers",
+		LabelSelector: labels.SelectorFromSet(labels.Set{"accounts": account})}
+	for _, kind := range []string{"WorkerAccount", "WorkerDeployment", "WorkerRelease", "WorkerBundle"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(workersKind(kind + "List"))
+		if err := plane.Client().List(ctx, list, selected); err != nil {
+			return nil, err
+		}
+		for _, o := range list.Items {
+			out = append(out, kind+"/"+o.GetName())
+		}
+	}
+	for _, list := range []client.ObjectList{&k8sappsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.PodList{},
+		&batchv1.JobList{}} {
+		if err := plane.Client().List(ctx, list, client.InNamespace("workers")); err != nil {
+			return nil, err
+		}
+		for _, o := range objectsOf(list) {
+			if o.GetLabels()["accounts"] == account || strings.HasPrefix(o.GetName(), account+"-") {
+				out = append(out, fmt.Sprintf("%T/%s", o, o.GetName()))
+			}
+		}
+	}
+	return out, nil
+}
+
+// startController starts the controller as a process that can be killed.
+func (w *workersRig) startController(ctx context.Context) *harness.Process {
+	GinkgoHelper()
+	p, err := h.StartProcess(ctx, h.Config, "--kind-groups="+strings.Join(groups, ","))
+	Expect(err).NotTo(HaveOccurred())
+	return p
+}
+
+// killBuilder kills the pod of a Job, if one runs.
+func (w *workersRig) killBuilder(ctx context.Context) {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(plane.Client().List(ctx, &pods, client.InNamespace("workers"), client.HasLabels{"job-name"})).To(Succeed())
+	running := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })
+	if len(running) == 0 {
+		return
+	}
+	p := &running[random(int64(len(running)))]
+	Expect(client.IgnoreNotFound(plane.Client().Delete(ctx, p,
+		&client.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))).To(Succeed())
+}
+
+// pod returns the Pod that serves an account.
+func (w *workersRig) pod(ctx context.Context, account string) corev1.Pod {
+	GinkgoHelper()
+	var found corev1.Pod
+	Eventually(ctx, func(g Gomega) {
+		var pods corev1.PodList
+		g.Expect(plane.Client().List(ctx, &pods, client.InNamespace("workers"),
+			client.MatchingLabels{"accounts": account, "app.kubernetes.io/name": "workers"})).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(1))
+		found = pods.Items[0]
+	}, soon).Should(Succeed(), "one Pod serves the account")
+	return found
+}
+
+// jobs returns the uids of all Jobs.
+func (w *workersRig) jobs(ctx context.Context) (out []string) {
+	GinkgoHelper()
+	var all batchv1.JobList
+	Expect(plane.Client().List(ctx, &all, client.InNamespace("workers"))).To(Succeed())
+	for _, j := range all.Items {
+		out = append(out, string(j.UID))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// releases returns the WorkerReleases of an account with their uids.
+func (w *workersRig) releases(ctx context.Context, account string) map[string]string {
+	GinkgoHelper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(workersKind("WorkerReleaseList"))
+	Expect(plane.Client().List(ctx, list, client.InNamespace("workers"),
+		client.MatchingLabels{"accounts": account})).To(Succeed())
+	out := map[string]string{}
+	for _, o := range list.Items {
+		out[o.GetName()] = string(o.GetUID())
+	}
+	return out
+}
+
+// workerDeployment returns a WorkerDeployment.
+func workerDeployment(account, script string, port int64, urls ...any) *unstructured.Unstructured {
+	o := object(workersKind("WorkerDeployment"), "workers", account+"."+script)
+	o.SetLabels(map[string]string{"accounts": account})
+	o.Object["spec"] = map[string]any{"template": map[string]any{"scriptName": script, "workerNumber": port,
+		"scriptUrls": urls}}
+	return o
+}
+
+// settles waits until the bundle of an account is Ready with one Pod.
+func (w *workersRig) settles(ctx context.Context, account string) {
+	GinkgoHelper()
+	becomes(ctx, object(workersKind("WorkerBundle"), "workers", account), "Ready", "True ")
+	w.pod(ctx, account)
+}
+
+func objectsOf(list client.ObjectList) (out []metav1.Object) {
+	switch l := list.(type) {
+	case *k8sappsv1.DeploymentList:
+		for i := range l.Items {
+			out = append(out, &l.Items[i])
+		}
+	case *corev1.ServiceList:
+		for i := range l.Items {
+			out = append(out, &l.Items[i])
+		}
+	case *corev1.PodList:
+		for i := range l.Items {
+			out = append(out, &l.Items[i])
+		}
+	case *batchv1.JobList:
+		for i := range l.Items {
+			out = append(out, &l.Items[i])
+		}
+	}
+	return out
+}
