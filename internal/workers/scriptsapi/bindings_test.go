@@ -71,8 +71,8 @@ func TestBindingsAreKeysOfSecret(t *testing.T) {
 	// Without bindings, secrets stay: clients do not know their texts.
 	f.mustUpload("hello", script1)
 	f.expectKeys("secre KEY=s1")
-	if f.template("hello").SecretRef == nil {
-		t.Error("the reference to the Secret is gone")
+	if got := f.template("hello"); got.SecretRef == nil || got.EnvPrefix == nil || *got.EnvPrefix != "" {
+		t.Errorf("the reference to the Secret is gone, or its keys have a prefix: %+v", got)
 	}
 }
 

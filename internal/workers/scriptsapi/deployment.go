@@ -62,6 +62,7 @@ type template struct {
 	ScriptName        string     `json:"scriptName"`
 	WorkerNumber      int64      `json:"workerNumber"`
 	SecretRef         *secretRef `json:"secretRef,omitempty"`
+	EnvPrefix         *string    `json:"envPrefix,omitempty"`
 	CompatibilityDate string     `json:"compatibilityDate,omitempty"`
 	ScriptURLs        []string   `json:"scriptUrls"`
 }
@@ -317,11 +318,17 @@ func (d deployment) set(want desired) error {
 		fields["compatibilityDate"] = want.compatibilityDate
 	}
 	if want.secretName != "" {
-		fields["secretRef"] = map[string]any{"name": want.secretName}
+		setSecretRef(fields, want.secretName)
 	}
 	d.annotate(formatAnnotation, want.format)
 	d.annotate(versionAnnotation, want.version)
 	return unstructured.SetNestedMap(d.Object, fields, "spec", "template")
+}
+
+// setSecretRef sets the reference to the Secret with the bindings. A script reads them by the names
+// that they have in an upload, without a prefix.
+func setSecretRef(fields map[string]any, name string) {
+	fields["secretRef"], fields["envPrefix"] = map[string]any{"name": name}, ""
 }
 
 func (d deployment) annotate(name, value string) {
@@ -339,8 +346,12 @@ func (d *deployments) setSecret(ctx context.Context, have *deployment, secretNam
 		return nil
 	}
 	changed := have.DeepCopy()
-	if err := unstructured.SetNestedField(changed.Object, secretName, "spec", "template", "secretRef",
-		"name"); err != nil {
+	fields, _, err := unstructured.NestedMap(changed.Object, "spec", "template")
+	if err == nil {
+		setSecretRef(fields, secretName)
+		err = unstructured.SetNestedMap(changed.Object, fields, "spec", "template")
+	}
+	if err != nil {
 		return fmt.Errorf("WorkerDeployment %s: %w", have.GetName(), err)
 	}
 	return d.client.Patch(ctx, changed, client.MergeFrom(have.Unstructured))
