@@ -202,7 +202,7 @@ verify-format: $(GOLANGCI_LINT)
 RELEASE = $(GO) run ./internal/release --out '$(BIN)/release' $(if $(VERSION),--version '$(VERSION)')
 
 .PHONY: image
-image: ## Build the controller's image for amd64 and arm64 into bin/release/image, without a container engine; IMG=repository pushes it, PLATFORM= is for others, IMAGE=dynamodb-partition, workers or worker-registry builds another image.
+image: ## Build the controller's image for amd64 and arm64 into bin/release/image, without a container engine; IMG=repository pushes it, PLATFORM= is for others, IMAGE=dynamodb-partition, workers, worker-registry or worker-api builds another image.
 	$(RELEASE) image $(if $(IMAGE),--name $(IMAGE)) $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(IMG),--push $(IMG))
 
 .PHONY: docker-build docker-push
@@ -220,6 +220,7 @@ release: ## Everything that a release consists of, pushed: make release VERSION=
 	$(RELEASE) image --name dynamodb-partition --push $(REGISTRY)/dynamodb-partition
 	$(RELEASE) image --name workers --push $(REGISTRY)/workers
 	$(RELEASE) image --name worker-registry --push $(REGISTRY)/worker-registry
+	$(RELEASE) image --name worker-api --push $(REGISTRY)/worker-api
 	$(RELEASE) chart --image $(REGISTRY)/controller --push $(REGISTRY)/charts
 	$(RELEASE) manifest --image $(REGISTRY)/controller
 	$(RELEASE) catalog --push $(REGISTRY)/catalog
