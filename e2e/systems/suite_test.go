@@ -38,7 +38,8 @@ import (
 const soon = 5 * time.Minute
 
 // groups are the API groups that the controller may serve kinds in.
-var groups = []string{"charts.samutup.com", "example.com", "dynamoctl.dp.operators.sanjivmadhavan.io"}
+var groups = []string{"charts.samutup.com", "example.com", "dynamoctl.dp.operators.sanjivmadhavan.io",
+	"workers.ksctl.com"}
 
 var (
 	h          *harness.Harness

@@ -157,6 +157,10 @@ var _ = Describe("Workers", Ordered, func() {
 		}
 	}, SpecTimeout(15*time.Minute))
 
+	It("serve a script that wrangler uploads, for the token of the account alone", func(ctx SpecContext) {
+		w.uploads(ctx)
+	}, SpecTimeout(uploadTimeout))
+
 	It("lose no worker of 20 releases at once, while controller and builders are killed", func(ctx SpecContext) {
 		account := object(workersKind("WorkerAccount"), "workers", "busy")
 		Expect(plane.Client().Create(ctx, account)).To(Succeed())
