@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -39,7 +40,10 @@ const maxBackoff = 15 * time.Second
 // options are the flags of all commands.
 type options struct {
 	insecure bool
+	timeout  time.Duration
 	result   string
+
+	cancelTimeout context.CancelFunc
 }
 
 func main() {
@@ -64,10 +68,16 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version.String(),
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			var ctx context.Context
+			ctx, o.cancelTimeout = context.WithTimeout(cmd.Context(), o.timeout)
+			cmd.SetContext(ctx)
+		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return build.Terminal(err) })
 	flags := cmd.PersistentFlags()
 	flags.BoolVar(&o.insecure, "insecure", false, "Permit plain HTTP for registries.")
+	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "The time after which the run ends with an error.")
 	flags.StringVar(&o.result, "result", "", "The file to which the result is written; empty prints it.")
 	cmd.AddCommand(pushCommand(o), buildCommand(o), purgeCommand(o), removeCommand(o))
 	return cmd
@@ -86,7 +96,12 @@ func (o *options) builder() *build.Builder {
 
 // finish writes the result of a command, whose message is that of its error, and returns the error.
 func (o *options) finish(ctx context.Context, result any, message *string, err error) error {
-	if err != nil && ctx.Err() != nil {
+	defer o.cancelTimeout()
+	switch {
+	case err == nil || ctx.Err() == nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("the run did not end in %s: %w", o.timeout, err)
+	default:
 		err = fmt.Errorf("a signal stopped the run before its end: %w", ctx.Err())
 	}
 	if err != nil {

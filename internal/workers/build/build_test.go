@@ -357,8 +357,20 @@ func TestPurgeKeepsLastByTime(t *testing.T) {
 			t.Errorf("%s: %+v, %v", repository, out, err)
 		}
 	}
-	if out, err = b.Remove(t.Context(), s.host+"/acme:b"); err != nil {
+	if out, err = b.Remove(t.Context(), s.host+"/acme:b"); err != nil || out.Deleted != 0 || out.Kept != 0 {
 		t.Errorf("an image that is gone: %+v, %v", out, err)
+	}
+}
+
+func TestServerThatIsNoRegistry(t *testing.T) {
+	h := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(h.Close)
+	image, b := strings.TrimPrefix(h.URL, "http://")+"/acme:1", newBuilder()
+	if out, err := b.Remove(t.Context(), image); err == nil || build.IsTerminal(err) {
+		t.Errorf("remove: %+v, %v", out, err)
+	}
+	if out, err := b.Build(t.Context(), image, image, nil); err == nil || build.IsTerminal(err) {
+		t.Errorf("build: %+v, %v", out, err)
 	}
 }
 

@@ -37,7 +37,16 @@ func status(err error) int {
 	return 0
 }
 
-func isNotFound(err error) bool { return status(err) == http.StatusNotFound }
+// registryPath is the path that every registry serves.
+const registryPath = "/v2/"
+
+// isNotFound reports whether a registry does not have an object. Other servers respond with that
+// status, too, but not only to requests for objects.
+func isNotFound(err error) bool {
+	response, ok := errors.AsType[*transport.Error](err)
+	return ok && response.StatusCode == http.StatusNotFound &&
+		(response.Request == nil || response.Request.URL.Path != registryPath)
+}
 
 // registryError describes the error of requests for an object of a registry. Refused credentials
 // are terminal.

@@ -120,7 +120,9 @@ func (b *Builder) delete(ctx context.Context, repo name.Repository, tags []strin
 		if err != nil && !isNotFound(err) {
 			return out, registryError("deleting", tag, err)
 		}
-		out.Deleted++
+		if err == nil {
+			out.Deleted++
+		}
 		out.Kept--
 	}
 	if out.Deleted > 0 {

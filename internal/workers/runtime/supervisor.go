@@ -74,7 +74,7 @@ func (s *supervisor) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-restart.C:
-			if s.isReplacing() {
+			if s.current != nil && s.isReplacing() {
 				restart.Reset(s.Poll)
 			} else if !s.start(ctx) {
 				restart.Reset(s.backoff())
