@@ -169,7 +169,7 @@ func (o *options) store(ctx context.Context, limit int64) (filestore.Store, erro
 		if o.endpoint != "" {
 			c.BaseEndpoint, c.UsePathStyle = &o.endpoint, true
 		}
-		// Other servers than that of AWS do not know the newer checksums.
+		// Other servers than that of AWS do not have the newer checksums.
 		c.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		c.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})

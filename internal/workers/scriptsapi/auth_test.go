@@ -141,8 +141,8 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 
 func TestRequestWaitsForUploads(t *testing.T) {
 	f := start(t)
-	for range maxConcurrentUploads {
-		f.server.uploads <- struct{}{}
+	for range maxConcurrentScripts {
+		f.server.scripts <- struct{}{}
 	}
 	done := make(chan reply)
 	go func() { done <- f.mustUpload("hello", script1) }()
@@ -151,7 +151,7 @@ func TestRequestWaitsForUploads(t *testing.T) {
 		t.Fatalf("got %s, while as many uploads as allowed are in memory", r.Body)
 	case <-time.After(50 * time.Millisecond):
 	}
-	<-f.server.uploads
+	<-f.server.scripts
 	if r := <-done; !r.Success {
 		t.Error(r.Body)
 	}

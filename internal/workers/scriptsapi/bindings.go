@@ -38,7 +38,7 @@ func (b bindings) sorted() []binding {
 }
 
 // merge returns the bindings after an upload. Those of type secret_text stay unless the upload
-// sets them: clients do not know their texts.
+// sets them: clients have no texts of secrets.
 func (b bindings) merge(m *metadata) (bindings, error) {
 	out := bindings{}
 	for name, have := range b {
@@ -158,26 +158,26 @@ func (s *secrets) read(ctx context.Context, account, script string) (*corev1.Sec
 // set writes the bindings of a script, and returns the name of the Secret. The WorkerDeployment of
 // the script owns it, if there is one already. Nothing is written if nothing changes.
 func (s *secrets) set(ctx context.Context, account, script string, all bindings, owner *deployment) (string, error) {
-	want, err := newSecret(account, all, owner)
+	desired, err := newSecret(account, all, owner)
 	if err != nil {
 		return "", err
 	}
-	want.Namespace, want.Name = s.namespace, objectName(account, script)
-	return want.Name, retry.OnError(backoff, retriable, func() error {
+	desired.Namespace, desired.Name = s.namespace, objectName(account, script)
+	return desired.Name, retry.OnError(backoff, retriable, func() error {
 		have, err := s.read(ctx, account, script)
 		if err != nil {
 			return err
 		}
 		if have == nil {
-			return s.client.Create(ctx, want.DeepCopy())
+			return s.client.Create(ctx, desired.DeepCopy())
 		}
 		changed := have.DeepCopy()
-		changed.Data, changed.OwnerReferences = want.Data, want.OwnerReferences
+		changed.Data, changed.OwnerReferences = desired.Data, desired.OwnerReferences
 		changed.Annotations = maps.Clone(have.Annotations)
 		if changed.Annotations == nil {
 			changed.Annotations = map[string]string{}
 		}
-		changed.Annotations[plainAnnotation] = want.Annotations[plainAnnotation]
+		changed.Annotations[plainAnnotation] = desired.Annotations[plainAnnotation]
 		if equality.Semantic.DeepEqual(have, changed) {
 			return nil
 		}

@@ -68,7 +68,7 @@ func TestBindingsAreKeysOfSecret(t *testing.T) {
 	if got := f.template("hello"); got.etag() != first.etag() || !reflect.DeepEqual(got, first) {
 		t.Errorf("got template %+v, want %+v", got, first)
 	}
-	// Without bindings, secrets stay: clients do not know their texts.
+	// Without bindings, secrets stay: clients have no texts of secrets.
 	f.mustUpload("hello", script1)
 	f.expectKeys("secre KEY=s1")
 	if got := f.template("hello"); got.SecretRef == nil || got.EnvPrefix == nil || *got.EnvPrefix != "" {

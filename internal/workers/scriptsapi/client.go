@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// These are what clients such as wrangler ask beside the scripts.
+// These paths are those that clients such as wrangler use beside the ones of scripts.
 
 func (s *Server) verifyToken(r *request) (any, error) {
 	return answer{map[string]any{"id": r.accounts[0], "status": "active"},
@@ -64,7 +64,7 @@ func noSubdomain(*request) (any, error) {
 	return nil, failf(http.StatusNotFound, codeSubdomainMissing, subdomainMessage)
 }
 
-// subdomain says whether a script has a subdomain.
+// subdomain is whether a script has a subdomain.
 type subdomain struct {
 	Enabled         bool `json:"enabled"`
 	PreviewsEnabled bool `json:"previews_enabled"`

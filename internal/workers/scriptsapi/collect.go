@@ -10,12 +10,17 @@ import (
 	"github.com/ksctl/gitops/internal/workers/filestore"
 )
 
-// maxDeleted is the maximum number of files that one collection deletes: uploads wait for it.
+// collectTimeout bounds a collection: uploads wait for it.
+const collectTimeout = 2 * time.Minute
+
+// maxDeleted is the maximum number of files that one collection deletes.
 const maxDeleted = 1000
 
 // Collect deletes the files that no WorkerDeployment, no WorkerRelease and no version refers to. It
 // never deletes one that was put within Options.Keep. It returns the number of deleted files.
 func (s *Server) Collect(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
 	before := s.opts.Clock.Now().Add(-s.opts.Keep)
 	var old []filestore.Info
 	for i, err := range s.opts.Files.All(ctx) {

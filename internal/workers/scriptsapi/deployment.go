@@ -26,7 +26,7 @@ import (
 const (
 	// accountLabel is the label of the objects of an account.
 	accountLabel = "accounts"
-	// formatAnnotation tells whether a script is an ES module or a service worker.
+	// formatAnnotation is the format of a script: formatModules or formatServiceWorker.
 	formatAnnotation = "workers.ksctl.com/script-format"
 	// modifiedAnnotation is when the script was last changed, in the format of RFC 3339.
 	modifiedAnnotation = "workers.ksctl.com/modified-on"
@@ -213,8 +213,8 @@ func (d *deployments) objects(ctx context.Context, kindName string, o ...client.
 	return l.Items, nil
 }
 
-// desired is what an upload sets in a WorkerDeployment.
-type desired struct {
+// desiredState is what an upload sets in a WorkerDeployment.
+type desiredState struct {
 	format, version   string
 	compatibilityDate string
 	scriptURLs        []string
@@ -227,13 +227,13 @@ var backoff = retry.DefaultBackoff
 
 // apply creates or updates the WorkerDeployment of a script. An update keeps the number, and what
 // is no part of an upload. Nothing is written if nothing changes.
-func (d *deployments) apply(ctx context.Context, account, script string, want desired) (*deployment, error) {
+func (d *deployments) apply(ctx context.Context, account, script string, desired desiredState) (*deployment, error) {
 	var out *deployment
 	err := retry.OnError(backoff, retriable, func() (err error) {
 		if err = ctx.Err(); err != nil {
 			return err
 		}
-		out, err = d.applyOnce(ctx, account, script, want)
+		out, err = d.applyOnce(ctx, account, script, desired)
 		return err
 	})
 	return out, err
@@ -241,16 +241,17 @@ func (d *deployments) apply(ctx context.Context, account, script string, want de
 
 func retriable(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-func (d *deployments) applyOnce(ctx context.Context, account, script string, want desired) (*deployment, error) {
+func (d *deployments) applyOnce(ctx context.Context, account, script string, desired desiredState) (
+	*deployment, error) {
 	have, err := d.writable(ctx, account, script)
 	if err != nil {
 		return nil, err
 	}
 	if have == nil {
-		return d.create(ctx, account, script, want)
+		return d.create(ctx, account, script, desired)
 	}
 	changed := deployment{have.DeepCopy()}
-	if err := changed.set(want); err != nil {
+	if err := changed.set(desired); err != nil {
 		return nil, err
 	}
 	if equality.Semantic.DeepEqual(have.Object, changed.Object) {
@@ -260,7 +261,7 @@ func (d *deployments) applyOnce(ctx context.Context, account, script string, wan
 	return &changed, d.client.Update(ctx, changed.Unstructured)
 }
 
-func (d *deployments) create(ctx context.Context, account, script string, want desired) (*deployment, error) {
+func (d *deployments) create(ctx context.Context, account, script string, desired desiredState) (*deployment, error) {
 	number, err := d.freeNumber(ctx, account)
 	if err != nil {
 		return nil, err
@@ -271,7 +272,7 @@ func (d *deployments) create(ctx context.Context, account, script string, want d
 	o.SetNamespace(d.namespace)
 	o.SetName(objectName(account, script))
 	o.SetLabels(map[string]string{accountLabel: account})
-	if err := o.set(want); err != nil {
+	if err := o.set(desired); err != nil {
 		return nil, err
 	}
 	o.annotate(modifiedAnnotation, d.timestamp())
@@ -303,25 +304,25 @@ func (d *deployments) freeNumber(ctx context.Context, account string) (int64, er
 func (d *deployments) timestamp() string { return d.now().UTC().Format(time.RFC3339Nano) }
 
 // set sets what an upload determines.
-func (d deployment) set(want desired) error {
+func (d deployment) set(desired desiredState) error {
 	fields, _, err := unstructured.NestedMap(d.Object, "spec", "template")
 	if err != nil {
 		return fmt.Errorf("WorkerDeployment %s: %w", d.GetName(), err)
 	}
-	urls := make([]any, len(want.scriptURLs))
-	for i, u := range want.scriptURLs {
+	urls := make([]any, len(desired.scriptURLs))
+	for i, u := range desired.scriptURLs {
 		urls[i] = u
 	}
 	fields["scriptUrls"] = urls
 	delete(fields, "compatibilityDate")
-	if want.compatibilityDate != "" {
-		fields["compatibilityDate"] = want.compatibilityDate
+	if desired.compatibilityDate != "" {
+		fields["compatibilityDate"] = desired.compatibilityDate
 	}
-	if want.secretName != "" {
-		setSecretRef(fields, want.secretName)
+	if desired.secretName != "" {
+		setSecretRef(fields, desired.secretName)
 	}
-	d.annotate(formatAnnotation, want.format)
-	d.annotate(versionAnnotation, want.version)
+	d.annotate(formatAnnotation, desired.format)
+	d.annotate(versionAnnotation, desired.version)
 	return unstructured.SetNestedMap(d.Object, fields, "spec", "template")
 }
 

@@ -37,7 +37,7 @@ type binding struct {
 	VersionID string `json:"version_id,omitempty"`
 }
 
-// metadata is what an upload sets beside the files of a script.
+// metadata is the configuration of a script in an upload.
 type metadata struct {
 	MainModule        string    `json:"main_module,omitempty"`
 	BodyPart          string    `json:"body_part,omitempty"`
@@ -87,6 +87,8 @@ func parseMetadata(content []byte, maxDate string) (*metadata, error) {
 	if err := checkDate(m.CompatibilityDate, maxDate); err != nil {
 		return nil, err
 	}
+	// Scripts have no bindings of other types.
+	m.KeepBindings = slices.DeleteFunc(m.KeepBindings, func(t string) bool { return t != bindingText })
 	return &m, m.checkBindings()
 }
 

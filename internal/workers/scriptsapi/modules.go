@@ -47,7 +47,7 @@ type module struct {
 // normalizeName returns the name of a module without "./" in front, by which others import it.
 func normalizeName(part string) string { return strings.TrimPrefix(part, "./") }
 
-// newModule returns the module of a part. Main tells that it handles requests.
+// newModule returns the module of a part. Main is true if it handles requests.
 func newModule(part, contentType string, content []byte, main bool) (module, error) {
 	m := module{name: normalizeName(part), content: content}
 	parsed, _, err := mime.ParseMediaType(contentType)

@@ -69,15 +69,21 @@ func (s *Server) listScripts(r *request) (any, error) {
 	return out, nil
 }
 
-// receive reads the script of a request. Few are in memory at the same time, until release is
-// called.
-func (s *Server) receive(r *request) (u *upload, release func(), err error) {
+// reserve waits until another script can be in memory, and returns a function that ends that.
+func (s *Server) reserve(ctx context.Context) (release func(), err error) {
 	select {
-	case s.uploads <- struct{}{}:
-	case <-r.Context().Done():
-		return nil, nil, r.Context().Err()
+	case s.scripts <- struct{}{}:
+		return func() { <-s.scripts }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	release = func() { <-s.uploads }
+}
+
+// receive reads the script of a request, which is in memory until release is called.
+func (s *Server) receive(r *request) (u *upload, release func(), err error) {
+	if release, err = s.reserve(r.Context()); err != nil {
+		return nil, nil, err
+	}
 	body := http.MaxBytesReader(nil, r.Body, s.limits.total+maxMetadata+maxOverhead)
 	if u, err = parseUpload(r.Header.Get("Content-Type"), body, s.limits); err != nil {
 		release()
@@ -106,8 +112,8 @@ func (s *Server) putScript(r *request) (any, error) {
 	}
 	result := newScriptResult(*o)
 	result.EntryPoint, result.Size, result.DeploymentID = rev.Files[0].Name, rev.Size, o.version()
-	return answer{result, []note{{codeDeployed, fmt.Sprintf("the script is served at http://%s.%s.svc:%d when its build "+
-		"is done: see WorkerDeployment %s/%s", r.account, s.opts.Namespace, result.WorkerNumber, s.opts.Namespace,
+	return answer{result, []note{{codeDeployed, fmt.Sprintf("the script is served at http://%s.%s.svc:%d when its "+
+		"build is done: see WorkerDeployment %s/%s", r.account, s.opts.Namespace, result.WorkerNumber, s.opts.Namespace,
 		o.GetName())}}}, nil
 }
 
@@ -138,21 +144,21 @@ func (s *Server) publish(ctx context.Context, account, script string, rev *revis
 	if err != nil {
 		return nil, err
 	}
-	want := desired{format: rev.Format, version: id, compatibilityDate: rev.Metadata.CompatibilityDate,
+	desired := desiredState{format: rev.Format, version: id, compatibilityDate: rev.Metadata.CompatibilityDate,
 		scriptURLs: make([]string, len(rev.Files))}
 	for i, f := range rev.Files {
-		want.scriptURLs[i] = s.opts.Files.URL(f)
+		desired.scriptURLs[i] = s.opts.Files.URL(f)
 	}
 	all, err := s.mergeBindings(ctx, have, account, script, rev.Metadata)
 	if err != nil {
 		return nil, err
 	}
 	if all != nil {
-		if want.secretName, err = s.secrets.set(ctx, account, script, all, have); err != nil {
+		if desired.secretName, err = s.secrets.set(ctx, account, script, all, have); err != nil {
 			return nil, err
 		}
 	}
-	o, err := s.deployments.apply(ctx, account, script, want)
+	o, err := s.deployments.apply(ctx, account, script, desired)
 	if err == nil && all != nil && have == nil {
 		_, err = s.secrets.set(ctx, account, script, all, o)
 	}
@@ -197,6 +203,11 @@ func (s *Server) getScript(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	release, err := s.reserve(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	t := o.template()
 	header := http.Header{"Etag": {`"` + t.etag() + `"`}}
 	var body bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,8 +26,10 @@ const (
 	DefaultKeep          = 24 * time.Hour
 	// DefaultMaxCompatibilityDate is that of the workerd that runs the scripts.
 	DefaultMaxCompatibilityDate = "2026-11-17"
-	// maxConcurrentUploads bounds the memory of uploads.
-	maxConcurrentUploads = 4
+	// maxConcurrentScripts bounds the memory of scripts that are received or sent.
+	maxConcurrentScripts = 4
+	// requestTimeout bounds a request, so that none waits for ever for the API server.
+	requestTimeout = 5 * time.Minute
 )
 
 // Options configure a Server.
@@ -65,8 +68,9 @@ type Server struct {
 	limits      uploadLimits
 	handler     http.Handler
 
-	uploads chan struct{}
-	// collection is held for reading while files are stored that nothing refers to yet.
+	// scripts has a slot for each script in memory.
+	scripts chan struct{}
+	// collection is locked for reading from when files are stored until something refers to them.
 	collection sync.RWMutex
 
 	mu       sync.Mutex
@@ -94,7 +98,7 @@ func New(o Options) (*Server, error) {
 		deployments: &deployments{client: o.Client, namespace: o.Namespace, now: o.Clock.Now},
 		secrets:     &secrets{client: o.Client, namespace: o.Namespace, disabled: o.DisableSecrets},
 		limits:      uploadLimits{file: o.MaxFileSize, total: o.MaxUploadSize, maxDate: o.MaxCompatibilityDate},
-		uploads:     make(chan struct{}, maxConcurrentUploads), accounts: map[string]*sync.Mutex{}}
+		scripts:     make(chan struct{}, maxConcurrentScripts), accounts: map[string]*sync.Mutex{}}
 	s.handler = s.routes()
 	return s, nil
 }
@@ -168,6 +172,9 @@ func (s *Server) routes() http.Handler {
 func (s *Server) serve(m methods) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := s.opts.Clock.Now()
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
 		result, err := s.answer(m, r)
 		var failure *apiError
 		switch {
@@ -267,7 +274,7 @@ func (s *Server) failure(r *http.Request, err error) *apiError {
 	var failure *apiError
 	switch {
 	case errors.As(err, &failure):
-	case errors.Is(err, filestore.ErrFull):
+	case errors.Is(err, filestore.ErrFull) || errors.Is(err, syscall.ENOSPC):
 		failure = failf(http.StatusInsufficientStorage, codeTooLarge, "%s: delete scripts, or have the volume enlarged",
 			filestore.ErrFull)
 	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
@@ -275,8 +282,8 @@ func (s *Server) failure(r *http.Request, err error) *apiError {
 	case retriable(err):
 		failure = failf(http.StatusServiceUnavailable, codeInternal,
 			"others change the script at the same time: try again")
-	case errors.Is(err, context.Canceled):
-		failure = failf(http.StatusServiceUnavailable, codeInternal, "the request was canceled: try again")
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		failure = failf(http.StatusServiceUnavailable, codeInternal, "the request took too long: try again")
 	default:
 		failure = failf(http.StatusInternalServerError, codeInternal, "an internal error occurred: its cause is in "+
 			"the log of the API")

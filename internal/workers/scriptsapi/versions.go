@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,6 +55,9 @@ func (r *revision) template() template {
 	return t
 }
 
+// maxVersions is the maximum number of versions of a script that are not deployed.
+const maxVersions = 20
+
 // versions are revisions that are not deployed yet, in a folder with a file for each.
 type versions struct{ dir string }
 
@@ -82,7 +86,33 @@ func (v *versions) put(account, script, id string, r *revision) error {
 	if err := os.MkdirAll(v.folder(account, script), 0o700); err != nil {
 		return err
 	}
+	if err := v.makeRoom(account, script); err != nil {
+		return err
+	}
 	return atomicfile.Write(v.file(account, script, id), content, 0o600)
+}
+
+// makeRoom deletes the oldest versions of a script, so that another one can be added.
+func (v *versions) makeRoom(account, script string) error {
+	entries, err := os.ReadDir(v.folder(account, script))
+	if err != nil {
+		return err
+	}
+	var infos []fs.FileInfo
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		infos = append(infos, info)
+	}
+	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range infos[:max(len(infos)-maxVersions+1, 0)] {
+		if err := os.Remove(filepath.Join(v.folder(account, script), info.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // get returns a version. The error is fs.ErrNotExist if there is none.

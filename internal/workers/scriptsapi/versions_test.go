@@ -2,8 +2,10 @@ package scriptsapi
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,30 @@ func TestVersionIsDeployedOnRequest(t *testing.T) {
 	}
 	f.expect(f.postVersion(`, "bindings": [{"type": "secret_text", "name": "S", "text": "1"}]`, script2), 400, codeInvalid,
 		"wrangler secret put")
+}
+
+func TestOldestVersionsMakeRoom(t *testing.T) {
+	f := start(t)
+	f.mustUpload("hello", script1)
+	var ids []string
+	for i := range maxVersions + 2 {
+		ids = append(ids, f.postVersion("", fmt.Sprintf("export default %d", i)).field("id"))
+		// The time of a file has the resolution of the file system.
+		at := time.Now().Add(time.Duration(i-100) * time.Minute)
+		id := strings.ReplaceAll(ids[i], "-", "")
+		if err := os.Chtimes(f.server.versions.file("acme", "hello", id), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, id := range ids {
+		want := http.StatusOK
+		if i < 2 {
+			want = http.StatusNotFound
+		}
+		if got := f.deploy(id, "100"); got.Status != want {
+			t.Errorf("version %d: got %s, want status %d", i, got.Body, want)
+		}
+	}
 }
 
 func (f *fixture) files() map[string]bool {

@@ -75,7 +75,7 @@ func (f *wranglerFixture) setFile(name, content string) {
 // wrangler runs wrangler, and returns what it printed.
 func (f *wranglerFixture) wrangler(input string, succeeds bool, args ...string) string {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(f.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := f.Command(ctx, f.project, args...)
 	cmd.Stdin = strings.NewReader(input)
