@@ -1,10 +1,11 @@
 package scriptsapi
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 )
@@ -139,20 +140,21 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 	}
 }
 
-func TestRequestWaitsForUploads(t *testing.T) {
+func TestFewScriptsAreInMemory(t *testing.T) {
 	f := start(t)
+	var last func()
 	for range maxConcurrentScripts {
-		f.server.scripts <- struct{}{}
+		var err error
+		if last, err = f.server.reserve(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	done := make(chan reply)
-	go func() { done <- f.mustUpload("hello", script1) }()
-	select {
-	case r := <-done:
-		t.Fatalf("got %s, while as many uploads as allowed are in memory", r.Body)
-	case <-time.After(50 * time.Millisecond):
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.server.reserve(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, while as many scripts as allowed are in memory", err)
 	}
-	<-f.server.scripts
-	if r := <-done; !r.Success {
-		t.Error(r.Body)
-	}
+	last()
+	f.mustUpload("hello", script1)
+	f.mustUpload("hello", script2)
 }
