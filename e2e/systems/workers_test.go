@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	k8sappsv1 "k8s.io/api/apps/v1"
@@ -102,10 +104,18 @@ var _ = Describe("Workers", Ordered, func() {
 				return condition(hello, "Ready"), err
 			}, soon).Should(And(Not(HavePrefix("True ")), ContainSubstring("failed: "), ContainSubstring(message)))
 		}
-		load.none()
-		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 2")
 		Expect(get(ctx, bundle)).To(Succeed())
 		Expect(bundle.GetGeneration()).To(Equal(generation), "a failed release reaches no bundle")
+
+		By("changing the image with workerd to one that does not exist")
+		account := object(workersKind("WorkerAccount"), "workers", "acme")
+		change(ctx, account, fmt.Sprintf(`{"spec": {"podTemplate": {"image": %q}}}`, w.images+"/none:1"))
+		becomes(ctx, bundle, "Ready", "False JobFailed: ")
+		Expect(condition(bundle, "Ready")).To(ContainSubstring("/none:1"))
+		change(ctx, account, `{"spec": {"podTemplate": null}}`)
+		w.settles(ctx, "acme")
+		load.none()
+		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 2")
 	}, SpecTimeout(10*time.Minute))
 
 	It("go back to old content without a download or a build, and keep the history to its limit", func(ctx SpecContext) {
@@ -160,6 +170,46 @@ var _ = Describe("Workers", Ordered, func() {
 	It("serve a script that wrangler uploads, for the token of the account alone", func(ctx SpecContext) {
 		w.uploads(ctx)
 	}, SpecTimeout(uploadTimeout))
+
+	It("use the registry of a namespace", func(ctx SpecContext) {
+		apply(ctx, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: elsewhere}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: workers, namespace: elsewhere}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: workers, namespace: elsewhere}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{kind: ServiceAccount, name: workers, namespace: elsewhere}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: workers, namespace: elsewhere}
+data: {image: "`+w.images+`/ksctl/gitops/workers:0.1.0", registry: "`+w.images+`"}
+`)
+		w.files.put("/far/index.mjs", "export default { fetch() { return new Response('far') } }")
+		account, o := object(workersKind("WorkerAccount"), "elsewhere", "far"),
+			workerDeployment("far", "near", 8080, w.files.url+"/far/index.mjs")
+		o.SetNamespace("elsewhere")
+		for _, created := range []client.Object{account, o} {
+			Expect(plane.Client().Create(ctx, created)).To(Succeed())
+		}
+		becomes(ctx, o, "Ready", "True ")
+		service := &corev1.Service{ObjectMeta: meta("elsewhere", "far")}
+		Eventually(ctx, fetch, soon).WithArguments(service, "/").Should(Equal("200 far"))
+		repository, err := name.NewRepository(images.Host() + "/far")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(remote.List(repository, remote.WithContext(ctx))).To(HaveLen(1))
+		for _, removed := range []client.Object{o, account} {
+			remove(ctx, removed)
+			gone(ctx, removed)
+		}
+	}, SpecTimeout(10*time.Minute))
 
 	It("lose no worker of 20 releases at once, while controller and builders are killed", func(ctx SpecContext) {
 		account := object(workersKind("WorkerAccount"), "workers", "busy")

@@ -43,6 +43,8 @@ type workersRig struct {
 	s3    *s3mem.Backend
 	// registry is the address of the registry of the stack.
 	registry string
+	// images is where builders pull from; another registry, beside that of the stack.
+	images string
 }
 
 func workersKind(kind string) schema.GroupVersionKind {
@@ -67,6 +69,7 @@ func newWorkersRig(ctx context.Context) *workersRig {
 	mirror := strings.TrimPrefix(listen(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http",
 		Host: images.Host()})), "http://")
 	Expect(node.Mirror(mirror, mirror)).To(Succeed())
+	w.images = mirror
 
 	apply(ctx, example("workers.md", "The registry", "workers/registry.yaml"))
 	w.awaitRegistry(ctx)
