@@ -68,6 +68,7 @@ func upload(ctx context.Context, api, script string) {
 
 func (w *workersRig) uploads(ctx context.Context) {
 	GinkgoHelper()
+	w.newAccount(ctx, "acme")
 	api := newWorkerAPI(ctx)
 	upload(ctx, api, strings.Replace(uploadedScript, "VERSION", "1", 1))
 	o := w.deployment("acme.uploaded")

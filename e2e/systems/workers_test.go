@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,121 +50,68 @@ export default {
 var addModule = []byte("\x00asm\x01\x00\x00\x00\x01\x07\x01\x60\x02\x7f\x7f\x01\x7f\x03\x02\x01\x00" +
 	"\x07\x07\x01\x03add\x00\x00\x0a\x09\x01\x07\x00\x20\x00\x20\x01\x6a\x0b")
 
-var _ = Describe("Workers", Ordered, func() {
+var _ = Describe("Workers", Ordered, ContinueOnFailure, func() {
 	var w *workersRig
 	BeforeAll(func(ctx SpecContext) { w = newWorkersRig(ctx) }, NodeTimeout(15*time.Minute))
 
-	It("run scripts of a web server and of S3", func(ctx SpecContext) {
-		w.files.put("/hello/1/index.mjs", strings.Replace(greetingScript, "VERSION", "1", 1))
-		w.putObject("sum/1/index.mjs", []byte(sumScript))
-		w.putObject("sum/1/add.wasm", addModule)
+	It("run scripts of a web server and of S3, whatever is released", func(ctx SpecContext) {
+		By("applying the example, and another script")
+		w.files.put("/hello/1/index.mjs", greeting(1))
 		apply(ctx, example("workers.md", "An account and a script", "workers/acme.yaml",
 			"https://files.example.com", w.files.url))
-		sum := workerDeployment("acme", "sum", 8081, "s3://scripts/sum/1/index.mjs", "s3://scripts/sum/1/add.wasm")
-		Expect(plane.Client().Create(ctx, sum)).To(Succeed())
-		hello := w.deployment("acme.hello")
+		sum, hello := w.newSum(ctx, "acme"), w.deployment("acme.hello")
+		DeferCleanup(func(ctx SpecContext) { w.removeAccount(ctx, "acme") })
 		becomes(ctx, hello, "Ready", "True ")
 		becomes(ctx, sum, "Ready", "True ")
 		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 1")
 		w.serves(ctx, "acme", 8081, "/?a=40&b=2", "200 sum 42")
 		Expect(status(hello)).To(ContainSubstring(`"url":"http://acme.workers.svc:8080"`))
+		w.settles(ctx, "acme")
 		account := object(workersKind("WorkerAccount"), "workers", "acme")
 		becomes(ctx, account, "Ready", "True ")
 		Eventually(ctx, func() (string, error) { return status(account), get(ctx, account) }, soon).
 			Should(ContainSubstring(`"workers":2`))
 		Expect(w.files.downloads("/hello/1/index.mjs")).To(Equal(1))
-	}, SpecTimeout(15*time.Minute))
 
-	It("replace one worker, while no request fails", func(ctx SpecContext) {
-		w.files.put("/hello/2/index.mjs", strings.Replace(greetingScript, "VERSION", "2", 1))
-		before, releases := w.layers(ctx, "acme"), w.releases(ctx, "acme")
-		load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
-		w.setScript(ctx, "acme.hello", w.files.url+"/hello/2/index.mjs")
-		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 2")
-		w.settles(ctx, "acme")
-		load.none()
-		Expect(w.layers(ctx, "acme")).To(HaveKeyWithValue("sum", before["sum"]))
-		Expect(w.layers(ctx, "acme")["hello"]).NotTo(Equal(before["hello"]))
-		Expect(w.releases(ctx, "acme")).To(HaveLen(3))
-		for name, uid := range releases {
-			Expect(w.releases(ctx, "acme")).To(HaveKeyWithValue(name, uid), "it is kept")
-		}
-	}, SpecTimeout(10*time.Minute))
-
-	It("serve on when a build fails", func(ctx SpecContext) {
-		w.files.put("/hello/bad/index.mjs", "export default {")
-		bundle := object(workersKind("WorkerBundle"), "workers", "acme")
-		Expect(get(ctx, bundle)).To(Succeed())
-		generation := bundle.GetGeneration()
-		load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
-		hello := w.deployment("acme.hello")
-		for url, message := range map[string]string{"/hello/none/index.mjs": "404", "/hello/bad/index.mjs": "index.mjs"} {
-			w.setScript(ctx, "acme.hello", w.files.url+url)
-			Eventually(ctx, func() (string, error) {
-				err := get(ctx, hello)
-				return condition(hello, "Ready"), err
-			}, soon).Should(And(Not(HavePrefix("True ")), ContainSubstring("failed: "), ContainSubstring(message)))
-		}
-		Expect(get(ctx, bundle)).To(Succeed())
-		Expect(bundle.GetGeneration()).To(Equal(generation), "a failed release reaches no bundle")
-
-		By("changing the image with workerd to one that does not exist")
-		account := object(workersKind("WorkerAccount"), "workers", "acme")
-		change(ctx, account, fmt.Sprintf(`{"spec": {"podTemplate": {"image": %q}}}`, w.images+"/none:1"))
-		becomes(ctx, bundle, "Ready", "False JobFailed: ")
-		Expect(condition(bundle, "Ready")).To(ContainSubstring("/none:1"))
-		change(ctx, account, `{"spec": {"podTemplate": null}}`)
-		w.settles(ctx, "acme")
-		load.none()
-		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 2")
-	}, SpecTimeout(10*time.Minute))
-
-	It("go back to old content without a download or a build, and keep the history to its limit", func(ctx SpecContext) {
-		hello := w.deployment("acme.hello")
-		w.setScript(ctx, "acme.hello", w.files.url+"/hello/1/index.mjs")
-		w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 1")
-		becomes(ctx, hello, "Ready", "True ")
-		w.settles(ctx, "acme")
-		Expect(w.files.downloads("/hello/1/index.mjs")).To(Equal(1))
-		Expect(w.buildResult(ctx, "acme")).To(ContainSubstring(`"built":false`))
-
-		By("making more releases than the history keeps")
-		change(ctx, hello, `{"spec": {"releaseHistoryLimit": 1}}`)
-		Eventually(ctx, w.releases, soon).WithArguments("acme").Should(HaveLen(3), "two of hello, one of sum")
-		tags := func() []string { return w.tags(ctx, "acme/hello") }
-		Eventually(ctx, tags, soon).Should(HaveLen(1), "a failed release has no image")
-	}, SpecTimeout(10*time.Minute))
+		By("replacing one of them")
+		w.replaceOne(ctx)
+		By("releasing scripts that fail, and failing a build")
+		w.failReleases(ctx)
+		By("going back to old content, and shortening the history")
+		w.goBack(ctx)
+	}, SpecTimeout(20*time.Minute))
 
 	It("pass on a changed Secret without a build", func(ctx SpecContext) {
-		jobs, pod := w.jobs(ctx), w.pod(ctx, "acme")
-		load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
-		change(ctx, &corev1.Secret{ObjectMeta: meta("workers", "hello")}, `{"stringData": {"GREETING": "Bonjour"}}`)
-		w.serves(ctx, "acme", 8080, "/?name=world", "200 Bonjour, WORLD 1")
+		w.newAccount(ctx, "secret")
+		jobs, pod := w.jobs(ctx), w.pod(ctx, "secret")
+		load := w.load(ctx, "secret", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
+		change(ctx, &corev1.Secret{ObjectMeta: meta("workers", "secret")}, `{"stringData": {"GREETING": "Bonjour"}}`)
+		w.serves(ctx, "secret", 8080, "/?name=world", "200 Bonjour, WORLD 1")
 		load.none()
-		Expect(w.pod(ctx, "acme").UID).To(Equal(pod.UID))
+		Expect(w.pod(ctx, "secret").UID).To(Equal(pod.UID))
 		Expect(w.jobs(ctx)).To(Equal(jobs))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(15*time.Minute))
 
 	It("keep images when the registry restarts, and delete those that are purged", func(ctx SpecContext) {
-		before, layer := w.tags(ctx, "acme"), w.layers(ctx, "acme")["hello"]
-		Expect(before).NotTo(BeEmpty())
+		w.newAccount(ctx, "purged")
+		before, layer := w.tags(ctx, "purged"), w.layers(ctx, "purged")["hello"]
+		Expect(before).To(HaveLen(1))
 		w.restartRegistry(ctx)
-		Expect(w.tags(ctx, "acme")).To(Equal(before))
+		Expect(w.tags(ctx, "purged")).To(Equal(before))
 
 		By("making more images than are kept")
-		for i := range 5 {
-			path := fmt.Sprintf("/hello/more%d/index.mjs", i)
-			w.files.put(path, strings.Replace(greetingScript, "VERSION", fmt.Sprint("more", i), 1))
-			w.setScript(ctx, "acme.hello", w.files.url+path)
-			w.serves(ctx, "acme", 8080, "/?name=world", fmt.Sprint("200 Bonjour, WORLD more", i))
-			w.settles(ctx, "acme")
+		change(ctx, w.deployment("purged.hello"), `{"spec": {"releaseHistoryLimit": 1}}`)
+		for version := 2; version <= 5; version++ {
+			w.release(ctx, "purged", version)
 		}
-		Expect(w.tags(ctx, "acme")).To(HaveLen(4), "the current one, and the three before")
-		Expect(w.tags(ctx, "acme")).NotTo(ContainElements(before))
+		tags := w.tags(ctx, "purged")
+		Expect(tags).To(HaveLen(4), "the current one, and the three before")
+		Expect(tags).NotTo(ContainElement(before[0]))
+		Eventually(ctx, w.tags, soon).WithArguments("purged/hello").Should(HaveLen(2), "the history is one release")
 		w.collectGarbage()
-		Eventually(ctx, w.hasBlob, soon).WithArguments("acme", layer).Should(BeFalse())
-		for _, tag := range w.tags(ctx, "acme") {
-			w.pulls(ctx, "acme:"+tag)
+		Eventually(ctx, w.hasBlob, soon).WithArguments("purged", layer).Should(BeFalse())
+		for _, tag := range tags {
+			w.pulls(ctx, "purged:"+tag)
 		}
 	}, SpecTimeout(15*time.Minute))
 
@@ -171,8 +119,89 @@ var _ = Describe("Workers", Ordered, func() {
 		w.uploads(ctx)
 	}, SpecTimeout(uploadTimeout))
 
-	It("use the registry of a namespace", func(ctx SpecContext) {
-		apply(ctx, `
+	It("use the registry of a namespace", func(ctx SpecContext) { w.useRegistry(ctx) }, SpecTimeout(10*time.Minute))
+
+	It("lose no worker of 20 releases at once, and are gone with their account", func(ctx SpecContext) {
+		w.newAccount(ctx, "calm")
+		pod := w.pod(ctx, "calm")
+		load := w.load(ctx, "calm", map[int]string{8080: "/?name=x"})
+		w.releaseMany(ctx)
+
+		By("removing the account")
+		w.removeAccount(ctx, "busy")
+		Expect(w.repositories(ctx)).NotTo(ContainElement(HavePrefix("busy")))
+		load.none()
+		Expect(w.pod(ctx, "calm").UID).To(Equal(pod.UID))
+	}, SpecTimeout(25*time.Minute))
+})
+
+// greeting returns a version of the script hello.
+func greeting(version int) string {
+	return strings.Replace(greetingScript, "VERSION", strconv.Itoa(version), 1)
+}
+
+// replaceOne releases the second version of hello in the account acme.
+func (w *workersRig) replaceOne(ctx context.Context) {
+	GinkgoHelper()
+	before, releases := w.layers(ctx, "acme"), w.releases(ctx, "acme")
+	load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
+	w.release(ctx, "acme", 2)
+	load.none()
+	Expect(w.layers(ctx, "acme")).To(HaveKeyWithValue("sum", before["sum"]))
+	Expect(w.layers(ctx, "acme")["hello"]).NotTo(Equal(before["hello"]))
+	Expect(w.releases(ctx, "acme")).To(HaveLen(3))
+	for name, uid := range releases {
+		Expect(w.releases(ctx, "acme")).To(HaveKeyWithValue(name, uid), "it is kept")
+	}
+}
+
+// failReleases releases a script that does not exist, and one that workerd refuses, and makes a
+// build fail.
+func (w *workersRig) failReleases(ctx context.Context) {
+	GinkgoHelper()
+	w.files.put("/hello/bad/index.mjs", "export default {")
+	bundle := object(workersKind("WorkerBundle"), "workers", "acme")
+	Expect(get(ctx, bundle)).To(Succeed())
+	generation := bundle.GetGeneration()
+	load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
+	hello := w.deployment("acme.hello")
+	for url, message := range map[string]string{"/hello/none/index.mjs": "404", "/hello/bad/index.mjs": "index.mjs"} {
+		w.setScript(ctx, "acme.hello", w.files.url+url)
+		Eventually(ctx, func() (string, error) {
+			err := get(ctx, hello)
+			return condition(hello, "Ready"), err
+		}, soon).Should(And(Not(HavePrefix("True ")), ContainSubstring("failed: "), ContainSubstring(message)))
+	}
+	Expect(get(ctx, bundle)).To(Succeed())
+	Expect(bundle.GetGeneration()).To(Equal(generation), "a failed release reaches no bundle")
+
+	account := object(workersKind("WorkerAccount"), "workers", "acme")
+	change(ctx, account, fmt.Sprintf(`{"spec": {"podTemplate": {"image": %q}}}`, w.images+"/none:1"))
+	becomes(ctx, bundle, "Ready", "False JobFailed: ")
+	Expect(condition(bundle, "Ready")).To(ContainSubstring("/none:1"))
+	change(ctx, account, `{"spec": {"podTemplate": null}}`)
+	Eventually(ctx, func() (string, error) { return w.buildResult(ctx, "acme"), nil }, soon).
+		Should(ContainSubstring(`"built":false`), "the image before is still there")
+	w.settles(ctx, "acme")
+	load.none()
+	w.serves(ctx, "acme", 8080, "/?name=world", "200 Hello, WORLD 2")
+}
+
+// goBack releases the first version of hello again, and shortens the history.
+func (w *workersRig) goBack(ctx context.Context) {
+	GinkgoHelper()
+	w.release(ctx, "acme", 1)
+	Expect(w.files.downloads("/hello/1/index.mjs")).To(Equal(1))
+	Expect(w.buildResult(ctx, "acme")).To(ContainSubstring(`"built":false`))
+	change(ctx, w.deployment("acme.hello"), `{"spec": {"releaseHistoryLimit": 1}}`)
+	Eventually(ctx, w.releases, soon).WithArguments("acme").Should(HaveLen(3), "two of hello, one of sum")
+	Eventually(ctx, w.tags, soon).WithArguments("acme/hello").Should(HaveLen(1), "a failed release has no image")
+}
+
+// useRegistry runs a worker in a namespace with another registry than that of the stack.
+func (w *workersRig) useRegistry(ctx context.Context) {
+	GinkgoHelper()
+	apply(ctx, `
 apiVersion: v1
 kind: Namespace
 metadata: {name: elsewhere}
@@ -192,87 +221,76 @@ kind: ConfigMap
 metadata: {name: workers, namespace: elsewhere}
 data: {image: "`+w.images+`/ksctl/gitops/workers:0.1.0", registry: "`+w.images+`"}
 `)
-		w.files.put("/far/index.mjs", "export default { fetch() { return new Response('far') } }")
-		account, o := object(workersKind("WorkerAccount"), "elsewhere", "far"),
-			workerDeployment("far", "near", 8080, w.files.url+"/far/index.mjs")
-		o.SetNamespace("elsewhere")
-		for _, created := range []client.Object{account, o} {
-			Expect(plane.Client().Create(ctx, created)).To(Succeed())
-		}
-		becomes(ctx, o, "Ready", "True ")
-		service := &corev1.Service{ObjectMeta: meta("elsewhere", "far")}
-		Eventually(ctx, fetch, soon).WithArguments(service, "/").Should(Equal("200 far"))
-		repository, err := name.NewRepository(images.Host() + "/far")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(remote.List(repository, remote.WithContext(ctx))).To(HaveLen(1))
-		for _, removed := range []client.Object{o, account} {
-			remove(ctx, removed)
-			gone(ctx, removed)
-		}
-	}, SpecTimeout(10*time.Minute))
+	w.files.put("/far/index.mjs", "export default { fetch() { return new Response('far') } }")
+	account, o := object(workersKind("WorkerAccount"), "elsewhere", "far"),
+		workerDeployment("far", "near", 8080, w.files.url+"/far/index.mjs")
+	o.SetNamespace("elsewhere")
+	for _, created := range []client.Object{account, o} {
+		Expect(plane.Client().Create(ctx, created)).To(Succeed())
+	}
+	becomes(ctx, o, "Ready", "True ")
+	service := &corev1.Service{ObjectMeta: meta("elsewhere", "far")}
+	Eventually(ctx, fetch, soon).WithArguments(service, "/").Should(Equal("200 far"))
+	repository, err := name.NewRepository(images.Host() + "/far")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(remote.List(repository, remote.WithContext(ctx))).To(HaveLen(1))
+	for _, removed := range []client.Object{o, account} {
+		remove(ctx, removed)
+		gone(ctx, removed)
+	}
+}
 
-	It("lose no worker of 20 releases at once, while controller and builders are killed", func(ctx SpecContext) {
-		account := object(workersKind("WorkerAccount"), "workers", "busy")
-		Expect(plane.Client().Create(ctx, account)).To(Succeed())
-		all := map[int]*unstructured.Unstructured{}
-		for i := range 20 {
-			name := fmt.Sprintf("w%02d", i)
-			w.files.put("/busy/"+name+".mjs", "export default { fetch() { return new Response('"+name+"') } }")
-			all[8100+i] = workerDeployment("busy", name, int64(8100+i), w.files.url+"/busy/"+name+".mjs")
-		}
-		for _, o := range all {
-			Expect(plane.Client().Create(ctx, o)).To(Succeed())
-		}
-		Expect(controller.Stop()).To(Succeed())
-		killed := w.startController(ctx)
-		DeferCleanup(func() {
-			killed.Kill()
-			controller.Start()
-		})
-		for range 8 {
-			w.killBuilder(ctx)
-			killed.Kill()
-			killed = w.startController(ctx)
-			w.waits(ctx, time.Duration(1+random(4))*time.Second)
-		}
-		for _, port := range slices.Sorted(maps.Keys(all)) {
-			becomes(ctx, all[port], "Ready", "True ")
-		}
-		becomes(ctx, account, "Ready", "True ")
-		w.settles(ctx, "busy")
-		bundles := &unstructured.UnstructuredList{}
-		bundles.SetGroupVersionKind(workersKind("WorkerBundleList"))
-		Expect(plane.Client().List(ctx, bundles, client.InNamespace("workers"),
-			client.MatchingLabels{"accounts": "busy"})).To(Succeed())
-		Expect(bundles.Items).To(HaveLen(1))
-		workers, _, err := unstructured.NestedSlice(bundles.Items[0].Object, "spec", "workers")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(workers).To(HaveLen(20))
-		for port := range all {
-			w.serves(ctx, "busy", port, "/", fmt.Sprintf("200 w%02d", port-8100))
-			Expect(w.files.downloads(fmt.Sprintf("/busy/w%02d.mjs", port-8100))).To(BeNumerically(">", 0))
-		}
-	}, SpecTimeout(20*time.Minute))
+// releaseMany creates 20 scripts of the account busy at once, while the controller and builders are
+// killed, and waits until all of them are served.
+func (w *workersRig) releaseMany(ctx context.Context) {
+	GinkgoHelper()
+	account := object(workersKind("WorkerAccount"), "workers", "busy")
+	Expect(plane.Client().Create(ctx, account)).To(Succeed())
+	all := map[int]*unstructured.Unstructured{}
+	for i := range 20 {
+		name := fmt.Sprintf("w%02d", i)
+		w.files.put("/busy/"+name+".mjs", "export default { fetch() { return new Response('"+name+"') } }")
+		all[8100+i] = workerDeployment("busy", name, int64(8100+i), w.files.url+"/busy/"+name+".mjs")
+	}
+	for _, o := range all {
+		Expect(plane.Client().Create(ctx, o)).To(Succeed())
+	}
+	w.killAtRandom(ctx)
+	for _, port := range slices.Sorted(maps.Keys(all)) {
+		becomes(ctx, all[port], "Ready", "True ")
+	}
+	becomes(ctx, account, "Ready", "True ")
+	w.settles(ctx, "busy")
+	bundles := &unstructured.UnstructuredList{}
+	bundles.SetGroupVersionKind(workersKind("WorkerBundleList"))
+	Expect(plane.Client().List(ctx, bundles, client.InNamespace("workers"),
+		client.MatchingLabels{"accounts": "busy"})).To(Succeed())
+	Expect(bundles.Items).To(HaveLen(1))
+	workers, _, err := unstructured.NestedSlice(bundles.Items[0].Object, "spec", "workers")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(workers).To(HaveLen(20))
+	for port := range all {
+		w.serves(ctx, "busy", port, "/", fmt.Sprintf("200 w%02d", port-8100))
+	}
+}
 
-	It("are gone with their account, and others stay", func(ctx SpecContext) {
-		pod := w.pod(ctx, "acme")
-		load := w.load(ctx, "acme", map[int]string{8080: "/?name=x"})
-		for _, kind := range []string{"WorkerDeployment", "WorkerAccount"} {
-			all := &unstructured.Unstructured{}
-			all.SetGroupVersionKind(workersKind(kind))
-			selected := client.MatchingLabels{"accounts": "busy"}
-			if kind == "WorkerAccount" {
-				remove(ctx, object(workersKind(kind), "workers", "busy"))
-				continue
-			}
-			Expect(plane.Client().DeleteAllOf(ctx, all, client.InNamespace("workers"), selected)).To(Succeed())
-		}
-		Eventually(ctx, w.left, soon).WithArguments("busy").Should(BeEmpty())
-		Expect(w.repositories(ctx)).NotTo(ContainElement(HavePrefix("busy")))
-		load.none()
-		Expect(w.pod(ctx, "acme").UID).To(Equal(pod.UID))
-	}, SpecTimeout(15*time.Minute))
-})
+// killAtRandom kills the controller and builders several times. Then the controller of the suite
+// runs again.
+func (w *workersRig) killAtRandom(ctx context.Context) {
+	GinkgoHelper()
+	Expect(controller.Stop()).To(Succeed())
+	killed := w.startController(ctx)
+	defer func() {
+		killed.Kill()
+		controller.Start()
+	}()
+	for range 8 {
+		w.waits(ctx, time.Duration(1+random(4))*time.Second)
+		w.killBuilder(ctx)
+		killed.Kill()
+		killed = w.startController(ctx)
+	}
+}
 
 func random(n int64) int64 {
 	GinkgoHelper()
@@ -369,6 +387,57 @@ func (w *workersRig) releases(ctx context.Context, account string) map[string]st
 		out[o.GetName()] = string(o.GetUID())
 	}
 	return out
+}
+
+// newAccount makes an account with the scripts hello and sum, which are removed at the end of the
+// spec, and waits until it serves them.
+func (w *workersRig) newAccount(ctx context.Context, account string) {
+	GinkgoHelper()
+	url := "/" + account + "/1/index.mjs"
+	w.files.put(url, greeting(1))
+	hello := workerDeployment(account, "hello", 8080, w.files.url+url)
+	Expect(unstructured.SetNestedField(hello.Object, account, "spec", "template", "secretRef", "name")).To(Succeed())
+	for _, o := range []client.Object{object(workersKind("WorkerAccount"), "workers", account), hello,
+		&corev1.Secret{ObjectMeta: meta("workers", account), StringData: map[string]string{"GREETING": "Hello"}}} {
+		Expect(plane.Client().Create(ctx, o)).To(Succeed())
+	}
+	w.newSum(ctx, account)
+	DeferCleanup(func(ctx SpecContext) { w.removeAccount(ctx, account) })
+	w.serves(ctx, account, 8080, "/?name=world", "200 Hello, WORLD 1")
+	w.serves(ctx, account, 8081, "/?a=1&b=2", "200 sum 3")
+	w.settles(ctx, account)
+}
+
+// newSum creates the script sum of an account, whose modules are in S3.
+func (w *workersRig) newSum(ctx context.Context, account string) *unstructured.Unstructured {
+	GinkgoHelper()
+	w.putObject("sum/1/index.mjs", []byte(sumScript))
+	w.putObject("sum/1/add.wasm", addModule)
+	o := workerDeployment(account, "sum", 8081, "s3://scripts/sum/1/index.mjs", "s3://scripts/sum/1/add.wasm")
+	Expect(plane.Client().Create(ctx, o)).To(Succeed())
+	return o
+}
+
+// release releases a version of the script hello, and waits until the account has settled.
+func (w *workersRig) release(ctx context.Context, account string, version int) {
+	GinkgoHelper()
+	url := fmt.Sprintf("/hello/%d/index.mjs", version)
+	w.files.put(url, greeting(version))
+	w.setScript(ctx, account+".hello", w.files.url+url)
+	w.serves(ctx, account, 8080, "/?name=world", fmt.Sprintf("200 Hello, WORLD %d", version))
+	becomes(ctx, w.deployment(account+".hello"), "Ready", "True ")
+	w.settles(ctx, account)
+}
+
+// removeAccount removes an account with its scripts, and waits until nothing of it is left.
+func (w *workersRig) removeAccount(ctx context.Context, account string) {
+	GinkgoHelper()
+	all := &unstructured.Unstructured{}
+	all.SetGroupVersionKind(workersKind("WorkerDeployment"))
+	Expect(plane.Client().DeleteAllOf(ctx, all, client.InNamespace("workers"),
+		client.MatchingLabels{"accounts": account})).To(Succeed())
+	remove(ctx, object(workersKind("WorkerAccount"), "workers", account))
+	Eventually(ctx, w.left, soon).WithArguments(account).Should(BeEmpty())
 }
 
 // workerDeployment returns a WorkerDeployment.
