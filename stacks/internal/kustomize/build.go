@@ -18,23 +18,53 @@ import (
 // the folder. render renders its charts.
 func Build(ctx context.Context, tree *source.Tree, dir string, components []string,
 	render RenderChart) ([]*manifest.Object, error) {
-	s, err := scan(tree, dir, components)
+	file, built, err := build(ctx, tree, dir, components, render)
 	if err != nil {
 		return nil, err
 	}
-	file, err := FindFile(tree, dir)
+	return objectsOf(file, built)
+}
+
+// BuildValues builds the kustomization in a folder, and returns its objects as kustomize builds them.
+// It renders no charts.
+func BuildValues(ctx context.Context, tree *source.Tree, dir string) ([]map[string]any, error) {
+	file, built, err := build(ctx, tree, dir, nil, func(r Release) ([]*manifest.Object, error) {
+		return nil, problem.Newf("the chart of the release %q is not rendered here", r.Name)
+	})
 	if err != nil {
 		return nil, err
+	}
+	out := make([]map[string]any, 0, built.Size())
+	for _, res := range built.Resources() {
+		value, err := document.Kustomize.Map(file, res.YNode())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, value)
+	}
+	return out, nil
+}
+
+// build builds the kustomization in a folder, and returns the path of its file.
+func build(ctx context.Context, tree *source.Tree, dir string, components []string,
+	render RenderChart) (string, resmap.ResMap, error) {
+	s, err := scan(tree, dir, components)
+	if err != nil {
+		return "", nil, err
+	}
+	file, err := FindFile(tree, dir)
+	if err != nil {
+		return "", nil, err
 	}
 	generated, err := renderCharts(tree, s.charts, render)
 	if err == nil && len(components) > 0 {
 		err = generated.addComponents(tree, file, components)
 	}
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, problem.Newf("the render was stopped: %w", err)
+		return "", nil, problem.Newf("the render was stopped: %w", err)
 	}
 	built, err := runLocked(s, func() (resmap.ResMap, error) {
 		built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(fileSystem{tree, generated}, "/"+dir)
@@ -44,10 +74,7 @@ func Build(ctx context.Context, tree *source.Tree, dir string, components []stri
 		}
 		return built, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return objectsOf(file, built)
+	return file, built, err
 }
 
 func objectsOf(file string, built resmap.ResMap) ([]*manifest.Object, error) {

@@ -82,7 +82,7 @@ func (t *Tree) Matches(trace map[string]string) bool {
 		var got string
 		switch kind + " " {
 		case traceStat:
-			info, _ := t.root.Stat(name) //nolint:errcheck // info is nil in case of an error
+			info, _ := t.stat(name) //nolint:errcheck // info is nil in case of an error
 			got = fileType(info)
 		case traceFile:
 			data, err := t.ReadRaw(name, MaxFile)

@@ -28,7 +28,10 @@ const (
 
 // Tree is a folder with all of its files and subfolders. It is safe for concurrent use.
 type Tree struct {
-	root      *os.Root
+	// root is the folder on disk; nil if fsys has the files.
+	root *os.Root
+	fsys fs.FS
+
 	folder    folderHandle
 	bytes     atomic.Int64
 	files     atomic.Int64
@@ -49,10 +52,38 @@ func Open(dir string) (*Tree, error) {
 	}, nil
 }
 
+// OpenFS returns a tree of the files of fsys. It has symbolic links only if fsys follows them.
+func OpenFS(fsys fs.FS) *Tree {
+	return &Tree{
+		fsys:      fsys,
+		trace:     trace{entries: map[string]string{}},
+		encrypted: encryptedFiles{undecrypted: map[EncryptedFile]bool{}, decrypted: map[string]bool{}},
+	}
+}
+
 // Close releases the folder.
 func (t *Tree) Close() {
+	if t.root == nil {
+		return
+	}
 	t.folder.close()
 	_ = t.root.Close()
+}
+
+// stat is like fs.Stat.
+func (t *Tree) stat(name string) (fs.FileInfo, error) {
+	if t.root == nil {
+		return fs.Stat(t.fsys, path.Clean(name))
+	}
+	return inFolder(t, name, (*os.Root).Stat)
+}
+
+// open opens a regular file.
+func (t *Tree) open(name string) (fs.File, error) {
+	if t.root == nil {
+		return t.fsys.Open(path.Clean(name))
+	}
+	return inFolder(t, name, (*os.Root).Open)
 }
 
 // Clean joins base and a path written by a user. The result uses slashes, is relative to the root
@@ -76,7 +107,7 @@ func Clean(base, rel string) (string, error) {
 
 // Stat is like fs.Stat. It follows symbolic links only within the root.
 func (t *Tree) Stat(name string) (fs.FileInfo, error) {
-	info, err := inFolder(t, name, (*os.Root).Stat)
+	info, err := t.stat(name)
 	t.trace.record(traceStat+name, fileType(info))
 	return info, err
 }
@@ -122,7 +153,7 @@ func (t *Tree) ReadRaw(name string, limit int64) ([]byte, error) {
 	if t.bytes.Add(info.Size()) > MaxTotal {
 		return nil, problem.Errorf(name, 0, "more than %d bytes are read", MaxTotal)
 	}
-	f, err := inFolder(t, name, (*os.Root).Open)
+	f, err := t.open(name)
 	if err != nil {
 		return nil, readError("file", name, err)
 	}
@@ -141,12 +172,7 @@ func (t *Tree) ReadRaw(name string, limit int64) ([]byte, error) {
 
 // ReadDir returns the entries of a folder, sorted by name.
 func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
-	f, err := t.root.Open(name)
-	if err != nil {
-		return nil, readError("folder", name, err)
-	}
-	defer func() { _ = f.Close() }()
-	entries, err := f.ReadDir(MaxFiles + 1)
+	entries, err := t.readDir(name)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, readError("folder", name, err)
 	}
@@ -156,6 +182,18 @@ func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	t.trace.record(traceFolder+name, hashEntries(entries))
 	return entries, nil
+}
+
+func (t *Tree) readDir(name string) ([]fs.DirEntry, error) {
+	if t.root == nil {
+		return fs.ReadDir(t.fsys, path.Clean(name))
+	}
+	f, err := t.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return f.ReadDir(MaxFiles + 1)
 }
 
 // Files returns the paths of all files below a folder, relative to the root and sorted. If skip is

@@ -1,0 +1,249 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxAligned bounds the comparisons of the items of two lists.
+const maxAligned = 1 << 20
+
+// pair is an item of the new list: that of the old list which it replaces, or -1.
+type pair struct{ old, updated int }
+
+// align returns how a list becomes another one: pairs in the order of both, where -1 is an item that
+// is added or removed. Equal items are paired first, then those with the same name.
+func align(old, updated []any) []pair {
+	rows, columns := len(old)+1, len(updated)+1
+	if rows*columns > maxAligned {
+		return alignInOrder(old, updated)
+	}
+	a, b := encodeAll(old), encodeAll(updated)
+	// cost[i*columns+j] is that of the items from i and j on.
+	cost := make([]int, rows*columns)
+	for i := len(old); i >= 0; i-- {
+		for j := len(updated); j >= 0; j-- {
+			best := 0
+			switch {
+			case i == len(old):
+				best = (len(updated) - j) * addCost
+			case j == len(updated):
+				best = (len(old) - i) * addCost
+			default:
+				best = min(cost[(i+1)*columns+j], cost[i*columns+j+1]) + addCost
+				best = min(best, cost[(i+1)*columns+j+1]+changeCost(old[i], updated[j], a[i] == b[j]))
+			}
+			cost[i*columns+j] = best
+		}
+	}
+	var out []pair
+	i, j := 0, 0
+	for i < len(old) && j < len(updated) {
+		change := changeCost(old[i], updated[j], a[i] == b[j])
+		switch cost[i*columns+j] {
+		case cost[(i+1)*columns+j+1] + change:
+			out = append(out, pair{i, j})
+			i, j = i+1, j+1
+		case cost[(i+1)*columns+j] + addCost:
+			out = append(out, pair{i, -1})
+			i++
+		default:
+			out = append(out, pair{-1, j})
+			j++
+		}
+	}
+	return append(out, alignInOrder(old[i:], updated[j:]).shift(i, j)...)
+}
+
+type pairs []pair
+
+func (p pairs) shift(i, j int) []pair {
+	for k := range p {
+		if p[k].old >= 0 {
+			p[k].old += i
+		}
+		if p[k].updated >= 0 {
+			p[k].updated += j
+		}
+	}
+	return p
+}
+
+// alignInOrder pairs items by their index.
+func alignInOrder(old, updated []any) pairs {
+	var out pairs
+	for i := range max(len(old), len(updated)) {
+		p := pair{i, i}
+		if i >= len(old) {
+			p.old = -1
+		}
+		if i >= len(updated) {
+			p.updated = -1
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+const addCost = 10
+
+// changeCost is less than that of removing and adding an item if the two are probably the same one.
+func changeCost(a, b any, same bool) int {
+	if same {
+		return 0
+	}
+	m, okA := a.(map[string]any)
+	other, okB := b.(map[string]any)
+	if okA != okB {
+		return 3 * addCost
+	}
+	if !okA {
+		return 2*addCost - 1
+	}
+	for _, key := range []string{"name", "key", "id"} {
+		if m[key] != nil || other[key] != nil {
+			if equal(m[key], other[key]) {
+				return 1
+			}
+			return 3 * addCost
+		}
+	}
+	return 2*addCost - 1
+}
+
+// encodeAll returns comparable forms of values.
+func encodeAll(items []any) []string {
+	out := make([]string, len(items))
+	for i, item := range items {
+		text, err := json.Marshal(item)
+		if err == nil {
+			out[i] = string(text)
+		}
+	}
+	return out
+}
+
+// blockSequence changes a list in block style.
+func (e *editor) blockSequence(n *yaml.Node, old, updated []any, end int) bool {
+	dashes, ok := e.dashes(n)
+	if !ok || len(dashes) != len(old) {
+		return false
+	}
+	indent := n.Column - 1
+	itemEnd := func(i int) int {
+		if i+1 < len(dashes) {
+			return e.lineAt(dashes[i+1])
+		}
+		return end
+	}
+	before := "" // items before the first one
+	after := map[int]string{}
+	previous := -1
+	for _, p := range align(old, updated) {
+		switch {
+		case p.old < 0 && previous < 0:
+			before += e.item(updated[p.updated], indent) + e.eol + spaces(indent)
+		case p.old < 0:
+			after[previous] += e.eol + spaces(indent) + e.item(updated[p.updated], indent)
+		default:
+			previous = p.old
+		}
+	}
+	if before != "" && !e.insertFirst(dashes[0], before) {
+		return false
+	}
+	for i, text := range after {
+		last, ok := e.contentEnd(n.Content[i], e.lineAt(dashes[i]), itemEnd(i))
+		if !ok {
+			return false
+		}
+		e.add(e.lineEnd(last), e.lineEnd(last), text)
+	}
+	for _, p := range align(old, updated) {
+		switch {
+		case p.old < 0:
+		case p.updated < 0:
+			if !e.removeItem(n, dashes, p.old, itemEnd(p.old)) {
+				return false
+			}
+		case !e.value(n.Content[p.old], old[p.old], updated[p.updated], itemEnd(p.old), false):
+			if !e.replaceItem(n.Content[p.old], dashes[p.old], updated[p.updated], indent, itemEnd(p.old)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// insertFirst inserts items before the first one. The comments above it may be about the list, and stay
+// above all items.
+func (e *editor) insertFirst(dash int, items string) bool {
+	if !e.firstColumn(dash) {
+		return false
+	}
+	e.add(dash, dash, items)
+	return true
+}
+
+// dashes returns the offsets of the dashes of a list.
+func (e *editor) dashes(n *yaml.Node) ([]int, bool) {
+	var out []int
+	line := n.Line - 1
+	for i, item := range n.Content {
+		if item.Line < 1 || item.Line > len(e.lines) {
+			return nil, false
+		}
+		at, found := 0, false
+		if i == 0 {
+			at, found = e.offset(n.Line, n.Column)
+			found = found && at < len(e.text) && e.text[at] == '-'
+		}
+		for l := item.Line - 1; l > line && !found; l-- {
+			text := e.line(l)
+			if indentOf(text) == n.Column-1 && bytes.HasPrefix(text[n.Column-1:], []byte("-")) {
+				at, found = e.lineStart(l)+n.Column-1, true
+			}
+		}
+		if !found {
+			return nil, false
+		}
+		line = e.lineAt(at)
+		out = append(out, at)
+	}
+	return out, true
+}
+
+// removeItem removes an item of a list that keeps others, with the comments directly above it.
+func (e *editor) removeItem(n *yaml.Node, dashes []int, i, end int) bool {
+	if !e.firstColumn(dashes[i]) {
+		return false
+	}
+	line := e.lineAt(dashes[i])
+	last, ok := e.contentEnd(n.Content[i], line, end)
+	if !ok {
+		return false
+	}
+	limit := -1
+	if i > 0 {
+		if limit, ok = e.contentEnd(n.Content[i-1], e.lineAt(dashes[i-1]), line); !ok {
+			return false
+		}
+	}
+	e.add(e.lineStart(e.withComments(line, limit)), e.lineStart(last+1), "")
+	return true
+}
+
+// replaceItem replaces an item of a list. It returns false if comments would be lost.
+func (e *editor) replaceItem(item *yaml.Node, dash int, updated any, indent, end int) bool {
+	if hasInnerComments(item) {
+		return false
+	}
+	last, ok := e.contentEnd(item, e.lineAt(dash), end)
+	if !ok {
+		return false
+	}
+	e.add(dash, e.lineEnd(last), e.item(updated, indent))
+	return true
+}
