@@ -148,8 +148,19 @@ func (e *editor) removeEntry(n *yaml.Node, i, end int) bool {
 	if i > 0 || key.Column > 1 { // comments at the top are about the document
 		from = e.withComments(from, limit)
 	}
-	e.add(e.lineStart(from), e.lineStart(last+1), "")
+	e.removeLines(from, last, i == 0, i+2 < len(n.Content))
 	return true
+}
+
+// removeLines removes the lines of an entry or item, and the blank lines that would be at the start
+// of its collection, or follow other blank lines.
+func (e *editor) removeLines(from, last int, isFirst, followed bool) {
+	if followed && (isFirst || from > 0 && isBlank(e.line(from-1))) {
+		for last+1 < len(e.lines) && isBlank(e.line(last+1)) {
+			last++
+		}
+	}
+	e.add(e.lineStart(from), e.lineStart(last+1), "")
 }
 
 // insertEntries adds keys at the end of a mapping.
@@ -167,11 +178,12 @@ func (e *editor) insertEntries(n *yaml.Node, added map[string]any, end int) bool
 	return true
 }
 
-// replaceEntry replaces the value of a key. It returns false if comments would be lost.
+// replaceEntry replaces the value of a key. It returns false if comments of fields that stay would be
+// lost.
 func (e *editor) replaceEntry(n *yaml.Node, i int, updated any, end int) bool {
 	key, value := n.Content[i], n.Content[i+1]
 	_, at, ok := e.scalarSpan(key)
-	if !ok || hasInnerComments(value) {
+	if !ok || losesComments(value, updated) {
 		return false
 	}
 	for at < len(e.text) && e.text[at] == ' ' {
@@ -194,7 +206,7 @@ func (e *editor) replaceEntry(n *yaml.Node, i int, updated any, end int) bool {
 func (e *editor) commentAfter(colon int, value *yaml.Node) string {
 	line := e.lineAt(colon)
 	rest := e.text[colon:e.lineEnd(line)]
-	switch start, end, ok := e.scalarSpan(value); {
+	switch start, end, ok := e.span(value); {
 	case ok && e.lineAt(start) == line && e.lineAt(end-1) == line:
 		rest = e.text[end:e.lineEnd(line)]
 	case value.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
@@ -209,6 +221,17 @@ func (e *editor) commentAfter(colon int, value *yaml.Node) string {
 		return ""
 	}
 	return string(bytes.TrimRight(rest, " \t"))
+}
+
+// losesComments returns true if a collection has comments within it, and another one replaces it.
+func losesComments(n *yaml.Node, updated any) bool {
+	switch updated.(type) {
+	case map[string]any:
+		return n.Kind == yaml.MappingNode && hasInnerComments(n)
+	case []any:
+		return n.Kind == yaml.SequenceNode && hasInnerComments(n)
+	}
+	return false
 }
 
 // hasInnerComments returns true if a collection has comments within it.

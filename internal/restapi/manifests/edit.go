@@ -180,6 +180,9 @@ func (e *editor) value(n *yaml.Node, old, updated any, end int, flow bool) bool 
 	if equal(old, updated) {
 		return true
 	}
+	if !flow && n.Kind != yaml.ScalarNode && len(n.Content) == 0 {
+		return false // {} and [] become blocks
+	}
 	before := len(e.edits)
 	done := false
 	switch updated := updated.(type) {

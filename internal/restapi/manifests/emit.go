@@ -17,6 +17,8 @@ type style struct {
 	eol            string
 	// json is true for strings and keys in double quotes.
 	json bool
+	// quotes is the style of the items of a list.
+	quotes yaml.Style
 }
 
 // defaultStyle is that of kubectl.
@@ -83,6 +85,7 @@ func spaces(n int) string { return strings.Repeat(" ", max(n, 0)) }
 
 // mapping returns the lines of a mapping, the first without its indentation.
 func (s style) mapping(m map[string]any, indent int) string {
+	s.quotes = 0
 	var lines []string
 	for _, k := range fieldOrder(m) {
 		lines = append(lines, s.entry(k, m[k], indent))
@@ -142,7 +145,7 @@ func (s style) item(v any, indent int) string {
 			return "- " + s.literal(v, indent, "")
 		}
 	}
-	return "- " + s.inline(v, 0, false)
+	return "- " + s.inline(v, s.quotes, false)
 }
 
 // isLiteral returns true for a text that is written as a literal block.

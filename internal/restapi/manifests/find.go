@@ -210,10 +210,14 @@ func (t *tree) explainMissing(key Key, c candidates) error {
 
 // buildConflict is the error of an object of a kustomization that can't be built.
 func buildConflict(key Key, file string, err error) *ConflictError {
-	if p, ok := errors.AsType[*problem.Error](err); ok && p.File != "" && p.File != path.Dir(file) {
-		return conflict(key, p.File, "the kustomization %s cannot be built: %s", file, p.Message)
+	p, ok := errors.AsType[*problem.Error](err)
+	switch {
+	case !ok || p.File == "" || p.File == path.Dir(file):
+		return conflict(key, file, "the kustomization cannot be built: %s", err)
+	case p.File == file:
+		return conflict(key, file, "%s", p.Message)
 	}
-	return conflict(key, file, "the kustomization cannot be built: %s", err)
+	return conflict(key, p.File, "the kustomization %s includes this file: %s", file, p.Message)
 }
 
 // check sets the value of a document, and returns why the document cannot be edited.

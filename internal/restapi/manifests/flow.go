@@ -175,7 +175,11 @@ func (e *editor) element(n *yaml.Node, elements []element, v any) string {
 	if indent, ok := e.ownLine(n, elements); ok {
 		return e.pretty(v, indent)
 	}
-	return e.inline(v, 0, true)
+	kind := yaml.Style(0)
+	if n.Kind == yaml.SequenceNode {
+		kind = e.like(n).quotes
+	}
+	return e.inline(v, kind, true)
 }
 
 // removeElement removes an element of a collection that keeps others.
@@ -193,7 +197,7 @@ func (e *editor) removeElement(elements []element, i int) {
 // lost.
 func (e *editor) replaceBrackets(n *yaml.Node, updated any) bool {
 	start, end, ok := e.span(n)
-	if !ok || hasInnerComments(n) {
+	if !ok || losesComments(n, updated) {
 		return false
 	}
 	text := e.inline(updated, 0, true)

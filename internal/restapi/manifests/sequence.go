@@ -131,7 +131,7 @@ func (e *editor) blockSequence(n *yaml.Node, old, updated []any, end int) bool {
 	if !ok || len(dashes) != len(old) {
 		return false
 	}
-	indent := n.Column - 1
+	indent, s := n.Column-1, e.like(n)
 	itemEnd := func(i int) int {
 		if i+1 < len(dashes) {
 			return e.lineAt(dashes[i+1])
@@ -144,14 +144,14 @@ func (e *editor) blockSequence(n *yaml.Node, old, updated []any, end int) bool {
 	for _, p := range align(old, updated) {
 		switch {
 		case p.old < 0 && previous < 0:
-			before += e.item(updated[p.updated], indent) + e.eol + spaces(indent)
+			before += s.item(updated[p.updated], indent) + e.eol + spaces(indent)
 		case p.old < 0:
-			after[previous] += e.eol + spaces(indent) + e.item(updated[p.updated], indent)
+			after[previous] += e.eol + spaces(indent) + s.item(updated[p.updated], indent)
 		default:
 			previous = p.old
 		}
 	}
-	if before != "" && !e.insertFirst(dashes[0], before) {
+	if before != "" && !e.insertFirst(n, dashes[0], before) {
 		return false
 	}
 	for i, text := range after {
@@ -177,14 +177,23 @@ func (e *editor) blockSequence(n *yaml.Node, old, updated []any, end int) bool {
 	return true
 }
 
-// insertFirst inserts items before the first one. The comments above it may be about the list, and stay
-// above all items.
-func (e *editor) insertFirst(dash int, items string) bool {
+// insertFirst inserts items before the first one, and before the comments directly above it.
+func (e *editor) insertFirst(n *yaml.Node, dash int, items string) bool {
 	if !e.firstColumn(dash) {
 		return false
 	}
-	e.add(dash, dash, items)
+	at := e.lineStart(e.withComments(e.lineAt(dash), -1)) + n.Column - 1
+	e.add(at, at, items)
 	return true
+}
+
+// like returns the style of the strings of a list: in quotes if its first item is.
+func (e *editor) like(n *yaml.Node) style {
+	s := e.style
+	if len(n.Content) > 0 {
+		s.quotes = n.Content[0].Style & (yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle)
+	}
+	return s
 }
 
 // dashes returns the offsets of the dashes of a list.
@@ -231,13 +240,14 @@ func (e *editor) removeItem(n *yaml.Node, dashes []int, i, end int) bool {
 			return false
 		}
 	}
-	e.add(e.lineStart(e.withComments(line, limit)), e.lineStart(last+1), "")
+	e.removeLines(e.withComments(line, limit), last, i == 0, i+1 < len(dashes))
 	return true
 }
 
-// replaceItem replaces an item of a list. It returns false if comments would be lost.
+// replaceItem replaces an item of a list. It returns false if comments of fields that stay would be
+// lost.
 func (e *editor) replaceItem(item *yaml.Node, dash int, updated any, indent, end int) bool {
-	if hasInnerComments(item) {
+	if losesComments(item, updated) {
 		return false
 	}
 	last, ok := e.contentEnd(item, e.lineAt(dash), end)

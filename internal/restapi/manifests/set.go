@@ -158,6 +158,10 @@ func (t *tree) create(key Key, desired map[string]any) (map[string][]byte, *Docu
 			return nil, nil, conflict(key, k.file, "%s cannot be added to the resources: %s", path.Base(name), err)
 		}
 		files[k.file] = data
+		if k.namespace != "" && key.Namespace != "" && k.namespace != key.Namespace {
+			return nil, nil, conflict(key, k.file, "the kustomization sets the namespace %s, so that the object cannot be "+
+				"in %s: use another folder", k.namespace, key.Namespace)
+		}
 	}
 	return t.verified(key, desired, files)
 }

@@ -39,6 +39,8 @@ type kustomizationFile struct {
 	dir, file       string
 	namespace       string
 	files, children []string
+	// empty is true without any field that makes or changes objects. kustomize refuses to build it.
+	empty bool
 }
 
 // inclusion is a way in which a file is synced.
@@ -193,9 +195,13 @@ func (t *tree) parseKustomization(dir, file string) *kustomizationFile {
 	if err != nil {
 		return k
 	}
+	k.empty = true
 	for _, s := range segments {
 		if s.root == nil {
 			continue
+		}
+		for i := 0; i < len(s.root.Content); i += 2 {
+			k.empty = k.empty && slices.Contains([]string{"apiVersion", "kind", "metadata"}, s.root.Content[i].Value)
 		}
 		k.namespace = scalar(child(s.root, "namespace"))
 		for _, field := range listFields {
@@ -248,7 +254,7 @@ func (t *tree) files() []string { return slices.Sorted(maps.Keys(t.included)) }
 // render builds the kustomization in a folder, once.
 func (t *tree) render(dir string) ([]map[string]any, error) {
 	b, ok := t.builds[dir]
-	if !ok {
+	if !ok && !t.kustomizationIn(dir).empty {
 		b.objects, b.err = kustomization.Build(context.Background(), t.fsys, dir)
 		t.builds[dir] = b
 	}

@@ -1,0 +1,334 @@
+package manifests
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// files are the files of a repository.
+type files map[string]string
+
+func (f files) fs() fstest.MapFS {
+	out := fstest.MapFS{}
+	for name, text := range f {
+		out[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return out
+}
+
+const (
+	webYAML = `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+spec:
+  replicas: 1 # one
+`
+	webWithoutNamespace = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 1\n"
+	otherYAML           = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other, namespace: shop}\n"
+)
+
+var webKey = Key{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+
+func TestFind(t *testing.T) {
+	for name, test := range map[string]struct {
+		files files
+		file  string
+	}{
+		"a file":        {files{"apps/web.yaml": webYAML, "other/web.yaml": webYAML}, "apps/web.yaml"},
+		"another group": {files{"apps/web.yaml": webYAML, "apps/x.yaml": strings.Replace(webYAML, "apps/v1", "x/v1", 1)}, "apps/web.yaml"},
+		"several documents": {files{"apps/all.yml": "# all\n---\n" + otherYAML + "--- # web\n" + webYAML + "...\n"},
+			"apps/all.yml"},
+		"hidden files are ignored": {files{"apps/web.yaml": webYAML, "apps/.old/web.yaml": webYAML,
+			"apps/.web.yaml": webYAML}, "apps/web.yaml"},
+		"a kustomization lists it": {files{"apps/kustomization.yml": "resources: [sub, other.yaml]\n",
+			"apps/other.yaml": otherYAML, "apps/sub/Kustomization": "resources: [deep/web.yaml]\n",
+			"apps/sub/deep/web.yaml": webYAML, "apps/sub/unlisted.yaml": webYAML}, "apps/sub/deep/web.yaml"},
+		"a component lists it": {files{"apps/kustomization.yaml": "components: [c]\n",
+			"apps/c/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+				"resources: [web.yaml]\n", "apps/c/web.yaml": webYAML}, "apps/c/web.yaml"},
+		"the namespace of a kustomization": {files{"apps/kustomization.yaml": "namespace: shop\nresources: [sub]\n",
+			"apps/sub/kustomization.yaml": "namespace: inner\nresources: [web.yaml]\n",
+			"apps/sub/web.yaml":           webWithoutNamespace}, "apps/sub/web.yaml"},
+		"an overlay without one above": {files{"apps/overlays/a/kustomization.yaml": "namespace: shop\n" +
+			"resources: [../../base]\nlabels: [{pairs: {a: b}}]\n",
+			"apps/base/kustomization.yaml": "resources: [web.yaml]\n", "apps/base/web.yaml": webWithoutNamespace},
+			"apps/base/web.yaml"},
+		"a broken file elsewhere":    {files{"apps/web.yaml": webYAML, "apps/chart.yaml": "{{ .web }}: Deployment {\n"}, "apps/web.yaml"},
+		"an encrypted one elsewhere": {files{"apps/web.yaml": webYAML, "apps/s.yaml": encryptedYAML}, "apps/web.yaml"},
+		"a list with others":         {files{"apps/web.yaml": webYAML, "apps/l.yaml": "kind: List\nitems: [{kind: Pod, metadata: {name: web}}]\n"}, "apps/web.yaml"},
+		"JSON":                       {files{"apps/web.json": `{"apiVersion": "apps/v2", "kind": "Deployment", "metadata": {"name": "w\u0065b", "namespace": "shop"}}`}, "apps/web.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			doc, err := Find(test.files.fs(), "apps", webKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if doc.File != test.file || doc.Object.GetNamespace() != "shop" || len(doc.Hash) != 64 {
+				t.Errorf("got %s in %s, %s", doc.Object, doc.File, doc.Hash)
+			}
+		})
+	}
+}
+
+// The hash is that of the document alone.
+func TestHashIsOfTheDocument(t *testing.T) {
+	hash := func(text string) string {
+		doc, err := Find(files{"a.yaml": text}.fs(), ".", webKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return doc.Hash
+	}
+	all := otherYAML + "---\n" + webYAML + "---\n" + otherYAML
+	if hash(all) != hash(strings.ReplaceAll(all, "other", "another")) {
+		t.Error("the hash depends on other documents")
+	}
+	if hash(all) == hash(strings.Replace(all, "# one", "# 1", 1)) {
+		t.Error("the hash does not depend on comments")
+	}
+}
+
+const encryptedYAML = `apiVersion: apps/v1
+kind: Secret
+metadata: {name: web, namespace: shop}
+data: {a: "ENC[AES256_GCM,data:x,iv:y,tag:z,type:str]"}
+sops: {mac: "ENC[AES256_GCM,data:x,iv:y,tag:z,type:str]", lastmodified: "2026-01-01T00:00:00Z", version: 3.9.0}
+`
+
+func TestFindConflicts(t *testing.T) {
+	overlay := func(text string) files {
+		return files{"apps/kustomization.yaml": text, "apps/base/kustomization.yaml": "resources: [web.yaml]\n",
+			"apps/base/web.yaml": webYAML}
+	}
+	for name, test := range map[string]struct {
+		files        files
+		file, reason string
+	}{
+		"two documents": {files{"apps/a.yaml": webYAML, "apps/b.yaml": otherYAML + "---\n" + webYAML}, "apps/b.yaml",
+			"another document of the object, which is also in apps/a.yaml"},
+		"encrypted": {files{"apps/web.yaml": strings.Replace(encryptedYAML, "Secret", "Deployment", 1)}, "apps/web.yaml",
+			"encrypted with SOPS"},
+		"anchor":      {files{"apps/web.yaml": otherYAML + "---\n" + webYAML + "  a: &x [1]\n  b: *x\n"}, "apps/web.yaml", "(line 12)"},
+		"merge key":   {files{"apps/web.yaml": webYAML + "x: {<<: {a: b}}\n"}, "apps/web.yaml", "merge key"},
+		"twice a key": {files{"apps/web.yaml": webYAML + "  replicas: 2\n"}, "apps/web.yaml", `"replicas" is set twice`},
+		"list": {files{"apps/web.yaml": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n" +
+			"  metadata: {name: web, namespace: shop}\n"}, "apps/web.yaml", "item of a list"},
+		"template":     {files{"apps/web.yaml": webYAML + "  {{- if .x }}\n"}, "apps/web.yaml", "not valid YAML"},
+		"no namespace": {files{"apps/web.yaml": webWithoutNamespace}, "apps/web.yaml", "set metadata.namespace"},
+		"patched": {overlay("resources: [base]\nreplicas: [{name: web, count: 2}]\n"), "apps/kustomization.yaml",
+			"changes the field spec.replicas"},
+		"patched further in": {files{"apps/kustomization.yaml": "resources: [mid]\n",
+			"apps/mid/kustomization.yaml": "resources: [base]\npatches: [{patch: \"- {op: add, path: /spec/x, value: 1}\", " +
+				"target: {kind: Deployment}}]\n", "apps/mid/base/kustomization.yaml": "resources: [web.yaml]\n",
+			"apps/mid/base/web.yaml": webYAML}, "apps/mid/kustomization.yaml", "spec.x"},
+		"labeled selector": {overlay("resources: [base]\ncommonLabels: {a: b}\n"), "apps/kustomization.yaml", "spec.selector"},
+		"renamed":          {overlay("resources: [base]\nnamePrefix: a-\n"), "apps/kustomization.yaml", "renames"},
+		"removed": {overlay("resources: [base]\npatches: [{patch: '{$patch: delete, apiVersion: apps/v1, " +
+			"kind: Deployment, metadata: {name: web, namespace: shop}}'}]\n"), "apps/kustomization.yaml", "removes it"},
+		"named by a kustomization": {files{"apps/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: w\n",
+			"apps/b.yaml": strings.Replace(webYAML, "name: web", "name: eb", 1)}, "apps/kustomization.yaml",
+			"something other than a document with its name"},
+		"generated elsewhere": {files{"apps/a/kustomization.yaml": "namespace: shop\nresources: [../base]\n",
+			"apps/b/kustomization.yaml":    "namespace: b\nresources: [../base]\n",
+			"apps/base/kustomization.yaml": "resources: [web.yaml]\n", "apps/base/web.yaml": webYAML},
+			"apps/base/web.yaml", "apps/a/kustomization.yaml, apps/b/kustomization.yaml include"},
+		"outside the folder": {files{"apps/kustomization.yaml": "resources: [../base]\n",
+			"base/kustomization.yaml": "resources: [web.yaml]\n", "base/web.yaml": webYAML}, "base/web.yaml",
+			"outside the folder apps"},
+		"remote base":  {overlay("resources: [base, 'https://example.com/x']\n"), "apps/kustomization.yaml", "is remote"},
+		"missing file": {overlay("resources: [base, none.yaml]\n"), "apps/kustomization.yaml", `no "none.yaml"`},
+		"missing file of another": {files{"apps/a/kustomization.yaml": "resources: [none.yaml]\n",
+			"apps/x.yaml": otherYAML}, "apps/a/kustomization.yaml", `no "none.yaml"`},
+		"path is a file": {files{"apps": "x"}, "apps", "not a folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for verb, err := range allErrors(test.files, "apps", webKey) {
+				e := expectConflict(t, err)
+				if e.NotFound || e.Key != webKey || e.File != test.file || !strings.Contains(e.Reason, test.reason) {
+					t.Errorf("%s: got %v in %s, want %s in %s", verb, e, e.File, test.reason, test.file)
+				}
+			}
+		})
+	}
+}
+
+// allErrors returns the errors of all functions.
+func allErrors(f files, root string, key Key) map[string]error {
+	_, find := Find(f.fs(), root, key)
+	_, _, set := Set(f.fs(), root, key, object(key))
+	_, remove := Remove(f.fs(), root, key)
+	return map[string]error{"Find": find, "Set": set, "Remove": remove}
+}
+
+func object(key Key) *unstructured.Unstructured {
+	apiVersion := "v1"
+	if key.Group != "" {
+		apiVersion = key.Group + "/v1"
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(5)}}}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(key.Kind)
+	o.SetName(key.Name)
+	o.SetNamespace(key.Namespace)
+	return o
+}
+
+func TestFindReportsNoDocument(t *testing.T) {
+	for name, f := range map[string]files{
+		"empty":                 {"x": ""},
+		"others":                {"apps/other.yaml": otherYAML, "apps/web.yaml": strings.Replace(webYAML, ": shop", ": other", 1)},
+		"not in it":             {"web.yaml": webYAML},
+		"unlisted":              {"apps/kustomization.yaml": "resources: [a.yaml]\n", "apps/a.yaml": otherYAML, "apps/web.yaml": webYAML},
+		"unrelated broken file": {"apps/a.yaml": "web: [\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Find(f.fs(), "apps", webKey)
+			if e := expectConflict(t, err); !e.NotFound {
+				t.Errorf("got %v", e)
+			}
+			_, err = Remove(f.fs(), "apps", webKey)
+			if e := expectConflict(t, err); !e.NotFound {
+				t.Errorf("got %v", e)
+			}
+		})
+	}
+}
+
+func TestFindRefusesPathsOutside(t *testing.T) {
+	for _, root := range []string{"..", "../x", "a/../../x"} {
+		_, err := Find(files{"x": ""}.fs(), root, webKey)
+		expectConflict(t, err)
+	}
+}
+
+// expectFiles compares the files to write. An empty text is a deleted file.
+func expectFiles(t *testing.T, got map[string][]byte, want files) {
+	t.Helper()
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, slices.Sorted(maps.Keys(want))) {
+		t.Fatalf("got %v", names)
+	}
+	for name, text := range want {
+		if string(got[name]) != text || (text == "") != (got[name] == nil) {
+			t.Errorf("%s:\n%s\nwant:\n%s", name, got[name], text)
+		}
+	}
+}
+
+const newWeb = `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+spec:
+  replicas: 5
+`
+
+func TestSetCreatesAFile(t *testing.T) {
+	for name, test := range map[string]struct{ files, want files }{
+		"no folder": {files{}, files{"apps/shop-web.yaml": newWeb}},
+		"taken":     {files{"apps/shop-web.yaml": otherYAML}, files{"apps/shop-web-deployment.yaml": newWeb}},
+		"kustomization": {files{"apps/kustomization.yaml": "namespace: shop # all\nresources: # of the shop\n  - other.yaml # first\n\n" +
+			"# labels\nlabels:\n  - pairs: {a: b}\n", "apps/other.yaml": otherYAML},
+			files{"apps/shop-web.yaml": newWeb, "apps/kustomization.yaml": "namespace: shop # all\nresources: # of the shop\n" +
+				"  - other.yaml # first\n  - shop-web.yaml\n\n# labels\nlabels:\n  - pairs: {a: b}\n"}},
+		"kustomization without resources": {files{"apps/Kustomization": "kind: Kustomization\n" +
+			"apiVersion: kustomize.config.k8s.io/v1beta1\n"},
+			files{"apps/shop-web.yaml": newWeb, "apps/Kustomization": "kind: Kustomization\n" +
+				"apiVersion: kustomize.config.k8s.io/v1beta1\nresources:\n- shop-web.yaml\n"}},
+		"resources in brackets": {files{"apps/kustomization.yaml": "resources: [other.yaml]\n", "apps/other.yaml": otherYAML},
+			files{"apps/shop-web.yaml": newWeb, "apps/kustomization.yaml": "resources: [other.yaml, shop-web.yaml]\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, doc, err := Set(test.files.fs(), "apps", webKey, object(webKey))
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectFiles(t, got, test.want)
+			found, err := Find(overlay{test.files.fs(), got}, "apps", webKey)
+			if err != nil || found.Hash != doc.Hash || found.File != doc.File {
+				t.Errorf("got %v, %v", found, err)
+			}
+		})
+	}
+}
+
+func TestSetRefusesNewObjectsThatAKustomizationChanges(t *testing.T) {
+	for text, reason := range map[string]string{
+		"namespace: other\n":                    "sets the namespace other",
+		"namePrefix: a-\nresources: [o.yaml]\n": "renames",
+		"nameSuffix: -a\nresources: [o.yaml]\n": "renames",
+		"resources: &x [o.yaml]\n":              "anchor",
+		"patches: [{target: {kind: Deployment}, patch: '- {op: add, path: /spec/x, value: 1}'}]\nresources: [o.yaml]\n": "spec.x",
+	} {
+		_, _, err := Set(files{"k/kustomization.yaml": text, "k/o.yaml": otherYAML}.fs(), "k", webKey, object(webKey))
+		if e := expectConflict(t, err); !strings.Contains(e.Reason, reason) || e.NotFound || e.File != "k/kustomization.yaml" {
+			t.Errorf("%s: got %v", text, e)
+		}
+	}
+}
+
+// A namespace that a kustomization sets is not written.
+func TestSetKeepsTheNamespaceOfTheKustomization(t *testing.T) {
+	f := files{"kustomization.yaml": "namespace: shop\nresources: [web.yaml]\n", "web.yaml": webWithoutNamespace}
+	got, doc, err := Set(f.fs(), ".", webKey, object(webKey))
+	if err != nil || doc.Object.GetNamespace() != "shop" {
+		t.Fatal(err)
+	}
+	expectFiles(t, got, files{"web.yaml": strings.Replace(webWithoutNamespace, "replicas: 1", "replicas: 5", 1)})
+}
+
+func TestSetRefusesAnotherObject(t *testing.T) {
+	for _, field := range []string{"name", "namespace"} {
+		o := object(webKey)
+		if err := unstructured.SetNestedField(o.Object, "x", "metadata", field); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Set(files{"web.yaml": webYAML}.fs(), ".", webKey, o); err == nil {
+			t.Errorf("another %s is written", field)
+		}
+	}
+}
+
+func TestRemove(t *testing.T) {
+	third := strings.ReplaceAll(otherYAML, "other", "third")
+	for name, test := range map[string]struct{ files, want files }{
+		"only document": {files{"apps/web.yaml": "# comment\n---\n" + webYAML}, files{"apps/web.yaml": ""}},
+		"first":         {files{"apps/web.yaml": webYAML + "---\n" + otherYAML}, files{"apps/web.yaml": otherYAML}},
+		"first with a comment after": {files{"apps/web.yaml": webYAML + "--- # other\n" + otherYAML},
+			files{"apps/web.yaml": "--- # other\n" + otherYAML}},
+		"last": {files{"apps/web.yaml": otherYAML + "---\n" + webYAML}, files{"apps/web.yaml": otherYAML}},
+		"middle": {files{"apps/web.yaml": "# all\n---\n" + otherYAML + "---\n# web\n" + webYAML + "---\n" + third},
+			files{"apps/web.yaml": "# all\n---\n" + otherYAML + "---\n" + third}},
+		"kustomization": {files{"apps/kustomization.yaml": "resources:\n# the web\n- ./web.yaml\n# the other\n- other.yaml\n",
+			"apps/other.yaml": otherYAML, "apps/web.yaml": webYAML},
+			files{"apps/kustomization.yaml": "resources:\n# the other\n- other.yaml\n", "apps/web.yaml": ""}},
+		"last resource": {files{"apps/kustomization.yaml": "namespace: shop\nresources:\n- web.yaml\n", "apps/web.yaml": webYAML},
+			files{"apps/kustomization.yaml": "namespace: shop\nresources: []\n", "apps/web.yaml": ""}},
+		"the only field": {files{"apps/kustomization.yaml": "resources:\n- web.yaml\n", "apps/web.yaml": webYAML},
+			files{"apps/kustomization.yaml": "resources: []\n", "apps/web.yaml": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Remove(test.files.fs(), "apps", webKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectFiles(t, got, test.want)
+		})
+	}
+}
+
+// A patch that needs the object would break the kustomization.
+func TestRemoveRefusesToBreakTheKustomization(t *testing.T) {
+	_, err := Remove(files{"kustomization.yaml": "resources: [web.yaml]\npatches:\n- patch: |-\n    apiVersion: apps/v1\n" +
+		"    kind: Deployment\n    metadata: {name: web, namespace: shop, labels: {a: b}}\n", "web.yaml": webYAML}.fs(), ".", webKey)
+	if e := expectConflict(t, err); e.File != "kustomization.yaml" || !strings.Contains(e.Reason, "cannot be built") {
+		t.Errorf("got %v", e)
+	}
+}
