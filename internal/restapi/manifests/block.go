@@ -16,6 +16,9 @@ func entryEnd(n *yaml.Node, i, end int) int {
 
 // blockMapping changes a mapping in block style.
 func (e *editor) blockMapping(n *yaml.Node, old, updated map[string]any, end int) bool {
+	if !keepsKey(n, updated) {
+		return false
+	}
 	added := map[string]any{}
 	for k, v := range updated {
 		if _, ok := old[k]; !ok {
@@ -223,13 +226,23 @@ func (e *editor) commentAfter(colon int, value *yaml.Node) string {
 	return string(bytes.TrimRight(rest, " \t"))
 }
 
+// keepsKey returns true if a mapping and its replacement have a key in common.
+func keepsKey(n *yaml.Node, updated map[string]any) bool {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if _, ok := updated[n.Content[i].Value]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // losesComments returns true if a collection has comments within it, and another one replaces it.
 func losesComments(n *yaml.Node, updated any) bool {
-	switch updated.(type) {
+	switch updated := updated.(type) {
 	case map[string]any:
-		return n.Kind == yaml.MappingNode && hasInnerComments(n)
+		return n.Kind == yaml.MappingNode && keepsKey(n, updated) && hasInnerComments(n)
 	case []any:
-		return n.Kind == yaml.SequenceNode && hasInnerComments(n)
+		return n.Kind == yaml.SequenceNode && len(updated) > 0 && hasInnerComments(n)
 	}
 	return false
 }

@@ -84,6 +84,9 @@ func parseFile(data []byte) ([]segment, error) {
 	for i := range segments {
 		roots, err := decodeAll(segments[i].text(data))
 		if err != nil {
+			if _, ofFile := decodeAll(data); ofFile != nil {
+				err = ofFile // with the line in the file
+			}
 			return nil, err
 		}
 		if len(roots) > 1 {

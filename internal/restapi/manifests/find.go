@@ -22,6 +22,11 @@ func Find(fsys fs.FS, root string, key Key) (*Document, error) {
 	if err != nil {
 		return nil, withKey(key, err)
 	}
+	return t.Find(key)
+}
+
+// Find is like the function Find.
+func (t *Tree) Find(key Key) (*Document, error) {
 	f, err := t.find(key)
 	if err != nil {
 		return nil, withKey(key, err)
@@ -73,7 +78,7 @@ type candidates struct {
 }
 
 // scan reads the files that are synced.
-func (t *tree) scan(key Key) candidates {
+func (t *Tree) scan(key Key) candidates {
 	var c candidates
 	for _, file := range t.files() {
 		data, err := t.read(file)
@@ -143,7 +148,7 @@ func listItems(n *yaml.Node) []*yaml.Node {
 }
 
 // find returns the document of an object that can be edited.
-func (t *tree) find(key Key) (*found, error) {
+func (t *Tree) find(key Key) (*found, error) {
 	c := t.scan(key)
 	if len(c.matches) == 0 {
 		return nil, t.explainMissing(key, c)
@@ -167,7 +172,7 @@ func (t *tree) find(key Key) (*found, error) {
 }
 
 // describe lists the kustomizations that include a file.
-func (t *tree) describe(included []inclusion) string {
+func (t *Tree) describe(included []inclusion) string {
 	var out []string
 	for _, how := range included {
 		if dir, ok := how.entry(); ok {
@@ -179,7 +184,7 @@ func (t *tree) describe(included []inclusion) string {
 
 // explainMissing returns why there is no document of an object. Only if nothing else may have the
 // object, one can be created.
-func (t *tree) explainMissing(key Key, c candidates) error {
+func (t *Tree) explainMissing(key Key, c candidates) error {
 	switch {
 	case len(c.lists) > 0:
 		return conflict(key, c.lists[0], "the object is an item of a list: move it to a document of its own")
@@ -221,7 +226,7 @@ func buildConflict(key Key, file string, err error) *ConflictError {
 }
 
 // check sets the value of a document, and returns why the document cannot be edited.
-func (t *tree) check(key Key, f *found) error {
+func (t *Tree) check(key Key, f *found) error {
 	if !t.inRoot(f.file) {
 		return conflict(key, f.file, "the file with the object is outside the folder %s", t.root)
 	}
@@ -234,8 +239,11 @@ func (t *tree) check(key Key, f *found) error {
 			f.lineOf(line))
 	}
 	value, err := valueOf(root, 0)
+	if at, ok := errors.AsType[*lineError](err); ok {
+		return conflict(key, f.file, "line %d: %s", f.lineOf(at.line), at.reason)
+	}
 	if err != nil {
-		return conflict(key, f.file, "the document cannot be read (from line %d on): %s", f.lineOf(1), err)
+		return conflict(key, f.file, "the document cannot be read: %s", err)
 	}
 	f.value = asMap(value)
 	dir, ok := f.how.entry()
@@ -255,7 +263,7 @@ func (f *found) lineOf(line int) int {
 }
 
 // compareRendered returns an error if a kustomization changes the object.
-func (t *tree) compareRendered(key Key, f *found, dir string, objects []map[string]any) error {
+func (t *Tree) compareRendered(key Key, f *found, dir string, objects []map[string]any) error {
 	file := t.kustomizations[dir].file
 	var rendered map[string]any
 	for _, o := range objects {
@@ -278,7 +286,7 @@ func (t *tree) compareRendered(key Key, f *found, dir string, objects []map[stri
 }
 
 // innermostChange returns the file of the innermost kustomization that changes the object.
-func (t *tree) innermostChange(key Key, f *found) string {
+func (t *Tree) innermostChange(key Key, f *found) string {
 	for _, dir := range slices.Backward(f.how.chain) {
 		objects, err := t.render(dir)
 		if err != nil {

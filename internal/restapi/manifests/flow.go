@@ -77,12 +77,7 @@ func (e *editor) flowMapping(n *yaml.Node, old, updated map[string]any) bool {
 	if !ok {
 		return e.replaceBrackets(n, updated)
 	}
-	kept := false
-	for k := range old {
-		_, ok := updated[k]
-		kept = kept || ok
-	}
-	if !kept {
+	if !keepsKey(n, updated) {
 		return e.replaceBrackets(n, updated)
 	}
 	added := ""

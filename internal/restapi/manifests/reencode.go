@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -74,6 +75,10 @@ func setNode(n *yaml.Node, old, updated any) error {
 	}
 	replacement.HeadComment, replacement.LineComment, replacement.FootComment = n.HeadComment, n.LineComment,
 		n.FootComment
+	if n.Kind == yaml.ScalarNode && replacement.Kind != yaml.ScalarNode && n.LineComment != "" {
+		// The encoder writes it where it would end the first line of the collection.
+		replacement.HeadComment, replacement.LineComment = strings.TrimSpace(n.HeadComment+"\n"+n.LineComment), ""
+	}
 	*n = *replacement
 	return nil
 }
@@ -95,9 +100,9 @@ func setMapping(n *yaml.Node, old, updated map[string]any) error {
 		if _, ok := old[k]; ok {
 			continue
 		}
-		key, err := nodeOf(k)
-		if err != nil {
-			return err
+		key := &yaml.Node{Kind: yaml.ScalarNode, Tag: stringTag, Value: k}
+		if !isPlain(k, false) {
+			key.Style = yaml.DoubleQuotedStyle
 		}
 		value, err := nodeOf(updated[k])
 		if err != nil {

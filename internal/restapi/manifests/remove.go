@@ -16,6 +16,11 @@ func Remove(fsys fs.FS, root string, key Key) (map[string][]byte, error) {
 	if err != nil {
 		return nil, withKey(key, err)
 	}
+	return t.Remove(key)
+}
+
+// Remove is like the function Remove.
+func (t *Tree) Remove(key Key) (map[string][]byte, error) {
 	f, err := t.find(key)
 	if err != nil {
 		return nil, withKey(key, err)
@@ -85,7 +90,7 @@ func firstLine(text []byte) []byte {
 }
 
 // unlist removes a file from the kustomizations that list it.
-func (t *tree) unlist(key Key, f *found, files map[string][]byte) error {
+func (t *Tree) unlist(key Key, f *found, files map[string][]byte) error {
 	for _, k := range t.kustomizations {
 		if k == nil || !slices.Contains(k.files, f.file) {
 			continue
@@ -113,7 +118,7 @@ func (t *tree) unlist(key Key, f *found, files map[string][]byte) error {
 
 // verifyRemoved returns an error if the object is still synced after the change, or if its
 // kustomization cannot be built any more.
-func (t *tree) verifyRemoved(key Key, f *found, files map[string][]byte) error {
+func (t *Tree) verifyRemoved(key Key, f *found, files map[string][]byte) error {
 	changed, err := loadTree(overlay{t.fsys, files}, t.root)
 	if err != nil {
 		return withKey(key, err)

@@ -110,7 +110,12 @@ func changeCost(a, b any, same bool) int {
 			return 3 * addCost
 		}
 	}
-	return 2*addCost - 1
+	for key := range m {
+		if _, ok := other[key]; ok {
+			return 2*addCost - 1
+		}
+	}
+	return 3 * addCost
 }
 
 // encodeAll returns comparable forms of values.

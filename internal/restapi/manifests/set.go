@@ -17,13 +17,18 @@ import (
 // in the folder, and adds that to the kustomization there. The status and the metadata of the server
 // are not written. The error is a *ConflictError, or says what is wrong with the object.
 func Set(fsys fs.FS, root string, key Key, object *unstructured.Unstructured) (map[string][]byte, *Document, error) {
-	desired, err := desiredValue(key, object)
-	if err != nil {
-		return nil, nil, err
-	}
 	t, err := loadTree(fsys, root)
 	if err != nil {
 		return nil, nil, withKey(key, err)
+	}
+	return t.Set(key, object)
+}
+
+// Set is like the function Set.
+func (t *Tree) Set(key Key, object *unstructured.Unstructured) (map[string][]byte, *Document, error) {
+	desired, err := desiredValue(key, object)
+	if err != nil {
+		return nil, nil, err
 	}
 	f, err := t.find(key)
 	if e, ok := errors.AsType[*ConflictError](err); ok && e.NotFound {
@@ -126,7 +131,7 @@ func (f *found) replace(desired map[string]any) ([]byte, error) {
 
 // verified returns changed files and the document of an object in them, if the object has the desired
 // value there.
-func (t *tree) verified(key Key, desired map[string]any, files map[string][]byte) (map[string][]byte, *Document,
+func (t *Tree) verified(key Key, desired map[string]any, files map[string][]byte) (map[string][]byte, *Document,
 	error) {
 	changed, err := loadTree(overlay{t.fsys, files}, t.root)
 	if err != nil {
@@ -146,7 +151,7 @@ func (t *tree) verified(key Key, desired map[string]any, files map[string][]byte
 }
 
 // create returns a new file with an object, and the changed kustomization.
-func (t *tree) create(key Key, desired map[string]any) (map[string][]byte, *Document, error) {
+func (t *Tree) create(key Key, desired map[string]any) (map[string][]byte, *Document, error) {
 	name, err := t.newFile(key)
 	if err != nil {
 		return nil, nil, err
@@ -167,7 +172,7 @@ func (t *tree) create(key Key, desired map[string]any) (map[string][]byte, *Docu
 }
 
 // newFile returns the path of a new file.
-func (t *tree) newFile(key Key) (string, error) {
+func (t *Tree) newFile(key Key) (string, error) {
 	base := key.Name
 	if key.Namespace != "" {
 		base = key.Namespace + "-" + key.Name
@@ -189,7 +194,7 @@ func (t *tree) newFile(key Key) (string, error) {
 }
 
 // editResources returns a kustomization with changed resources.
-func (t *tree) editResources(k *kustomizationFile, edit func([]any) []any) ([]byte, error) {
+func (t *Tree) editResources(k *kustomizationFile, edit func([]any) []any) ([]byte, error) {
 	f, value, err := t.readKustomization(k)
 	if err != nil {
 		return nil, err
@@ -203,7 +208,7 @@ func (t *tree) editResources(k *kustomizationFile, edit func([]any) []any) ([]by
 }
 
 // readKustomization returns the one document of a kustomization.
-func (t *tree) readKustomization(k *kustomizationFile) (*found, map[string]any, error) {
+func (t *Tree) readKustomization(k *kustomizationFile) (*found, map[string]any, error) {
 	data, err := t.read(k.file)
 	if err != nil {
 		return nil, nil, err

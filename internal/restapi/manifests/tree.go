@@ -21,8 +21,9 @@ import (
 // maxKustomizations bounds the kustomizations of one tree.
 const maxKustomizations = 10_000
 
-// tree is a folder of a repository, with the files that are synced from it.
-type tree struct {
+// Tree is a folder of a repository, with the files that are synced from it. It caches what is built,
+// for several calls about one object. It is not safe for concurrent use.
+type Tree struct {
 	fsys fs.FS
 	root string
 	// kustomizations by folder. They may be outside the root.
@@ -65,13 +66,22 @@ type build struct {
 	err     error
 }
 
-// loadTree finds the files that are synced from a folder. A folder that does not exist is empty.
-func loadTree(fsys fs.FS, root string) (*tree, error) {
+// Load finds the files that are synced from the folder root. A folder that does not exist is empty. The
+// error is a *ConflictError without an object.
+func Load(fsys fs.FS, root string) (*Tree, error) {
+	t, err := loadTree(fsys, root)
+	if err != nil {
+		return nil, withKey(Key{}, err)
+	}
+	return t, nil
+}
+
+func loadTree(fsys fs.FS, root string) (*Tree, error) {
 	root = path.Clean(strings.TrimPrefix(root, "/"))
 	if !fs.ValidPath(root) {
 		return nil, &ConflictError{File: root, Reason: "the path leaves the repository"}
 	}
-	t := &tree{fsys: fsys, root: root, kustomizations: map[string]*kustomizationFile{},
+	t := &Tree{fsys: fsys, root: root, kustomizations: map[string]*kustomizationFile{},
 		included: map[string][]inclusion{}, builds: map[string]build{}}
 	info, err := fs.Stat(fsys, root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +116,7 @@ func loadTree(fsys fs.FS, root string) (*tree, error) {
 
 // walk returns the manifests of folders without a kustomization in them or above them, and the folders
 // of the kustomizations without another one above them.
-func (t *tree) walk() (loose, candidates []string, err error) {
+func (t *Tree) walk() (loose, candidates []string, err error) {
 	limits, count := artifact.DefaultLimits(), 0
 	err = fs.WalkDir(t.fsys, t.root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -135,7 +145,7 @@ func isManifest(name string) bool {
 }
 
 // reach marks the kustomizations that are included by others.
-func (t *tree) reach(dir string, reached map[string]bool) {
+func (t *Tree) reach(dir string, reached map[string]bool) {
 	k := t.kustomizationIn(dir)
 	if k == nil || reached[dir] {
 		return
@@ -147,7 +157,7 @@ func (t *tree) reach(dir string, reached map[string]bool) {
 }
 
 // include adds the files of a kustomization. outer is the namespace of those that include it.
-func (t *tree) include(dir, outer string, chain []string) {
+func (t *Tree) include(dir, outer string, chain []string) {
 	k := t.kustomizationIn(dir)
 	if k == nil || slices.Contains(chain, dir) || len(chain) > artifact.DefaultLimits().Depth {
 		return
@@ -166,7 +176,7 @@ func (t *tree) include(dir, outer string, chain []string) {
 
 // kustomizationIn returns the kustomization in a folder, or nil. One that cannot be parsed lists
 // nothing: its build has the error.
-func (t *tree) kustomizationIn(dir string) *kustomizationFile {
+func (t *Tree) kustomizationIn(dir string) *kustomizationFile {
 	if k, ok := t.kustomizations[dir]; ok || len(t.kustomizations) > maxKustomizations {
 		return k
 	}
@@ -185,7 +195,7 @@ func (t *tree) kustomizationIn(dir string) *kustomizationFile {
 // listFields are the fields of a kustomization that list files and folders.
 var listFields = []string{"resources", "bases", "components"}
 
-func (t *tree) parseKustomization(dir, file string) *kustomizationFile {
+func (t *Tree) parseKustomization(dir, file string) *kustomizationFile {
 	k := &kustomizationFile{dir: dir, file: file}
 	data, err := t.read(file)
 	if err != nil {
@@ -235,7 +245,7 @@ func (k *kustomizationFile) addEntries(fsys fs.FS, list *yaml.Node) {
 var errTooLarge = errors.New("it is too large to be read")
 
 // read reads a regular file.
-func (t *tree) read(file string) ([]byte, error) {
+func (t *Tree) read(file string) ([]byte, error) {
 	f, err := t.fsys.Open(file)
 	if err != nil {
 		return nil, err
@@ -249,10 +259,10 @@ func (t *tree) read(file string) ([]byte, error) {
 }
 
 // files returns the files that are synced, sorted.
-func (t *tree) files() []string { return slices.Sorted(maps.Keys(t.included)) }
+func (t *Tree) files() []string { return slices.Sorted(maps.Keys(t.included)) }
 
 // render builds the kustomization in a folder, once.
-func (t *tree) render(dir string) ([]map[string]any, error) {
+func (t *Tree) render(dir string) ([]map[string]any, error) {
 	b, ok := t.builds[dir]
 	if !ok && !t.kustomizationIn(dir).empty {
 		b.objects, b.err = kustomization.Build(context.Background(), t.fsys, dir)
@@ -262,7 +272,7 @@ func (t *tree) render(dir string) ([]map[string]any, error) {
 }
 
 // inRoot returns true for a file below the root.
-func (t *tree) inRoot(file string) bool {
+func (t *Tree) inRoot(file string) bool {
 	return t.root == "." || strings.HasPrefix(file, t.root+"/")
 }
 

@@ -24,11 +24,24 @@ const (
 // maxNesting is the maximum depth of a document.
 const maxNesting = 100
 
+// lineError is an error at a line of a document.
+type lineError struct {
+	line   int
+	reason string
+}
+
+// Error implements error.
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.reason) }
+
+func lineErrorf(line int, format string, args ...any) error {
+	return &lineError{line, fmt.Sprintf(format, args...)}
+}
+
 // valueOf converts a node without aliases to maps, lists, strings, bools, int64, float64 and nil.
 // yes and on are strings, as in YAML 1.2 and for kustomize.
 func valueOf(n *yaml.Node, depth int) (any, error) {
 	if depth > maxNesting {
-		return nil, fmt.Errorf("line %d: it is nested more than %d levels deep", n.Line, maxNesting)
+		return nil, lineErrorf(n.Line, "it is nested more than %d levels deep", maxNesting)
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -36,10 +49,10 @@ func valueOf(n *yaml.Node, depth int) (any, error) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			if key.Kind != yaml.ScalarNode || key.ShortTag() == nullTag || key.ShortTag() == mergeTag {
-				return nil, fmt.Errorf("line %d: a key is not a string", key.Line)
+				return nil, lineErrorf(key.Line, "a key is not a string")
 			}
 			if _, twice := out[key.Value]; twice {
-				return nil, fmt.Errorf("line %d: the key %q is set twice", key.Line, key.Value)
+				return nil, lineErrorf(key.Line, "the key %q is set twice", key.Value)
 			}
 			v, err := valueOf(n.Content[i+1], depth+1)
 			if err != nil {
@@ -61,7 +74,7 @@ func valueOf(n *yaml.Node, depth int) (any, error) {
 	case yaml.ScalarNode:
 		return scalarOf(n)
 	}
-	return nil, fmt.Errorf("line %d: aliases are not supported", n.Line)
+	return nil, lineErrorf(n.Line, "aliases are not supported")
 }
 
 func scalarOf(n *yaml.Node) (any, error) {
@@ -73,11 +86,11 @@ func scalarOf(n *yaml.Node) (any, error) {
 	case "!!bool", "!!int", "!!float":
 		var v any
 		if err := n.Decode(&v); err != nil {
-			return nil, fmt.Errorf("line %d: the value can't be read", n.Line)
+			return nil, lineErrorf(n.Line, "the value can't be read")
 		}
 		return normalize(v)
 	default:
-		return nil, fmt.Errorf("line %d: the tag %s is not supported", n.Line, tag)
+		return nil, lineErrorf(n.Line, "the tag %s is not supported", tag)
 	}
 }
 

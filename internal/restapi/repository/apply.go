@@ -102,7 +102,7 @@ func (r *Repository) try(ctx context.Context, a *attempt) (_ Result, again bool,
 		// Whether an uncertain push succeeded is known only once the branch can be read.
 		return Result{}, a.uncertain && ctx.Err() == nil, err
 	}
-	present, err := r.find(a.Key)
+	tree, present, err := r.find(a.Key)
 	if err != nil {
 		return Result{}, false, err
 	}
@@ -112,7 +112,7 @@ func (r *Repository) try(ctx context.Context, a *attempt) (_ Result, again bool,
 	if err := a.edit(ctx, present); err != nil {
 		return Result{}, false, err
 	}
-	files, doc, err := r.change(a, present)
+	files, doc, err := a.change(tree, present)
 	if err != nil || len(files) == 0 {
 		return Result{Document: doc}, false, err
 	}
@@ -158,14 +158,15 @@ func (a *attempt) edit(ctx context.Context, present *manifests.Document) error {
 
 // change returns the files of the change, and the document in them. There are no files if nothing
 // differs.
-func (r *Repository) change(a *attempt, present *manifests.Document) (map[string][]byte, *manifests.Document, error) {
+func (a *attempt) change(tree *manifests.Tree, present *manifests.Document) (map[string][]byte, *manifests.Document,
+	error) {
 	switch {
 	case a.desired != nil:
-		return manifests.Set(r.checkout.FS(), r.options.Path, a.Key, a.desired)
+		return tree.Set(a.Key, a.desired)
 	case present == nil:
 		return nil, nil, nil
 	}
-	files, err := manifests.Remove(r.checkout.FS(), r.options.Path, a.Key)
+	files, err := tree.Remove(a.Key)
 	return files, nil, err
 }
 

@@ -153,10 +153,17 @@ func (r *Repository) advance(ctx context.Context, commit string) {
 }
 
 // find returns the document of an object in the checkout, and nil without one.
-func (r *Repository) find(key manifests.Key) (*manifests.Document, error) {
-	doc, err := manifests.Find(r.checkout.FS(), r.options.Path, key)
-	if e, ok := errors.AsType[*manifests.ConflictError](err); ok && e.NotFound {
-		return nil, nil
+func (r *Repository) find(key manifests.Key) (*manifests.Tree, *manifests.Document, error) {
+	tree, err := manifests.Load(r.checkout.FS(), r.options.Path)
+	if e, ok := errors.AsType[*manifests.ConflictError](err); ok {
+		e.Key = key
 	}
-	return doc, err
+	if err != nil {
+		return nil, nil, err
+	}
+	doc, err := tree.Find(key)
+	if e, ok := errors.AsType[*manifests.ConflictError](err); ok && e.NotFound {
+		err = nil
+	}
+	return tree, doc, err
 }
