@@ -44,8 +44,8 @@ func (e *editor) blockMapping(n *yaml.Node, old, updated map[string]any, end int
 	return true
 }
 
-// contentEnd returns the last line of a node that begins in line first, before the line end: without
-// the comments and blank lines that follow it.
+// contentEnd returns the last line of a node that begins in line first, before the line end:
+// without the comments and blank lines that follow it.
 func (e *editor) contentEnd(n *yaml.Node, first, end int) (int, bool) {
 	leaf := n
 	for len(leaf.Content) > 0 {
@@ -181,8 +181,8 @@ func (e *editor) insertEntries(n *yaml.Node, added map[string]any, end int) bool
 	return true
 }
 
-// replaceEntry replaces the value of a key. It returns false if comments of fields that stay would be
-// lost.
+// replaceEntry replaces the value of a key. It returns false if comments of fields that stay would
+// be lost.
 func (e *editor) replaceEntry(n *yaml.Node, i int, updated any, end int) bool {
 	key, value := n.Content[i], n.Content[i+1]
 	_, at, ok := e.scalarSpan(key)

@@ -48,8 +48,8 @@ func parseValue(text []byte) (*yaml.Node, map[string]any, error) {
 	return roots[0], asMap(value), nil
 }
 
-// splice edits a document as text. Edits that would touch another one are left for the next pass, so
-// that each pass has a document that can be parsed.
+// splice edits a document as text. Edits that would touch another one are left for the next pass,
+// so that each pass has a document that can be parsed.
 func splice(text []byte, desired map[string]any) ([]byte, bool) {
 	if !hasKnownLines(text) {
 		return nil, false

@@ -56,7 +56,8 @@ func documentKey(t testing.TB, data []byte) Key {
 	return Key{}
 }
 
-// Each folder of testdata/edit has a file, a merge patch of its object web, and the file after that.
+// Each folder of testdata/edit has a file, a merge patch of its object web, and the file after
+// that.
 func TestSetEditsInPlace(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join("testdata", "edit", "*"))
 	if err != nil || len(dirs) == 0 {
@@ -174,7 +175,7 @@ func FuzzSet(f *testing.F) {
 		fsys := fstest.MapFS{"file.yaml": {Data: before}}
 		doc, err := Find(fsys, ".", key)
 		if err != nil {
-			expectConflict(t, err)
+			_ = mustConflict(t, err)
 			t.Skip()
 		}
 		object := &unstructured.Unstructured{Object: mergePatch(doc.Object.DeepCopy().Object, m)}
@@ -184,7 +185,7 @@ func FuzzSet(f *testing.F) {
 		}
 		files, updated, err := Set(fsys, ".", key, object)
 		if err != nil {
-			expectConflict(t, err)
+			_ = mustConflict(t, err)
 			return
 		}
 		after, changed := files["file.yaml"]
@@ -229,7 +230,7 @@ func mustValue(t *testing.T, segments []segment, data []byte, hash string) any {
 	return nil
 }
 
-func expectConflict(t *testing.T, err error) *ConflictError {
+func mustConflict(t *testing.T, err error) *ConflictError {
 	t.Helper()
 	e, ok := errors.AsType[*ConflictError](err)
 	if !ok || e.Reason == "" {

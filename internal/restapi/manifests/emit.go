@@ -30,7 +30,8 @@ func styleOf(text []byte, root *yaml.Node) style {
 	if i := strings.IndexByte(string(text), '\n'); i > 0 && text[i-1] == '\r' {
 		s.eol = "\r\n"
 	}
-	s.json = root.Style&yaml.FlowStyle != 0 && len(root.Content) > 0 && root.Content[0].Style&yaml.DoubleQuotedStyle != 0
+	s.json = root.Style&yaml.FlowStyle != 0 && len(root.Content) > 0 &&
+		root.Content[0].Style&yaml.DoubleQuotedStyle != 0
 	var foundStep, foundList bool
 	var visit func(n *yaml.Node)
 	visit = func(n *yaml.Node) {
@@ -49,13 +50,13 @@ func styleOf(text []byte, root *yaml.Node) style {
 	}
 	visit(root)
 	if s.json {
-		s.step = jsonStep(text, root)
+		s.step = jsonStep(root)
 	}
 	return s
 }
 
 // jsonStep returns the indentation of the first key on a line of its own.
-func jsonStep(text []byte, root *yaml.Node) int {
+func jsonStep(root *yaml.Node) int {
 	if first := root.Content[0]; first.Line > root.Line && first.Column > 1 && first.Column < 10 {
 		return first.Column - 1
 	}

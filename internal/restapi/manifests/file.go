@@ -75,7 +75,8 @@ func parseFile(data []byte) ([]segment, error) {
 	case !utf8.Valid(data):
 		return nil, errNotYAML
 	case len(data) > maxParseBytes:
-		return nil, fmt.Errorf("it has %d bytes, and at most %d can be edited: split the file", len(data), maxParseBytes)
+		return nil, fmt.Errorf("it has %d bytes, and at most %d can be edited: split the file", len(data),
+			maxParseBytes)
 	}
 	segments, documents := splitDocuments(data), 0
 	if len(segments) > maxDocuments {

@@ -189,8 +189,9 @@ func (t *Tree) explainMissing(key Key, c candidates) error {
 	case len(c.lists) > 0:
 		return conflict(key, c.lists[0], "the object is an item of a list: move it to a document of its own")
 	case len(c.withoutNamespace) > 0:
-		return conflict(key, c.withoutNamespace[0], "the document of the object has no namespace, and no kustomization "+
-			"sets one: set metadata.namespace")
+		return conflict(key, c.withoutNamespace[0],
+			"the document of the object has no namespace, and no kustomization "+
+				"sets one: set metadata.namespace")
 	}
 	for _, dir := range t.entries {
 		file := t.kustomizations[dir].file
@@ -294,7 +295,8 @@ func (t *Tree) innermostChange(key Key, f *found) string {
 		}
 		for _, o := range objects {
 			own := keyOfValue(o)
-			if own.Name == key.Name && own.Kind == key.Kind && own.Group == key.Group && changedField(f.value, o) != "" {
+			own.Namespace = key.Namespace // an outer kustomization may set it
+			if own == key && changedField(f.value, o) != "" {
 				return t.kustomizations[dir].file
 			}
 		}

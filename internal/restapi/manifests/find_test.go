@@ -41,8 +41,9 @@ func TestFind(t *testing.T) {
 		files files
 		file  string
 	}{
-		"a file":        {files{"apps/web.yaml": webYAML, "other/web.yaml": webYAML}, "apps/web.yaml"},
-		"another group": {files{"apps/web.yaml": webYAML, "apps/x.yaml": strings.Replace(webYAML, "apps/v1", "x/v1", 1)}, "apps/web.yaml"},
+		"a file": {files{"apps/web.yaml": webYAML, "other/web.yaml": webYAML}, "apps/web.yaml"},
+		"another group": {files{"apps/web.yaml": webYAML, "apps/x.yaml": strings.Replace(webYAML, "apps/v1",
+			"x/v1", 1)}, "apps/web.yaml"},
 		"several documents": {files{"apps/all.yml": "# all\n---\n" + otherYAML + "--- # web\n" + webYAML + "...\n"},
 			"apps/all.yml"},
 		"hidden files are ignored": {files{"apps/web.yaml": webYAML, "apps/.old/web.yaml": webYAML,
@@ -60,10 +61,12 @@ func TestFind(t *testing.T) {
 			"resources: [../../base]\nlabels: [{pairs: {a: b}}]\n",
 			"apps/base/kustomization.yaml": "resources: [web.yaml]\n", "apps/base/web.yaml": webWithoutNamespace},
 			"apps/base/web.yaml"},
-		"a broken file elsewhere":    {files{"apps/web.yaml": webYAML, "apps/chart.yaml": "{{ .web }}: Deployment {\n"}, "apps/web.yaml"},
+		"a broken file elsewhere": {files{"apps/web.yaml": webYAML,
+			"apps/chart.yaml": "{{ .web }}: Deployment {\n"}, "apps/web.yaml"},
 		"an encrypted one elsewhere": {files{"apps/web.yaml": webYAML, "apps/s.yaml": encryptedYAML}, "apps/web.yaml"},
-		"a list with others":         {files{"apps/web.yaml": webYAML, "apps/l.yaml": "kind: List\nitems: [{kind: Pod, metadata: {name: web}}]\n"}, "apps/web.yaml"},
-		"JSON":                       {files{"apps/web.json": `{"apiVersion": "apps/v2", "kind": "Deployment", "metadata": {"name": "w\u0065b", "namespace": "shop"}}`}, "apps/web.json"},
+		"a list with others": {files{"apps/web.yaml": webYAML, "apps/l.yaml": "kind: List\n" +
+			"items: [{kind: Pod, metadata: {name: web}}]\n"}, "apps/web.yaml"},
+		"JSON": {files{"apps/web.json": `{"apiVersion": "apps/v2", "kind": "Deployment", "metadata": {"name": "w\u0065b", "namespace": "shop"}}`}, "apps/web.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			doc, err := Find(test.files.fs(), "apps", webKey)
@@ -113,23 +116,29 @@ func TestFindConflicts(t *testing.T) {
 	}{
 		"two documents": {files{"apps/a.yaml": webYAML, "apps/b.yaml": otherYAML + "---\n" + webYAML}, "apps/b.yaml",
 			"another document of the object, which is also in apps/a.yaml"},
-		"encrypted": {files{"apps/web.yaml": strings.Replace(encryptedYAML, "Secret", "Deployment", 1)}, "apps/web.yaml",
+		"encrypted": {files{"apps/web.yaml": strings.Replace(encryptedYAML, "Secret", "Deployment", 1)},
+			"apps/web.yaml",
 			"encrypted with SOPS"},
-		"anchor":      {files{"apps/web.yaml": otherYAML + "---\n" + webYAML + "  a: &x [1]\n  b: *x\n"}, "apps/web.yaml", "(line 12)"},
-		"merge key":   {files{"apps/web.yaml": webYAML + "x: {<<: {a: b}}\n"}, "apps/web.yaml", "merge key"},
-		"twice a key": {files{"apps/web.yaml": webYAML + "  replicas: 2\n"}, "apps/web.yaml", `"replicas" is set twice`},
-		"list": {files{"apps/web.yaml": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n  kind: Deployment\n" +
+		"anchor": {files{"apps/web.yaml": otherYAML + "---\n" + webYAML + "  a: &x [1]\n  b: *x\n"},
+			"apps/web.yaml", "(line 12)"},
+		"merge key": {files{"apps/web.yaml": webYAML + "x: {<<: {a: b}}\n"}, "apps/web.yaml", "merge key"},
+		"twice a key": {files{"apps/web.yaml": webYAML + "  replicas: 2\n"}, "apps/web.yaml",
+			`"replicas" is set twice`},
+		"list": {files{"apps/web.yaml": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n" +
+			"  kind: Deployment\n" +
 			"  metadata: {name: web, namespace: shop}\n"}, "apps/web.yaml", "item of a list"},
 		"template":     {files{"apps/web.yaml": webYAML + "  {{- if .x }}\n"}, "apps/web.yaml", "not valid YAML"},
 		"no namespace": {files{"apps/web.yaml": webWithoutNamespace}, "apps/web.yaml", "set metadata.namespace"},
 		"patched": {overlay("resources: [base]\nreplicas: [{name: web, count: 2}]\n"), "apps/kustomization.yaml",
 			"changes the field spec.replicas"},
 		"patched further in": {files{"apps/kustomization.yaml": "resources: [mid]\n",
-			"apps/mid/kustomization.yaml": "resources: [base]\npatches: [{patch: \"- {op: add, path: /spec/x, value: 1}\", " +
+			"apps/mid/kustomization.yaml": "resources: [base]\n" +
+				"patches: [{patch: \"- {op: add, path: /spec/x, value: 1}\", " +
 				"target: {kind: Deployment}}]\n", "apps/mid/base/kustomization.yaml": "resources: [web.yaml]\n",
 			"apps/mid/base/web.yaml": webYAML}, "apps/mid/kustomization.yaml", "spec.x"},
-		"labeled selector": {overlay("resources: [base]\ncommonLabels: {a: b}\n"), "apps/kustomization.yaml", "spec.selector"},
-		"renamed":          {overlay("resources: [base]\nnamePrefix: a-\n"), "apps/kustomization.yaml", "renames"},
+		"labeled selector": {overlay("resources: [base]\ncommonLabels: {a: b}\n"), "apps/kustomization.yaml",
+			"spec.selector"},
+		"renamed": {overlay("resources: [base]\nnamePrefix: a-\n"), "apps/kustomization.yaml", "renames"},
 		"removed": {overlay("resources: [base]\npatches: [{patch: '{$patch: delete, apiVersion: apps/v1, " +
 			"kind: Deployment, metadata: {name: web, namespace: shop}}'}]\n"), "apps/kustomization.yaml", "removes it"},
 		"named by a kustomization": {files{"apps/kustomization.yaml": "resources: [b.yaml]\nnamePrefix: w\n",
@@ -142,7 +151,8 @@ func TestFindConflicts(t *testing.T) {
 		"outside the folder": {files{"apps/kustomization.yaml": "resources: [../base]\n",
 			"base/kustomization.yaml": "resources: [web.yaml]\n", "base/web.yaml": webYAML}, "base/web.yaml",
 			"outside the folder apps"},
-		"remote base":  {overlay("resources: [base, 'https://example.com/x']\n"), "apps/kustomization.yaml", "is remote"},
+		"remote base": {overlay("resources: [base, 'https://example.com/x']\n"), "apps/kustomization.yaml",
+			"is remote"},
 		"missing file": {overlay("resources: [base, none.yaml]\n"), "apps/kustomization.yaml", `no "none.yaml"`},
 		"missing file of another": {files{"apps/a/kustomization.yaml": "resources: [none.yaml]\n",
 			"apps/x.yaml": otherYAML}, "apps/a/kustomization.yaml", `no "none.yaml"`},
@@ -150,7 +160,7 @@ func TestFindConflicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for verb, err := range allErrors(test.files, "apps", webKey) {
-				e := expectConflict(t, err)
+				e := mustConflict(t, err)
 				if e.NotFound || e.Key != webKey || e.File != test.file || !strings.Contains(e.Reason, test.reason) {
 					t.Errorf("%s: got %v in %s, want %s in %s", verb, e, e.File, test.reason, test.file)
 				}
@@ -182,19 +192,21 @@ func object(key Key) *unstructured.Unstructured {
 
 func TestFindReportsNoDocument(t *testing.T) {
 	for name, f := range map[string]files{
-		"empty":                 {"x": ""},
-		"others":                {"apps/other.yaml": otherYAML, "apps/web.yaml": strings.Replace(webYAML, ": shop", ": other", 1)},
-		"not in it":             {"web.yaml": webYAML},
-		"unlisted":              {"apps/kustomization.yaml": "resources: [a.yaml]\n", "apps/a.yaml": otherYAML, "apps/web.yaml": webYAML},
+		"empty": {"x": ""},
+		"others": {"apps/other.yaml": otherYAML, "apps/web.yaml": strings.Replace(webYAML,
+			": shop", ": other", 1)},
+		"not in it": {"web.yaml": webYAML},
+		"unlisted": {"apps/kustomization.yaml": "resources: [a.yaml]\n", "apps/a.yaml": otherYAML,
+			"apps/web.yaml": webYAML},
 		"unrelated broken file": {"apps/a.yaml": "web: [\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Find(f.fs(), "apps", webKey)
-			if e := expectConflict(t, err); !e.NotFound {
+			if e := mustConflict(t, err); !e.NotFound {
 				t.Errorf("got %v", e)
 			}
 			_, err = Remove(f.fs(), "apps", webKey)
-			if e := expectConflict(t, err); !e.NotFound {
+			if e := mustConflict(t, err); !e.NotFound {
 				t.Errorf("got %v", e)
 			}
 		})
@@ -204,7 +216,7 @@ func TestFindReportsNoDocument(t *testing.T) {
 func TestFindRefusesPathsOutside(t *testing.T) {
 	for _, root := range []string{"..", "../x", "a/../../x"} {
 		_, err := Find(files{"x": ""}.fs(), root, webKey)
-		expectConflict(t, err)
+		_ = mustConflict(t, err)
 	}
 }
 
@@ -234,15 +246,18 @@ func TestSetCreatesAFile(t *testing.T) {
 	for name, test := range map[string]struct{ files, want files }{
 		"no folder": {files{}, files{"apps/shop-web.yaml": newWeb}},
 		"taken":     {files{"apps/shop-web.yaml": otherYAML}, files{"apps/shop-web-deployment.yaml": newWeb}},
-		"kustomization": {files{"apps/kustomization.yaml": "namespace: shop # all\nresources: # of the shop\n  - other.yaml # first\n\n" +
+		"kustomization": {files{"apps/kustomization.yaml": "namespace: shop # all\nresources: # of the shop\n" +
+			"  - other.yaml # first\n\n" +
 			"# labels\nlabels:\n  - pairs: {a: b}\n", "apps/other.yaml": otherYAML},
-			files{"apps/shop-web.yaml": newWeb, "apps/kustomization.yaml": "namespace: shop # all\nresources: # of the shop\n" +
+			files{"apps/shop-web.yaml": newWeb, "apps/kustomization.yaml": "namespace: shop # all\n" +
+				"resources: # of the shop\n" +
 				"  - other.yaml # first\n  - shop-web.yaml\n\n# labels\nlabels:\n  - pairs: {a: b}\n"}},
 		"kustomization without resources": {files{"apps/Kustomization": "kind: Kustomization\n" +
 			"apiVersion: kustomize.config.k8s.io/v1beta1\n"},
 			files{"apps/shop-web.yaml": newWeb, "apps/Kustomization": "kind: Kustomization\n" +
 				"apiVersion: kustomize.config.k8s.io/v1beta1\nresources:\n- shop-web.yaml\n"}},
-		"resources in brackets": {files{"apps/kustomization.yaml": "resources: [other.yaml]\n", "apps/other.yaml": otherYAML},
+		"resources in brackets": {files{"apps/kustomization.yaml": "resources: [other.yaml]\n",
+			"apps/other.yaml": otherYAML},
 			files{"apps/shop-web.yaml": newWeb, "apps/kustomization.yaml": "resources: [other.yaml, shop-web.yaml]\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,10 +280,12 @@ func TestSetRefusesNewObjectsThatAKustomizationChanges(t *testing.T) {
 		"namePrefix: a-\nresources: [o.yaml]\n": "renames",
 		"nameSuffix: -a\nresources: [o.yaml]\n": "renames",
 		"resources: &x [o.yaml]\n":              "anchor",
-		"patches: [{target: {kind: Deployment}, patch: '- {op: add, path: /spec/x, value: 1}'}]\nresources: [o.yaml]\n": "spec.x",
+		"patches: [{target: {kind: Deployment}, patch: '- {op: add, path: /spec/x, value: 1}'}]\n" +
+			"resources: [o.yaml]\n": "spec.x",
 	} {
 		_, _, err := Set(files{"k/kustomization.yaml": text, "k/o.yaml": otherYAML}.fs(), "k", webKey, object(webKey))
-		if e := expectConflict(t, err); !strings.Contains(e.Reason, reason) || e.NotFound || e.File != "k/kustomization.yaml" {
+		if e := mustConflict(t, err); !strings.Contains(e.Reason,
+			reason) || e.NotFound || e.File != "k/kustomization.yaml" {
 			t.Errorf("%s: got %v", text, e)
 		}
 	}
@@ -306,10 +323,12 @@ func TestRemove(t *testing.T) {
 		"last": {files{"apps/web.yaml": otherYAML + "---\n" + webYAML}, files{"apps/web.yaml": otherYAML}},
 		"middle": {files{"apps/web.yaml": "# all\n---\n" + otherYAML + "---\n# web\n" + webYAML + "---\n" + third},
 			files{"apps/web.yaml": "# all\n---\n" + otherYAML + "---\n" + third}},
-		"kustomization": {files{"apps/kustomization.yaml": "resources:\n# the web\n- ./web.yaml\n# the other\n- other.yaml\n",
+		"kustomization": {files{"apps/kustomization.yaml": "resources:\n# the web\n- ./web.yaml\n# the other\n" +
+			"- other.yaml\n",
 			"apps/other.yaml": otherYAML, "apps/web.yaml": webYAML},
 			files{"apps/kustomization.yaml": "resources:\n# the other\n- other.yaml\n", "apps/web.yaml": ""}},
-		"last resource": {files{"apps/kustomization.yaml": "namespace: shop\nresources:\n- web.yaml\n", "apps/web.yaml": webYAML},
+		"last resource": {files{"apps/kustomization.yaml": "namespace: shop\nresources:\n- web.yaml\n",
+			"apps/web.yaml": webYAML},
 			files{"apps/kustomization.yaml": "namespace: shop\nresources: []\n", "apps/web.yaml": ""}},
 		"the only field": {files{"apps/kustomization.yaml": "resources:\n- web.yaml\n", "apps/web.yaml": webYAML},
 			files{"apps/kustomization.yaml": "resources: []\n", "apps/web.yaml": ""}},
@@ -326,9 +345,11 @@ func TestRemove(t *testing.T) {
 
 // A patch that needs the object would break the kustomization.
 func TestRemoveRefusesToBreakTheKustomization(t *testing.T) {
-	_, err := Remove(files{"kustomization.yaml": "resources: [web.yaml]\npatches:\n- patch: |-\n    apiVersion: apps/v1\n" +
-		"    kind: Deployment\n    metadata: {name: web, namespace: shop, labels: {a: b}}\n", "web.yaml": webYAML}.fs(), ".", webKey)
-	if e := expectConflict(t, err); e.File != "kustomization.yaml" || !strings.Contains(e.Reason, "cannot be built") {
+	_, err := Remove(files{"kustomization.yaml": "resources: [web.yaml]\npatches:\n- patch: |-\n" +
+		"    apiVersion: apps/v1\n" +
+		"    kind: Deployment\n    metadata: {name: web, namespace: shop, labels: {a: b}}\n",
+		"web.yaml": webYAML}.fs(), ".", webKey)
+	if e := mustConflict(t, err); e.File != "kustomization.yaml" || !strings.Contains(e.Reason, "cannot be built") {
 		t.Errorf("got %v", e)
 	}
 }

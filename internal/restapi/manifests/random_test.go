@@ -17,8 +17,10 @@ type generator struct {
 	comments       int
 }
 
-var randomStrings = []string{"a", "true", "10m", "1e3", "0x10", "", "it's", `say "x"`, "a: b", "# no", "x #y", "two\nlines\n",
-	"no\nend", "  lead\n", "tail\n\n\n", "ü€😀", "a,b", "{x}", "- x", "null", "~", "2026-01-01", "1:30", "*x", "&y", "yes", "%", "@",
+var randomStrings = []string{"a", "true", "10m", "1e3", "0x10", "", "it's", `say "x"`, "a: b", "# no", "x #y",
+	"two\nlines\n",
+	"no\nend", "  lead\n", "tail\n\n\n", "ü€😀", "a,b", "{x}", "- x", "null", "~", "2026-01-01", "1:30", "*x",
+	"&y", "yes", "%", "@",
 	"a\tb", "back\\slash", "\u0085", "x:", ":x", "[", "---", "..."}
 
 func (g *generator) text() string { return randomStrings[g.IntN(len(randomStrings))] }

@@ -13,8 +13,8 @@ const maxAligned = 1 << 20
 // pair is an item of the new list: that of the old list which it replaces, or -1.
 type pair struct{ old, updated int }
 
-// align returns how a list becomes another one: pairs in the order of both, where -1 is an item that
-// is added or removed. Equal items are paired first, then those with the same name.
+// align returns how a list becomes another one: pairs in the order of both, where -1 is an item
+// that is added or removed. Equal items are paired first, then those with the same name.
 func align(old, updated []any) []pair {
 	rows, columns := len(old)+1, len(updated)+1
 	if rows*columns > maxAligned {
@@ -25,7 +25,7 @@ func align(old, updated []any) []pair {
 	cost := make([]int, rows*columns)
 	for i := len(old); i >= 0; i-- {
 		for j := len(updated); j >= 0; j-- {
-			best := 0
+			var best int
 			switch {
 			case i == len(old):
 				best = (len(updated) - j) * addCost

@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Set returns the files to write so that the repository has the object as given, and its document in
-// them. There are no files if nothing differs. Without a document, it creates <namespace>-<name>.yaml
-// in the folder, and adds that to the kustomization there. The status and the metadata of the server
-// are not written. The error is a *ConflictError, or says what is wrong with the object.
+// Set returns the files to write so that the repository has the object as given, and its document
+// in them. There are no files if nothing differs. Without a document, it creates
+// <namespace>-<name>.yaml in the folder, and adds that to the kustomization there. The status and
+// the metadata of the server are not written. The error is a *ConflictError, or says what is wrong
+// with the object.
 func Set(fsys fs.FS, root string, key Key, object *unstructured.Unstructured) (map[string][]byte, *Document, error) {
 	t, err := loadTree(fsys, root)
 	if err != nil {
@@ -82,7 +83,8 @@ var unwritten = [][]string{
 	{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"},
 }
 
-// keepUnwritten sets the fields that are never written, and the namespace, to what the document has.
+// keepUnwritten sets the fields that are never written, and the namespace, to what the document
+// has.
 func keepUnwritten(written, desired map[string]any, key Key) {
 	for _, field := range unwritten {
 		v, ok, err := unstructured.NestedFieldNoCopy(written, field...)
@@ -104,7 +106,8 @@ func keepUnwritten(written, desired map[string]any, key Key) {
 	}
 }
 
-// replace returns the file with another value of the document. All other documents keep their bytes.
+// replace returns the file with another value of the document. All other documents keep their
+// bytes.
 func (f *found) replace(desired map[string]any) ([]byte, error) {
 	s := f.segment()
 	text, err := editDocument(s.text(f.data), desired, s.marker < s.start)
@@ -129,8 +132,8 @@ func (f *found) replace(desired map[string]any) ([]byte, error) {
 	return data, nil
 }
 
-// verified returns changed files and the document of an object in them, if the object has the desired
-// value there.
+// verified returns changed files and the document of an object in them, if the object has the
+// desired value there.
 func (t *Tree) verified(key Key, desired map[string]any, files map[string][]byte) (map[string][]byte, *Document,
 	error) {
 	changed, err := loadTree(overlay{t.fsys, files}, t.root)
@@ -164,8 +167,9 @@ func (t *Tree) create(key Key, desired map[string]any) (map[string][]byte, *Docu
 		}
 		files[k.file] = data
 		if k.namespace != "" && key.Namespace != "" && k.namespace != key.Namespace {
-			return nil, nil, conflict(key, k.file, "the kustomization sets the namespace %s, so that the object cannot be "+
-				"in %s: use another folder", k.namespace, key.Namespace)
+			return nil, nil, conflict(key, k.file,
+				"the kustomization sets the namespace %s, so that the object cannot be "+
+					"in %s: use another folder", k.namespace, key.Namespace)
 		}
 	}
 	return t.verified(key, desired, files)

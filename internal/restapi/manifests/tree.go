@@ -21,8 +21,8 @@ import (
 // maxKustomizations bounds the kustomizations of one tree.
 const maxKustomizations = 10_000
 
-// Tree is a folder of a repository, with the files that are synced from it. It caches what is built,
-// for several calls about one object. It is not safe for concurrent use.
+// Tree is a folder of a repository, with the files that are synced from it. It caches what is
+// built, for several calls about one object. It is not safe for concurrent use.
 type Tree struct {
 	fsys fs.FS
 	root string
@@ -66,8 +66,8 @@ type build struct {
 	err     error
 }
 
-// Load finds the files that are synced from the folder root. A folder that does not exist is empty. The
-// error is a *ConflictError without an object.
+// Load finds the files that are synced from the folder root. A folder that does not exist is empty.
+// The error is a *ConflictError without an object.
 func Load(fsys fs.FS, root string) (*Tree, error) {
 	t, err := loadTree(fsys, root)
 	if err != nil {
@@ -114,8 +114,8 @@ func loadTree(fsys fs.FS, root string) (*Tree, error) {
 	return t, nil
 }
 
-// walk returns the manifests of folders without a kustomization in them or above them, and the folders
-// of the kustomizations without another one above them.
+// walk returns the manifests of folders without a kustomization in them or above them, and the
+// folders of the kustomizations without another one above them.
 func (t *Tree) walk() (loose, candidates []string, err error) {
 	limits, count := artifact.DefaultLimits(), 0
 	err = fs.WalkDir(t.fsys, t.root, func(name string, d fs.DirEntry, err error) error {

@@ -24,8 +24,8 @@ type Change struct {
 	// Author and Email are those of the commit. Message has a default.
 	Author, Email, Message string
 	// Edit returns the desired object for the present document, which is nil if there is none. It
-	// returns nil to remove the object. It is called again if the push was lost, and the new tip has
-	// another document of this object. An error ends the change.
+	// returns nil to remove the object. It is called again if the push was lost, and the new tip
+	// has another document of this object. An error ends the change.
 	Edit func(ctx context.Context, present *manifests.Document) (*unstructured.Unstructured, error)
 }
 
@@ -46,16 +46,16 @@ type attempt struct {
 	edited     bool
 	editedHash string
 	desired    *unstructured.Unstructured
-	// uncertain is true after a push that the server may have accepted. It had the document with the
-	// hash pushedHash, which is empty for a removed one.
+	// uncertain is true after a push that the server may have accepted. It had the document with
+	// the hash pushedHash, which is empty for a removed one.
 	uncertain  bool
 	pushedHash string
 	refusals   int
 }
 
 // Apply commits a change to the branch, and pushes it. The error is a *PreconditionError,
-// *manifests.ConflictError, *RefusedError, *AttemptsError, *git.Error, or that of Change.Edit. If the
-// context ends before the push, nothing is changed.
+// *manifests.ConflictError, *RefusedError, *AttemptsError, *git.Error, or that of Change.Edit. If
+// the context ends before the push, nothing is changed.
 func (r *Repository) Apply(ctx context.Context, c Change) (Result, error) {
 	if err := r.acquire(ctx); err != nil {
 		return Result{}, fmt.Errorf("%s: %w", c.Key, err)

@@ -6,7 +6,8 @@ import (
 	"github.com/ksctl/gitops/internal/restapi/manifests"
 )
 
-// PreconditionError means that the document of an object is not the one that Change.IfMatch expects.
+// PreconditionError means that the document of an object is not the one that Change.IfMatch
+// expects.
 type PreconditionError struct {
 	Key manifests.Key
 	// Hash is that of the present document; empty without one.
@@ -37,8 +38,8 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the error of the push.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// AttemptsError means that each push of a change was lost to another one, or failed. A later attempt
-// may succeed.
+// AttemptsError means that each push of a change was lost to another one, or failed. A later
+// attempt may succeed.
 type AttemptsError struct {
 	Key      manifests.Key
 	Attempts int

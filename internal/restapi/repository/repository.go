@@ -1,8 +1,8 @@
 // Package repository commits changes of single objects to a branch of a Git repository.
 //
 // The changes of one Repository are made one after the other. Each is a commit on the tip of the
-// branch, pushed without force. A push that was lost to another one is made again on the new tip; the
-// object is edited again only if its document is another one there.
+// branch, pushed without force. A push that was lost to another one is made again on the new tip;
+// the object is edited again only if its document is another one there.
 package repository
 
 import (
@@ -33,8 +33,8 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Defaults of Options, and the waiting time before another attempt: at random, up to the base, which
-// doubles with each attempt up to the maximum.
+// Defaults of Options, and the waiting time before another attempt: at random, up to the base,
+// which doubles with each attempt up to the maximum.
 const (
 	defaultAttempts = 20
 	backoffBase     = 25 * time.Millisecond
@@ -49,7 +49,8 @@ type Repository struct {
 	options Options
 	// queue has one element while the fields below are in use. Goroutines acquire it in order.
 	queue chan struct{}
-	// checkout has the tip of the branch as of the last call; nil without one. cancel ends its context.
+	// checkout has the tip of the branch as of the last call; nil without one. cancel ends its
+	// context.
 	checkout *git.Checkout
 	cancel   context.CancelCauseFunc
 	advances int

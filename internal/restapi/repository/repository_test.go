@@ -99,7 +99,8 @@ func setValue(name, value string) Change {
 }
 
 func remove(name string) Change {
-	return Change{Key: keyOf(name), Edit: func(context.Context, *manifests.Document) (*unstructured.Unstructured, error) {
+	return Change{Key: keyOf(name), Edit: func(context.Context, *manifests.Document) (*unstructured.Unstructured,
+		error) {
 		return nil, nil
 	}}
 }
@@ -122,7 +123,8 @@ func TestApplyCommits(t *testing.T) {
 	if !result.Changed || result.Commit != f.git("rev-parse", "main") || result.Document.File != "apps/all.yaml" {
 		t.Errorf("got %+v", result)
 	}
-	if got, want := f.file("apps/all.yaml"), strings.TrimSuffix(configMap("a", "two")+"---\n"+configMap("b", "1"), "\n"); got != want {
+	if got, want := f.file("apps/all.yaml"), strings.TrimSuffix(configMap("a", "two")+"---\n"+configMap("b", "1"),
+		"\n"); got != want {
 		t.Errorf("got %s", got)
 	}
 	if got := f.git("log", "-1", "--format=%an <%ae> %cn%n%B", "main"); got !=
@@ -190,7 +192,8 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 	for i := range writers / 2 {
 		all += "---\n" + configMap(name(i), "old")
 	}
-	f := newFixture(t, map[string]string{"apps/all.yaml": all, "apps/kustomization.yaml": "resources: # all\n- all.yaml\n"})
+	f := newFixture(t, map[string]string{"apps/all.yaml": all, "apps/kustomization.yaml": "resources: # all\n" +
+		"- all.yaml\n"})
 	processes := []*Repository{f.repo, f.open(f.remote.URL())}
 	results, errs := make([]Result, writers), make([]error, writers)
 	var running sync.WaitGroup
@@ -329,9 +332,11 @@ func TestConflictsAreReported(t *testing.T) {
 		"apps/kustomization.yaml":      "resources: [base, s.yaml]\nnamePrefix: ''\npatches: [{path: patch.yaml}]\n",
 		"apps/base/kustomization.yaml": "resources: [a.yaml]\n",
 		"apps/base/a.yaml":             configMap("a", "1"),
-		"apps/patch.yaml":              "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {value: x}\n",
+		"apps/patch.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n" +
+			"data: {value: x}\n",
 		"apps/s.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: secret, namespace: shop}\n" +
-			"data: {value: 'ENC[AES256_GCM,data:x]'}\nsops: {mac: 'ENC[AES256_GCM,data:x]', lastmodified: '2026-01-01T00:00:00Z'}\n",
+			"data: {value: 'ENC[AES256_GCM,data:x]'}\n" +
+			"sops: {mac: 'ENC[AES256_GCM,data:x]', lastmodified: '2026-01-01T00:00:00Z'}\n",
 	})
 	for name, file := range map[string]string{"a": "apps/kustomization.yaml", "secret": "apps/s.yaml"} {
 		_, err := f.repo.Apply(t.Context(), setValue(name, "2"))

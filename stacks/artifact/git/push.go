@@ -90,12 +90,12 @@ func (b *Branch) Checkout(ctx context.Context) (*Checkout, error) {
 	return c, nil
 }
 
-// Push pushes a commit to the branch, and creates the branch if it does not exist; checkout is
-// a checkout of its base. It returns the ID of the commit, or of the base if no file would
-// change. It never forces: the server accepts the commit only if the branch did not change
-// since it was read. Otherwise the reason is BranchMoved, and the caller must read the branch
-// again. If the connection fails, the ID is returned with the error: the server may have accepted the
-// commit. The error is an *Error.
+// Push pushes a commit to the branch, and creates the branch if it does not exist; checkout is a
+// checkout of its base. It returns the ID of the commit, or of the base if no file would change. It
+// never forces: the server accepts the commit only if the branch did not change since it was read.
+// Otherwise the reason is BranchMoved, and the caller must read the branch again. If the connection
+// fails, the ID is returned with the error: the server may have accepted the commit. The error is
+// an *Error.
 func (b *Branch) Push(ctx context.Context, checkout *Checkout, change Commit) (id string, err error) {
 	defer func() { err = b.redactError(err) }()
 	var commit plumbing.Hash
@@ -113,9 +113,9 @@ func (b *Branch) Push(ctx context.Context, checkout *Checkout, change Commit) (i
 	return commit.String(), b.pushObjects(ctx, commit, pack.Bytes())
 }
 
-// Advance moves a checkout to a commit that Push created from it, without a download. After a failed
-// push, the checkout must not be used for another one: a pack has only objects that the checkout did
-// not have. The error is an *Error.
+// Advance moves a checkout to a commit that Push created from it, without a download. After a
+// failed push, the checkout must not be used for another one: a pack has only objects that the
+// checkout did not have. The error is an *Error.
 func (c *Checkout) Advance(ctx context.Context, commit string) error {
 	return recoverPanic(func() error {
 		t, submodules, err := readCommit(ctx, c.store, plumbing.NewHash(commit), c.client.limits.Tree)

@@ -25,8 +25,8 @@ func Build(ctx context.Context, tree *source.Tree, dir string, components []stri
 	return objectsOf(file, built)
 }
 
-// BuildValues builds the kustomization in a folder, and returns its objects as kustomize builds them.
-// It renders no charts.
+// BuildValues builds the kustomization in a folder, and returns its objects as kustomize builds
+// them. It renders no charts.
 func BuildValues(ctx context.Context, tree *source.Tree, dir string) ([]map[string]any, error) {
 	file, built, err := build(ctx, tree, dir, nil, func(r Release) ([]*manifest.Object, error) {
 		return nil, problem.Newf("the chart of the release %q is not rendered here", r.Name)
