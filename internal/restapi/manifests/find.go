@@ -194,6 +194,9 @@ func (t *Tree) explainMissing(key Key, c candidates) error {
 				"sets one: set metadata.namespace")
 	}
 	for _, dir := range t.entries {
+		if t.listsOnly(dir) {
+			continue
+		}
 		file := t.kustomizations[dir].file
 		objects, err := t.render(dir)
 		if err != nil {
@@ -248,7 +251,7 @@ func (t *Tree) check(key Key, f *found) error {
 	}
 	f.value = asMap(value)
 	dir, ok := f.how.entry()
-	if !ok {
+	if !ok || t.listsOnly(dir) && isUnchanged(f.value, f.how.namespace) {
 		return nil
 	}
 	objects, err := t.render(dir)

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -64,6 +65,8 @@ func TestFind(t *testing.T) {
 		"a broken file elsewhere": {files{"apps/web.yaml": webYAML,
 			"apps/chart.yaml": "{{ .web }}: Deployment {\n"}, "apps/web.yaml"},
 		"an encrypted one elsewhere": {files{"apps/web.yaml": webYAML, "apps/s.yaml": encryptedYAML}, "apps/web.yaml"},
+		"a broken file that is listed": {files{"apps/kustomization.yaml": "resources: [web.yaml, b.yaml]\n",
+			"apps/web.yaml": webYAML, "apps/b.yaml": "a: [\n"}, "apps/web.yaml"},
 		"a list with others": {files{"apps/web.yaml": webYAML, "apps/l.yaml": "kind: List\n" +
 			"items: [{kind: Pod, metadata: {name: web}}]\n"}, "apps/web.yaml"},
 		"JSON": {files{"apps/web.json": `{"apiVersion": "apps/v2", "kind": "Deployment", "metadata": {"name": "w\u0065b", "namespace": "shop"}}`}, "apps/web.json"},
@@ -77,6 +80,69 @@ func TestFind(t *testing.T) {
 				t.Errorf("got %s in %s, %s", doc.Object, doc.File, doc.Hash)
 			}
 		})
+	}
+}
+
+// Kustomizations that only list files need no build: it makes the same objects.
+func TestListedObjectsAreAsBuilt(t *testing.T) {
+	binding := "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: web}\n" +
+		"subjects: [{kind: ServiceAccount, name: default, namespace: x}]\n"
+	service := "apiVersion: v1\nkind: Service\nmetadata: {name: web, labels: {}, creationTimestamp: null}\n" +
+		"spec: {a: yes, b: 1e3, c: 010, d: 1_000, e: 2026-01-01, f: ~, g: 'no', i: [{}]}\n"
+	for namespace, changed := range map[string]bool{"": false, "namespace: shop\n": true} {
+		tree, err := Load(files{"kustomization.yaml": namespace + "resources: [a, c.yaml]\n", "c.yaml": binding,
+			"a/kustomization.yaml": "bases: [b]\n", "a/b/kustomization.yaml": "resources: [s.yaml, w.yaml]\n",
+			"a/b/s.yaml": service, "a/b/w.yaml": webWithoutNamespace}.fs(), ".")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !tree.listsOnly(".") || len(tree.included) != 3 {
+			t.Fatal("the kustomization is built")
+		}
+		objects, err := tree.render(".")
+		if err != nil || len(objects) != 3 {
+			t.Fatal(objects, err)
+		}
+		for _, o := range objects {
+			for file, how := range tree.included {
+				data, err := tree.read(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, value, err := parseValue(data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if value["kind"] != o["kind"] {
+					continue
+				}
+				if unchanged := isUnchanged(value,
+					how[0].namespace); unchanged == (changed && o["kind"] == "RoleBinding") {
+					t.Errorf("%s: isUnchanged is %t", file, unchanged)
+				} else if field := changedField(value, o); unchanged && field != "" {
+					t.Errorf("%s: %s differs: %v, %v", file, field, value, o)
+				}
+				if got := keyOfValue(o).Namespace; got != how[0].namespace {
+					t.Errorf("%s has the namespace %s", file, got)
+				}
+			}
+		}
+	}
+}
+
+// Kustomizations that include each other again and again are refused.
+func TestManyInclusionsAreRefused(t *testing.T) {
+	f := files{"k/kustomization.yaml": "resources: [../k0, ../k0]\n",
+		"k40/kustomization.yaml": "resources: [web.yaml]\n",
+		"k40/web.yaml":           webYAML, "loop/kustomization.yaml": "resources: [../loop]\n"}
+	for i := range 40 {
+		f[fmt.Sprintf("k%d/kustomization.yaml", i)] = fmt.Sprintf("resources: [../k%d, ../k%d]\n", i+1, i+1)
+	}
+	for _, root := range []string{"k", "loop"} {
+		_, err := Find(f.fs(), root, webKey)
+		if e := mustConflict(t, err); e.NotFound || e.Key != webKey {
+			t.Errorf("got %v", e)
+		}
 	}
 }
 
@@ -156,6 +222,11 @@ func TestFindConflicts(t *testing.T) {
 		"missing file": {overlay("resources: [base, none.yaml]\n"), "apps/kustomization.yaml", `no "none.yaml"`},
 		"missing file of another": {files{"apps/a/kustomization.yaml": "resources: [none.yaml]\n",
 			"apps/x.yaml": otherYAML}, "apps/a/kustomization.yaml", `no "none.yaml"`},
+		"local configuration": {files{"apps/kustomization.yaml": "namespace: shop\nresources: [b.yaml]\n",
+			"apps/b.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: other}\n---\n" +
+				strings.Replace(webYAML, "  name: web\n", "  name: web\n"+
+					"  annotations: {config.kubernetes.io/local-config: 'true'}\n", 1)},
+			"apps/kustomization.yaml", "removes it"},
 		"path is a file": {files{"apps": "x"}, "apps", "not a folder"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (t *Tree) verifyRemoved(key Key, f *found, files map[string][]byte) error {
 	if err != nil {
 		return withKey(key, err)
 	}
-	if dir, ok := f.how.entry(); ok {
+	if dir, ok := f.how.entry(); ok && !changed.listsOnly(dir) {
 		if _, err := changed.render(dir); err != nil {
 			return buildConflict(key, t.kustomizations[dir].file, err)
 		}

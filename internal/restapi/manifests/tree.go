@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,15 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-	"sigs.k8s.io/kustomize/api/konfig"
-
 	"github.com/ksctl/gitops/stacks/artifact"
 	"github.com/ksctl/gitops/stacks/kustomization"
 )
-
-// maxKustomizations bounds the kustomizations of one tree.
-const maxKustomizations = 10_000
 
 // Tree is a folder of a repository, with the files that are synced from it. It caches what is
 // built, for several calls about one object. It is not safe for concurrent use.
@@ -33,15 +26,9 @@ type Tree struct {
 	// entries are the folders of the outermost kustomizations, sorted.
 	entries []string
 	builds  map[string]build
-}
-
-// kustomizationFile has what a kustomization lists. Its paths are cleaned.
-type kustomizationFile struct {
-	dir, file       string
-	namespace       string
-	files, children []string
-	// empty is true without any field that makes or changes objects. kustomize refuses to build it.
-	empty bool
+	// listing caches listsOnly. includes counts the calls of include.
+	listing  map[string]bool
+	includes int
 }
 
 // inclusion is a way in which a file is synced.
@@ -82,7 +69,7 @@ func loadTree(fsys fs.FS, root string) (*Tree, error) {
 		return nil, &ConflictError{File: root, Reason: "the path leaves the repository"}
 	}
 	t := &Tree{fsys: fsys, root: root, kustomizations: map[string]*kustomizationFile{},
-		included: map[string][]inclusion{}, builds: map[string]build{}}
+		included: map[string][]inclusion{}, builds: map[string]build{}, listing: map[string]bool{}}
 	info, err := fs.Stat(fsys, root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
@@ -107,6 +94,11 @@ func loadTree(fsys fs.FS, root string) (*Tree, error) {
 			t.entries = append(t.entries, dir)
 			t.include(dir, "", nil)
 		}
+	}
+	if t.includes > maxKustomizations {
+		return nil, &ConflictError{File: root,
+			Reason: "the folder has too many kustomizations, or they include each other " +
+				"too often"}
 	}
 	for _, file := range loose {
 		t.included[file] = append(t.included[file], inclusion{})
@@ -159,7 +151,8 @@ func (t *Tree) reach(dir string, reached map[string]bool) {
 // include adds the files of a kustomization. outer is the namespace of those that include it.
 func (t *Tree) include(dir, outer string, chain []string) {
 	k := t.kustomizationIn(dir)
-	if k == nil || slices.Contains(chain, dir) || len(chain) > artifact.DefaultLimits().Depth {
+	if t.includes++; t.includes > maxKustomizations || k == nil || slices.Contains(chain,
+		dir) || len(chain) > artifact.DefaultLimits().Depth {
 		return
 	}
 	chain = append(slices.Clone(chain), dir)
@@ -171,73 +164,6 @@ func (t *Tree) include(dir, outer string, chain []string) {
 	}
 	for _, c := range k.children {
 		t.include(c, outer, chain)
-	}
-}
-
-// kustomizationIn returns the kustomization in a folder, or nil. One that cannot be parsed lists
-// nothing: its build has the error.
-func (t *Tree) kustomizationIn(dir string) *kustomizationFile {
-	if k, ok := t.kustomizations[dir]; ok || len(t.kustomizations) > maxKustomizations {
-		return k
-	}
-	t.kustomizations[dir] = nil
-	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		file := path.Join(dir, name)
-		if info, err := fs.Stat(t.fsys, file); err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		t.kustomizations[dir] = t.parseKustomization(dir, file)
-		break
-	}
-	return t.kustomizations[dir]
-}
-
-// listFields are the fields of a kustomization that list files and folders.
-var listFields = []string{"resources", "bases", "components"}
-
-func (t *Tree) parseKustomization(dir, file string) *kustomizationFile {
-	k := &kustomizationFile{dir: dir, file: file}
-	data, err := t.read(file)
-	if err != nil {
-		return k
-	}
-	segments, err := parseFile(data)
-	if err != nil {
-		return k
-	}
-	k.empty = true
-	for _, s := range segments {
-		if s.root == nil {
-			continue
-		}
-		for i := 0; i < len(s.root.Content); i += 2 {
-			k.empty = k.empty && slices.Contains([]string{"apiVersion", "kind", "metadata"}, s.root.Content[i].Value)
-		}
-		k.namespace = scalar(child(s.root, "namespace"))
-		for _, field := range listFields {
-			k.addEntries(t.fsys, child(s.root, field))
-		}
-	}
-	return k
-}
-
-func (k *kustomizationFile) addEntries(fsys fs.FS, list *yaml.Node) {
-	if list == nil || list.Kind != yaml.SequenceNode {
-		return
-	}
-	for _, item := range list.Content {
-		name := path.Join(k.dir, scalar(item))
-		if !fs.ValidPath(name) {
-			continue // outside the repository, which is an error of the build
-		}
-		info, err := fs.Stat(fsys, name)
-		switch {
-		case err != nil:
-		case info.IsDir():
-			k.children = append(k.children, name)
-		case info.Mode().IsRegular():
-			k.files = append(k.files, name)
-		}
 	}
 }
 
@@ -272,77 +198,7 @@ func (t *Tree) render(dir string) ([]map[string]any, error) {
 }
 
 // inRoot returns true for a file below the root.
-func (t *Tree) inRoot(file string) bool {
-	return t.root == "." || strings.HasPrefix(file, t.root+"/")
-}
+func (t *Tree) inRoot(file string) bool { return below(t.root, file) }
 
-// overlay is a tree with changed files.
-type overlay struct {
-	fs.FS
-	// files are the new contents by path, nil for a deleted file.
-	files map[string][]byte
-}
-
-var _ fs.ReadDirFS = overlay{}
-
-// Open implements fs.FS.
-func (o overlay) Open(name string) (fs.File, error) {
-	content, changed := o.files[name]
-	switch {
-	case changed && content == nil:
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	case changed:
-		return &changedFile{changedInfo{path.Base(name), int64(len(content)), 0o644}, bytes.NewReader(content)}, nil
-	}
-	f, err := o.FS.Open(name)
-	if errors.Is(err, fs.ErrNotExist) && o.hasFolder(name) {
-		return &changedFile{changedInfo{path.Base(name), 0, fs.ModeDir | 0o755}, bytes.NewReader(nil)}, nil
-	}
-	return f, err
-}
-
-// hasFolder returns true if a changed file is below a folder.
-func (o overlay) hasFolder(name string) bool {
-	for file, content := range o.files {
-		if content != nil && (name == "." || strings.HasPrefix(file, name+"/")) {
-			return true
-		}
-	}
-	return false
-}
-
-// ReadDir implements fs.ReadDirFS.
-func (o overlay) ReadDir(name string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(o.FS, name)
-	if err != nil && (!errors.Is(err, fs.ErrNotExist) || !o.hasFolder(name)) {
-		return nil, err
-	}
-	byName := map[string]fs.DirEntry{}
-	for _, e := range entries {
-		byName[e.Name()] = e
-	}
-	for file, content := range o.files {
-		rest := file
-		if name != "." {
-			below, ok := strings.CutPrefix(file, name+"/")
-			if !ok {
-				continue
-			}
-			rest = below
-		}
-		first, _, deeper := strings.Cut(rest, "/")
-		switch {
-		case deeper && content != nil && byName[first] == nil:
-			byName[first] = fs.FileInfoToDirEntry(changedInfo{first, 0, fs.ModeDir | 0o755})
-		case !deeper && content == nil:
-			delete(byName, first)
-		case !deeper:
-			byName[first] = fs.FileInfoToDirEntry(changedInfo{first, int64(len(content)), 0o644})
-		}
-	}
-	out := make([]fs.DirEntry, 0, len(byName))
-	for _, k := range slices.Sorted(maps.Keys(byName)) {
-		out = append(out, byName[k])
-	}
-	return out, nil
-}
+// below returns true for a path below a folder.
+func below(dir, name string) bool { return dir == "." || strings.HasPrefix(name, dir+"/") }
