@@ -124,13 +124,14 @@ func (s style) afterColon(v any, indent int, comment string) string {
 func (s style) list(items []any, indent int) string {
 	lines := make([]string, len(items))
 	for i, item := range items {
-		lines[i] = s.item(item, indent)
+		lines[i] = s.item(item, indent, "")
 	}
 	return strings.Join(lines, s.eol+spaces(indent))
 }
 
-// item returns an item of a list with its dash, the first line without its indentation.
-func (s style) item(v any, indent int) string {
+// item returns an item of a list with its dash, the first line without its indentation. A scalar is
+// followed by comment.
+func (s style) item(v any, indent int, comment string) string {
 	indent += len("- ")
 	switch v := v.(type) {
 	case map[string]any:
@@ -143,10 +144,10 @@ func (s style) item(v any, indent int) string {
 		}
 	case string:
 		if isLiteral(v) {
-			return "- " + s.literal(v, indent, "")
+			return "- " + s.literal(v, indent, comment)
 		}
 	}
-	return "- " + s.inline(v, s.quotes, false)
+	return "- " + s.inline(v, s.quotes, false) + comment
 }
 
 // isLiteral returns true for a text that is written as a literal block.

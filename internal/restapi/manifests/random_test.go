@@ -96,6 +96,30 @@ func (g *generator) mutate(v any, depth int) any {
 	return v
 }
 
+// change returns a value with other scalars.
+func (g *generator) change(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for _, k := range sortedKeys(v) {
+			if out[k] = v[k]; k != "name" {
+				out[k] = g.change(v[k])
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = g.change(v[i])
+		}
+		return out
+	}
+	if g.IntN(3) > 0 {
+		return v
+	}
+	return []any{g.text(), int64(g.IntN(10)), g.IntN(2) == 0, 0.5, nil}[g.IntN(5)]
+}
+
 // comment returns comment lines and blank lines, or nothing.
 func (g *generator) comment(indent int) string {
 	switch g.IntN(8) {
@@ -188,6 +212,10 @@ func TestSetRandomChanges(t *testing.T) {
 		value := map[string]any{"apiVersion": "v1", "kind": "Thing", "spec": g.value(0), "data": g.mapping(0),
 			"metadata": map[string]any{"name": "web", "namespace": "shop"}}
 		desired := asMap(g.mutate(value, 0))
+		scalarsOnly := g.IntN(3) == 0
+		if scalarsOnly {
+			desired = asMap(g.change(value))
+		}
 		if desired == nil {
 			continue
 		}
@@ -219,6 +247,9 @@ func TestSetRandomChanges(t *testing.T) {
 			after = []byte(before)
 		}
 		checkSet(t, []byte(before), after, segments, doc, updated, key, desired)
+		if kept := strings.Count(string(after), "# comment"); scalarsOnly && kept != g.comments {
+			t.Errorf("seed %d: %d of %d comments are kept:\n%s\n%s", seed, kept, g.comments, before, after)
+		}
 		if _, ok := splice(segments[1].text([]byte(before)), desired); !ok {
 			reencoded++
 			t.Logf("seed %d is encoded again:\n%s\n%v", seed, before, desired)

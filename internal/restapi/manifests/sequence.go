@@ -107,15 +107,28 @@ func changeCost(a, b any, same bool) int {
 			if equal(m[key], other[key]) {
 				return 1
 			}
-			return 3 * addCost
+			return differentCost(m, other, max(len(m), len(other))/2)
 		}
 	}
+	return differentCost(m, other, 0)
+}
+
+// differentCost is that of mappings without a name in common: an item is changed only if it keeps
+// some keys, and at least minEqual values.
+func differentCost(m, other map[string]any, minEqual int) int {
+	common, same := 0, 0
 	for key := range m {
 		if _, ok := other[key]; ok {
-			return 2*addCost - 1
+			common++
+			if equal(m[key], other[key]) {
+				same++
+			}
 		}
 	}
-	return 3 * addCost
+	if common == 0 || same < minEqual {
+		return 3 * addCost
+	}
+	return 2*addCost - 1
 }
 
 // encodeAll returns comparable forms of values.
@@ -149,9 +162,9 @@ func (e *editor) blockSequence(n *yaml.Node, old, updated []any, end int) bool {
 	for _, p := range align(old, updated) {
 		switch {
 		case p.old < 0 && previous < 0:
-			before += s.item(updated[p.updated], indent) + e.eol + spaces(indent)
+			before += s.item(updated[p.updated], indent, "") + e.eol + spaces(indent)
 		case p.old < 0:
-			after[previous] += e.eol + spaces(indent) + s.item(updated[p.updated], indent)
+			after[previous] += e.eol + spaces(indent) + s.item(updated[p.updated], indent, "")
 		default:
 			previous = p.old
 		}
@@ -259,6 +272,6 @@ func (e *editor) replaceItem(item *yaml.Node, dash int, updated any, indent, end
 	if !ok {
 		return false
 	}
-	e.add(dash, e.lineEnd(last), e.item(updated, indent))
+	e.add(dash, e.lineEnd(last), e.item(updated, indent, e.commentAfter(dash+1, item)))
 	return true
 }

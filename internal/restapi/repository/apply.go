@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -172,7 +173,12 @@ func (a *attempt) change(tree *manifests.Tree, present *manifests.Document) (map
 
 // message returns the message of the commit, by default such as "Update Deployment.apps shop/web".
 func (a *attempt) message(present *manifests.Document) string {
-	message := strings.TrimSpace(a.Message)
+	message := strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, a.Message))
 	if message == "" {
 		verb := "Update "
 		switch {

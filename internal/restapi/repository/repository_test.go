@@ -118,7 +118,7 @@ func TestApplyCommits(t *testing.T) {
 	f := newFixture(t, map[string]string{"apps/all.yaml": configMap("a", "1") + "---\n" + configMap("b", "1"),
 		"README": "x"})
 	change := setValue("a", "two")
-	change.Message = "Raise the value\n\nas discussed"
+	change.Message = "Raise the value\x00\r\n\nas discussed\n"
 	result := f.mustApply(change)
 	if !result.Changed || result.Commit != f.git("rev-parse", "main") || result.Document.File != "apps/all.yaml" {
 		t.Errorf("got %+v", result)
@@ -320,10 +320,17 @@ func TestServerRefusesThePush(t *testing.T) {
 	if f.git("rev-parse", "main") != head {
 		t.Error("the branch moved")
 	}
-	// The next change is not affected.
 	if err := os.Remove(hook); err != nil {
 		t.Fatal(err)
 	}
+	// The credentials allow no push.
+	f.git("config", "http.receivepack", "false")
+	_, err = f.repo.Apply(t.Context(), setValue("a", "2"))
+	if _, ok := errors.AsType[*RefusedError](err); !ok {
+		t.Errorf("got %v", err)
+	}
+	f.git("config", "http.receivepack", "true")
+	// The next change is not affected.
 	f.mustApply(setValue("a", "2"))
 }
 
