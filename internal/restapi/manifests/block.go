@@ -204,8 +204,8 @@ func (e *editor) replaceEntry(n *yaml.Node, i int, updated any, end int) bool {
 	return true
 }
 
-// commentAfter returns the comment on the line of a key or dash, with the spaces before it. colon is
-// the offset after that.
+// commentAfter returns the comment on the line of a key or dash, with the spaces before it. colon
+// is the offset after that.
 func (e *editor) commentAfter(colon int, value *yaml.Node) string {
 	line := e.lineAt(colon)
 	rest := e.text[colon:e.lineEnd(line)]

@@ -262,3 +262,28 @@ func TestSetRandomChanges(t *testing.T) {
 		t.Errorf("%d of %d documents are encoded again", reencoded, rounds)
 	}
 }
+
+// The documents that are not edited as text have the desired value, too.
+func TestReencodeRandomChanges(t *testing.T) {
+	for seed := range 1000 {
+		g := &generator{Rand: rand.New(rand.NewPCG(uint64(seed), 2))}
+		g.step = 2 + 2*g.IntN(2)
+		g.listStep = g.step * g.IntN(2)
+		value := map[string]any{"kind": "Thing", "spec": g.value(0), "data": g.mapping(0)}
+		desired := asMap(g.change(value))
+		if g.IntN(2) == 0 {
+			desired = asMap(g.mutate(value, 0))
+		}
+		if len(desired) == 0 {
+			continue
+		}
+		before := g.write(value, 0, true)
+		after, err := reencode([]byte(before), desired, false)
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, before)
+		}
+		if _, got, err := parseValue(after); err != nil || !equal(got, desired) {
+			t.Errorf("seed %d: got %v, want %v: %v\n%s\n%s", seed, got, desired, err, before, after)
+		}
+	}
+}

@@ -94,6 +94,10 @@ func setMapping(n *yaml.Node, old, updated map[string]any) error {
 		if err := setNode(value, old[key.Value], v); err != nil {
 			return err
 		}
+		if value.Kind != yaml.ScalarNode && len(value.Content) == 0 && key.LineComment != "" {
+			// The encoder writes {} and [] below such a comment, where they are not valid.
+			key.HeadComment, key.LineComment = strings.TrimSpace(key.HeadComment+"\n"+key.LineComment), ""
+		}
 		content = append(content, key, value)
 	}
 	for _, k := range fieldOrder(updated) {
@@ -141,7 +145,7 @@ func setSequence(n *yaml.Node, old, updated []any) error {
 func nodeOf(v any) (*yaml.Node, error) {
 	s := defaultStyle()
 	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte("k:"+s.afterColon(v, 0, "")), &doc); err != nil {
+	if err := yaml.Unmarshal([]byte("k:"+s.afterColon(v, 0, "")+"\n"), &doc); err != nil {
 		return nil, err
 	}
 	return doc.Content[0].Content[1], nil
