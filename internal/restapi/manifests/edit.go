@@ -10,8 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxPasses bounds how often a document is edited and parsed again.
-const maxPasses = 100
+// Limits of how often a document is edited and parsed again, and of the edits of one pass.
+const (
+	maxPasses = 100
+	maxEdits  = 2000
+)
 
 // errNotEditable means that a document can't be written with the desired value.
 var errNotEditable = errors.New("the document can't be edited in place: edit it by hand")
@@ -104,6 +107,9 @@ func newEditor(text []byte, root *yaml.Node) *editor {
 
 // add adds an edit, unless it touches another one.
 func (e *editor) add(start, end int, text string) {
+	if len(e.edits) >= maxEdits {
+		return
+	}
 	for _, other := range e.edits {
 		if start <= other.end && other.start <= end {
 			return

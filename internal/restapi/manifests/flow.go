@@ -2,6 +2,8 @@ package manifests
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -132,8 +134,8 @@ func (e *editor) flowSequence(n *yaml.Node, old, updated []any) bool {
 	if before != "" {
 		e.add(elements[0].start, elements[0].start, before)
 	}
-	for i, text := range after {
-		e.add(elements[i].end, elements[i].end, text)
+	for _, i := range slices.Sorted(maps.Keys(after)) {
+		e.add(elements[i].end, elements[i].end, after[i])
 	}
 	for _, p := range aligned {
 		switch {

@@ -3,12 +3,14 @@ package manifests
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // maxAligned bounds the comparisons of the items of two lists.
-const maxAligned = 1 << 20
+const maxAligned = 1 << 18
 
 // pair is an item of the new list: that of the old list which it replaces, or -1.
 type pair struct{ old, updated int }
@@ -16,11 +18,28 @@ type pair struct{ old, updated int }
 // align returns how a list becomes another one: pairs in the order of both, where -1 is an item
 // that is added or removed. Equal items are paired first, then those with the same name.
 func align(old, updated []any) []pair {
+	a, b := encodeAll(old), encodeAll(updated)
+	first := 0
+	for first < min(len(a), len(b)) && a[first] == b[first] {
+		first++
+	}
+	last := 0
+	for last < min(len(a), len(b))-first && a[len(a)-1-last] == b[len(b)-1-last] {
+		last++
+	}
+	out := alignInOrder(old[:first], updated[:first])
+	i, j := len(a)-last, len(b)-last
+	out = append(out, alignDifferent(old[first:i], updated[first:j], a[first:i], b[first:j]).shift(first, first)...)
+	return append(out, alignInOrder(old[i:], updated[j:]).shift(i, j)...)
+}
+
+// alignDifferent is align for lists that neither begin nor end with equal items. a and b are the
+// encoded items.
+func alignDifferent(old, updated []any, a, b []string) pairs {
 	rows, columns := len(old)+1, len(updated)+1
 	if rows*columns > maxAligned {
 		return alignInOrder(old, updated)
 	}
-	a, b := encodeAll(old), encodeAll(updated)
 	// cost[i*columns+j] is that of the items from i and j on.
 	cost := make([]int, rows*columns)
 	for i := len(old); i >= 0; i-- {
@@ -38,7 +57,7 @@ func align(old, updated []any) []pair {
 			cost[i*columns+j] = best
 		}
 	}
-	var out []pair
+	var out pairs
 	i, j := 0, 0
 	for i < len(old) && j < len(updated) {
 		change := changeCost(old[i], updated[j], a[i] == b[j])
@@ -59,7 +78,8 @@ func align(old, updated []any) []pair {
 
 type pairs []pair
 
-func (p pairs) shift(i, j int) []pair {
+// shift adds to the indexes of both lists.
+func (p pairs) shift(i, j int) pairs {
 	for k := range p {
 		if p[k].old >= 0 {
 			p[k].old += i
@@ -158,8 +178,8 @@ func (e *editor) blockSequence(n *yaml.Node, old, updated []any, end int) bool {
 	}
 	before := "" // items before the first one
 	after := map[int]string{}
-	previous := -1
-	for _, p := range align(old, updated) {
+	previous, aligned := -1, align(old, updated)
+	for _, p := range aligned {
 		switch {
 		case p.old < 0 && previous < 0:
 			before += s.item(updated[p.updated], indent, "") + e.eol + spaces(indent)
@@ -172,14 +192,14 @@ func (e *editor) blockSequence(n *yaml.Node, old, updated []any, end int) bool {
 	if before != "" && !e.insertFirst(n, dashes[0], before) {
 		return false
 	}
-	for i, text := range after {
+	for _, i := range slices.Sorted(maps.Keys(after)) {
 		last, ok := e.contentEnd(n.Content[i], e.lineAt(dashes[i]), itemEnd(i))
 		if !ok {
 			return false
 		}
-		e.add(e.lineEnd(last), e.lineEnd(last), text)
+		e.add(e.lineEnd(last), e.lineEnd(last), after[i])
 	}
-	for _, p := range align(old, updated) {
+	for _, p := range aligned {
 		switch {
 		case p.old < 0:
 		case p.updated < 0:
