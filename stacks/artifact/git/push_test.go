@@ -2,6 +2,7 @@ package git
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -298,5 +299,49 @@ func TestPushRejectsInvalidPaths(t *testing.T) {
 		if _, err := push(t, at, "main", map[string][]byte{name: []byte("x")}); reasonOf(t, err) != want {
 			t.Errorf("%q: want %s, got %v", name, want, err)
 		}
+	}
+}
+
+// A checkout serves several pushes, one after the other, without another download.
+func TestCheckoutAdvancesToPushedCommits(t *testing.T) {
+	s, repo := newRepo(t)
+	commit(t, repo, map[string]string{"a": "0", "kept/x": "x"})
+	client := newClient(t, Options{})
+	var checkout *Checkout
+	defer func() {
+		if err := checkout.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i := range 3 {
+		b, err := client.Branch(t.Context(), Repository{URL: repo.URL()}, "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if checkout == nil {
+			if checkout, err = b.Checkout(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if checkout.Commit != b.Base {
+			t.Fatalf("the checkout has %s, want %s", checkout.Commit, b.Base)
+		}
+		content := fmt.Sprint(i + 1)
+		id, err := b.Push(t.Context(), checkout, testCommit(map[string][]byte{"a": []byte(content),
+			"new/" + content: {}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkout.Advance(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := fs.ReadFile(checkout.FS(), "a"); err != nil || string(got) != content {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	expectBranchFiles(t, s, repo, "main", map[string]string{"a": "3", "kept/x": "x", "new/1": "", "new/2": "",
+		"new/3": ""})
+	if err := checkout.Advance(t.Context(), strings.Repeat("0", 40)); reasonOf(t, err) != CommitNotFound {
+		t.Errorf("got %v", err)
 	}
 }
