@@ -16,8 +16,8 @@ const (
 	maxEdits  = 2000
 )
 
-// errNotEditable means that a document can't be written with the desired value.
-var errNotEditable = errors.New("the document can't be edited in place: edit it by hand")
+// errNotEditable means that a document cannot be written with the desired value.
+var errNotEditable = errors.New("the document cannot be edited in place: edit it by hand")
 
 // editDocument changes the value of a document. The text is that after the marker; newLine is true
 // if there is a marker, so that the value must not begin on its line.

@@ -217,7 +217,7 @@ func (t *Tree) explainMissing(key Key, c candidates) error {
 	return e
 }
 
-// buildConflict is the error of an object of a kustomization that can't be built.
+// buildConflict is the error of an object of a kustomization that cannot be built.
 func buildConflict(key Key, file string, err error) *ConflictError {
 	p, ok := errors.AsType[*problem.Error](err)
 	switch {

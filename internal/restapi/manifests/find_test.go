@@ -362,6 +362,24 @@ func TestSetRefusesNewObjectsThatAKustomizationChanges(t *testing.T) {
 	}
 }
 
+// An overlay that sets a field to what the document has would undo a change of that field only.
+func TestSetRefusesFieldsThatAnOverlaySets(t *testing.T) {
+	f := files{"apps/kustomization.yaml": "resources: [web.yaml]\nreplicas: [{name: web, count: 1}]\n",
+		"apps/web.yaml": webYAML}
+	doc, err := Find(f.fs(), "apps", webKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = Set(f.fs(), "apps", webKey, object(webKey))
+	if e := mustConflict(t, err); e.File != "apps/kustomization.yaml" || !strings.Contains(e.Reason, "spec.replicas") {
+		t.Errorf("got %v", e)
+	}
+	doc.Object.SetLabels(map[string]string{"a": "b"})
+	if got, _, err := Set(f.fs(), "apps", webKey, doc.Object); err != nil || len(got) != 1 {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
 // A namespace that a kustomization sets is not written.
 func TestSetKeepsTheNamespaceOfTheKustomization(t *testing.T) {
 	f := files{"kustomization.yaml": "namespace: shop\nresources: [web.yaml]\n", "web.yaml": webWithoutNamespace}

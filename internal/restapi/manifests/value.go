@@ -86,7 +86,7 @@ func scalarOf(n *yaml.Node) (any, error) {
 	case "!!bool", "!!int", "!!float":
 		var v any
 		if err := n.Decode(&v); err != nil {
-			return nil, lineErrorf(n.Line, "the value can't be read")
+			return nil, lineErrorf(n.Line, "the value cannot be read")
 		}
 		return normalize(v)
 	default:
