@@ -68,8 +68,8 @@ func splitDocuments(data []byte) []segment {
 // errNotYAML is the error of a file that is not text.
 var errNotYAML = errors.New("it is not valid YAML: it is not UTF-8")
 
-// parseFile splits a file into documents and parses each. Documents that cannot be told apart are an
-// error.
+// parseFile splits a file into documents and parses each. Documents that cannot be told apart are
+// an error.
 func parseFile(data []byte) ([]segment, error) {
 	switch {
 	case !utf8.Valid(data):

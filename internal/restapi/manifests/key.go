@@ -9,11 +9,12 @@
 //     and symbolic links, are ignored.
 //
 // The namespace of a document is that of the outermost kustomization that sets one, else its own. A
-// document can be edited if it is the only one of the object, one kustomization at most includes it
-// in the end, and the rendered object differs from it in its namespace and in added labels and
-// annotations at most. Everything else is a ConflictError: lists, encrypted files, anchors, files
-// outside the folder, and kustomizations that cannot be built. A file that cannot be parsed matters
-// only for an object that no other file has, if the file contains its kind and name.
+// document can be edited if it is the only one of the object, makes no other object, and the built
+// object differs from it only in the namespace and in added labels and annotations. Everything else
+// is a ConflictError: lists, encrypted files, anchors, files outside the folder, and kustomizations
+// that cannot be built. Kustomizations that only list local files and set a namespace are not
+// built, so that a broken file blocks no other object. It matters only for an object that no other
+// file has, if the file contains its kind and name.
 //
 // A document is edited as text, field by field, so that all other bytes are kept. Where that is not
 // possible, the document is encoded again with its comments. Each result is parsed and rendered
