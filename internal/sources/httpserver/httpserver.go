@@ -1,4 +1,4 @@
-// Package httpserver runs the HTTP servers for sources.
+// Package httpserver runs the HTTP servers of the controller.
 package httpserver
 
 import (

@@ -30,8 +30,8 @@ type Recorder struct {
 	durationHistogram prometheus.Collector
 	// What the controller does, receives, renders and sends, beside reconciles.
 	driftCorrections, operations, commitStatuses, webhooks *prometheus.CounterVec
-	nodeGroups, droppedEvents                              *prometheus.CounterVec
-	nodeGroupDurations, renders                            *prometheus.HistogramVec
+	nodeGroups, droppedEvents, restRequests                *prometheus.CounterVec
+	nodeGroupDurations, renders, restDurations             *prometheus.HistogramVec
 	handshakes                                             prometheus.Counter
 	waitingEvents                                          *prometheus.GaugeVec
 
@@ -139,7 +139,7 @@ func newCounters(name, help string, labels ...string) *prometheus.CounterVec {
 // counters are the collectors that count events, beside the state of objects.
 func (r *Recorder) counters() []prometheus.Collector {
 	return []prometheus.Collector{r.commitStatuses, r.webhooks, r.nodeGroups, r.nodeGroupDurations, r.handshakes,
-		r.renders, r.droppedEvents, r.waitingEvents, r.durationHistogram, r.driftCorrections, r.operations}
+		r.restRequests, r.restDurations, r.renders, r.droppedEvents, r.waitingEvents, r.durationHistogram, r.driftCorrections, r.operations}
 }
 
 // RecordDuration implements reconcile.Metrics.

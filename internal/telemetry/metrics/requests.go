@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,15 @@ func (r *Recorder) addRequestMetrics() {
 		Name:    "ksctl_nodegroup_request_duration_seconds",
 		Help:    "Duration of requests of Cluster Autoscalers, by method.",
 		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .05, .1, .5, 1, 5, 10},
+	}, []string{"method"})
+	r.restRequests = newCounters("ksctl_rest_requests_total",
+		"Requests to the REST endpoint, by method and HTTP status code. Methods that it does not support are other.",
+		"method", "code")
+	r.restDurations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "ksctl_rest_request_duration_seconds",
+		Help: "Duration of requests to the REST endpoint, by method, without the time that they wait for an object " +
+			"to be Ready.",
+		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
 	}, []string{"method"})
 	r.handshakes = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "ksctl_nodegroup_failed_handshakes_total",
@@ -55,6 +65,12 @@ func (r *Recorder) WebhookRequest(webhook, result string) {
 func (r *Recorder) NodeGroupRequest(method, code string, took time.Duration) {
 	r.nodeGroups.WithLabelValues(method, code).Inc()
 	r.nodeGroupDurations.WithLabelValues(method).Observe(took.Seconds())
+}
+
+// RESTRequest records a request to the REST endpoint, by method and HTTP code.
+func (r *Recorder) RESTRequest(method string, code int, took time.Duration) {
+	r.restRequests.WithLabelValues(method, strconv.Itoa(code)).Inc()
+	r.restDurations.WithLabelValues(method).Observe(took.Seconds())
 }
 
 // FailedHandshake counts a TLS handshake of a Cluster Autoscaler that failed.

@@ -1,0 +1,263 @@
+package restapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/ksctl/gitops/internal/restapi/manifests"
+	"github.com/ksctl/gitops/internal/restapi/repository"
+)
+
+// Repository is the branch of a Git repository that contains the objects.
+type Repository interface {
+	// Get returns the document of an object. It is a *manifests.ConflictError if there is not
+	// exactly one that can be changed.
+	Get(ctx context.Context, key manifests.Key) (*manifests.Document, error)
+	// Apply commits a change of a document and pushes it. It repeats that if others push at the same
+	// time. An error of Change.Edit is returned.
+	Apply(ctx context.Context, change repository.Change) (repository.Result, error)
+}
+
+// gitBackend commits changes to a repository.
+type gitBackend struct{ repository Repository }
+
+// read implements backend.
+func (b *gitBackend) read(ctx context.Context, c *call) (*answer, error) {
+	if err := c.authorize(ctx, "get"); err != nil {
+		return nil, err
+	}
+	document, err := b.repository.Get(ctx, c.key())
+	if err != nil {
+		return nil, err
+	}
+	return documentAnswer(http.StatusOK, document)
+}
+
+// documentAnswer returns an answer with an object of the repository.
+func documentAnswer(code int, document *manifests.Document) (*answer, error) {
+	a, err := jsonAnswer(code, document.Object)
+	if err != nil {
+		return nil, err
+	}
+	a.header.Set("ETag", `"`+document.Hash+`"`)
+	a.header.Set(fileHeader, headerValue(document.File))
+	return a, nil
+}
+
+// change implements backend.
+func (b *gitBackend) change(ctx context.Context, c *call) (*outcome, error) {
+	// Strangers must not cause requests to the Git server, nor learn about files.
+	user, err := c.user(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.authorize(ctx, "get"); err != nil {
+		return nil, err
+	}
+	e := &edit{call: c}
+	change := repository.Change{Key: c.key(), Edit: e.apply, Message: commitMessage(c, user)}
+	change.Author, change.Email = author(user)
+	if c.ifMatch != anyETag {
+		change.IfMatch = c.ifMatch
+	}
+	result, err := b.repository.Apply(ctx, change)
+	if err != nil {
+		return nil, err
+	}
+	return e.outcome(&result)
+}
+
+// commitMessage returns the message of the commit, with the user in a trailer.
+func commitMessage(c *call, user string) string {
+	title := c.message
+	if title == "" {
+		verb := "Update"
+		if c.method == http.MethodDelete {
+			verb = "Delete"
+		}
+		title = fmt.Sprintf("%s %s", verb, c.target)
+	}
+	return fmt.Sprintf("%s\n\nRequested-by: %s\n", title, strings.Join(strings.Fields(user), " "))
+}
+
+// edit computes a document, and lets the API server check it in a dry run.
+type edit struct {
+	*call
+	// checked is true after a successful dry run of the change from the document with the hash from,
+	// which is empty if there was none.
+	checked bool
+	from    string
+	// desired is the new content; nil if the document is removed.
+	desired *unstructured.Unstructured
+	created bool
+	// version is the API version of the object, and spec its spec after defaulting and admission.
+	version string
+	spec    any
+	// warnings are those of the API server.
+	warnings []string
+}
+
+// apply is the Edit of a repository.Change.
+func (e *edit) apply(ctx context.Context, present *manifests.Document) (*unstructured.Unstructured, error) {
+	from := ""
+	if present != nil {
+		from = present.Hash
+	}
+	if e.checked && e.from == from { // others have changed other objects
+		return e.desired, nil
+	}
+	if err := e.checkConditions(present != nil, from); err != nil {
+		return nil, err
+	}
+	e.checked, e.from, e.created = false, from, present == nil
+	var err error
+	if e.desired, err = e.desiredObject(present); err != nil {
+		return nil, err
+	}
+	if err := e.check(ctx, present); err != nil {
+		return nil, err
+	}
+	e.checked = true
+	return e.desired, nil
+}
+
+// desiredObject returns the content that the document is to have; nil if it is to be removed.
+func (e *edit) desiredObject(present *manifests.Document) (*unstructured.Unstructured, error) {
+	switch {
+	case e.method == http.MethodDelete:
+		return nil, nil
+	case e.method == http.MethodPut:
+		return withoutServerFields(e.body), nil
+	case present == nil:
+		return nil, nil // check returns the error
+	}
+	document, err := json.Marshal(present.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", e.target, err)
+	}
+	patch, err := json.Marshal(e.body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the patch of %s: %w", e.target, err)
+	}
+	merged, err := jsonpatch.MergePatch(document, patch)
+	if err != nil {
+		return nil, badRequest("the merge patch can't be applied: %s", err)
+	}
+	var content map[string]any
+	if err := utiljson.Unmarshal(merged, &content); err != nil {
+		return nil, badRequest("the merge patch can't be applied: %s", err)
+	}
+	return withoutServerFields(content), nil
+}
+
+// check lets the API server check the change with the permissions of the caller. It changes
+// nothing.
+func (e *edit) check(ctx context.Context, present *manifests.Document) error {
+	e.version = e.requestVersion()
+	if object := e.desired; object != nil {
+		version, err := e.call.version(object.GetAPIVersion())
+		if err != nil {
+			return err
+		}
+		e.version = version
+	}
+	live, _, err := e.get(ctx, e.target.path(e.version))
+	if err != nil {
+		return err
+	}
+	if present == nil && live != nil {
+		return e.conflict("the object is in the cluster, but no file in the repository has it: add it to the " +
+			"repository, or delete it")
+	}
+	if present == nil && e.method != http.MethodPut {
+		return newStatusError(http.StatusNotFound, metav1.StatusReasonNotFound,
+			&metav1.StatusDetails{Group: e.Group, Kind: e.kind, Name: e.name},
+			"%s is neither in the repository nor in the cluster: create it with PUT", e.target)
+	}
+	if e.desired == nil && live == nil { // there is nothing to try it with
+		return e.authorize(ctx, "delete")
+	}
+	a, err := e.do(ctx, e.dryRun(live))
+	if err != nil {
+		return err
+	}
+	if !a.succeeded() {
+		return &answerError{a}
+	}
+	e.warnings = a.header["Warning"]
+	if e.desired != nil {
+		e.spec = specOf(a.body)
+	}
+	return nil
+}
+
+// dryRun returns the request that makes the change in the cluster, as a dry run.
+func (e *edit) dryRun(live *unstructured.Unstructured) apiRequest {
+	r := apiRequest{path: e.target.path(e.version), query: strictDryRun}
+	switch {
+	case e.desired == nil:
+		r.method, r.query = http.MethodDelete, map[string][]string{"dryRun": {"All"}}
+	case live == nil:
+		r.method, r.path, r.body = http.MethodPost, e.collection(e.version, e.namespace), e.withNamespace()
+	default:
+		desired := e.withNamespace()
+		// Others have set labels and annotations in the cluster, too.
+		labels, annotations := live.GetLabels(), live.GetAnnotations()
+		desired.SetLabels(merge(labels, desired.GetLabels()))
+		desired.SetAnnotations(merge(annotations, desired.GetAnnotations()))
+		r.method, r.body = http.MethodPut, replaced(live, desired.Object)
+	}
+	return r
+}
+
+// withNamespace returns the desired object with its namespace, which may be that of a kustomization.
+func (e *edit) withNamespace() *unstructured.Unstructured {
+	out := e.desired.DeepCopy()
+	out.SetNamespace(e.namespace)
+	out.SetName(e.name)
+	return out
+}
+
+// merge returns the entries of two maps. Those of b win.
+func merge(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	if out == nil {
+		return b
+	}
+	maps.Copy(out, b)
+	return out
+}
+
+// outcome returns the outcome of a commit.
+func (e *edit) outcome(result *repository.Result) (*outcome, error) {
+	out := &outcome{version: e.version, spec: e.spec, deleted: e.desired == nil}
+	var err error
+	if out.deleted {
+		out.answer, err = jsonAnswer(http.StatusOK, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status",
+			APIVersion: "v1"}, Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: e.name,
+			Group: e.Group, Kind: e.kind}})
+	} else {
+		code := http.StatusOK
+		if e.created {
+			code = http.StatusCreated
+		}
+		out.answer, err = documentAnswer(code, result.Document)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.answer.header.Set(commitHeader, result.Commit)
+	if len(e.warnings) > 0 {
+		out.answer.header["Warning"] = e.warnings
+	}
+	return out, nil
+}

@@ -1,0 +1,156 @@
+package restapi
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// requestTimeout limits a request without the time that it waits for the object.
+	requestTimeout = 2 * time.Minute
+	// maxConcurrent is how many requests are handled concurrently, with those that wait.
+	maxConcurrent = 512
+)
+
+// backend reads and changes objects on behalf of callers.
+type backend interface {
+	// read returns the object.
+	read(ctx context.Context, c *call) (*answer, error)
+	// change does what a PUT, PATCH or DELETE requests.
+	change(ctx context.Context, c *call) (*outcome, error)
+}
+
+// outcome is a change that was made.
+type outcome struct {
+	// answer is the response, unless the caller waits in vain.
+	answer *answer
+	// version is the API version of the object.
+	version string
+	// spec is the spec that the object has once the change has reached the cluster; deleted means
+	// that there will be no object.
+	spec    any
+	deleted bool
+}
+
+// handler handles requests.
+type handler struct {
+	server    *apiServer
+	resources *resources
+	backend   backend
+	clock     clock.Clock
+	log       logr.Logger
+	observe   func(method string, code int, took time.Duration)
+	// slots bounds the concurrent requests.
+	slots chan struct{}
+	// changes is done when changes must end; stopping, when waits must end.
+	changes, stopping context.Context
+	running           sync.WaitGroup
+}
+
+// methods are the methods of an object.
+const methods = "GET, PUT, PATCH, DELETE"
+
+// routes returns the handler of all paths.
+func (h *handler) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/{resource}/{namespace}/{name}", h.serveWith(h.object))
+	mux.HandleFunc("/openapi/v3", h.serveWith(h.openAPI))
+	mux.HandleFunc("/", h.serveWith(func(context.Context, http.ResponseWriter, *http.Request) (*answer,
+		time.Duration, error) {
+		return nil, 0, newError(http.StatusNotFound, metav1.StatusReasonNotFound,
+			"unknown path: objects are at /v1/{plural}.{group}/{namespace}/{name}, and /openapi/v3 describes them")
+	}))
+	return mux
+}
+
+// serveWith returns a handler that writes the answer of a function. The function returns the time
+// that it waited for an object, too.
+func (h *handler) serveWith(f func(context.Context, http.ResponseWriter, *http.Request) (*answer, time.Duration,
+	error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h.running.Add(1)
+		defer h.running.Done()
+		start := h.clock.Now()
+		var a *answer
+		var waited time.Duration
+		select {
+		case h.slots <- struct{}{}:
+			var err error
+			a, waited, err = f(r.Context(), w, r)
+			<-h.slots
+			if err != nil {
+				a = errorAnswer(err)
+			}
+		default:
+			a = newError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+				"there are %d concurrent requests: repeat the request later", maxConcurrent).answer
+			a.header.Set("Retry-After", "1")
+		}
+		if a.code == http.StatusUnauthorized {
+			a.header.Set("WWW-Authenticate", "Bearer")
+		}
+		a.write(w)
+		h.observe(methodLabel(r.Method), a.code, h.clock.Since(start)-waited)
+	}
+}
+
+// methodLabel returns a method for metrics: callers may send any.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return method
+	}
+	return "other"
+}
+
+// object handles the requests for objects.
+func (h *handler) object(ctx context.Context, w http.ResponseWriter, r *http.Request) (*answer, time.Duration, error) {
+	if methodLabel(r.Method) == "other" {
+		e := newError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"%s is not supported: use one of %s", r.Method, methods)
+		e.header.Set("Allow", methods)
+		return nil, 0, e
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	c, err := h.parse(ctx, w, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if c.method == http.MethodGet {
+		a, err := h.backend.read(ctx, c)
+		return a, 0, err
+	}
+	done, err := h.change(c)
+	if err != nil {
+		return nil, 0, err
+	}
+	if c.wait == 0 || !done.answer.succeeded() {
+		return done.answer, 0, nil
+	}
+	start := h.clock.Now()
+	a := h.await(r.Context(), c, done)
+	return a, h.clock.Since(start), nil
+}
+
+// change makes a change. It does not end when the client goes away: a push that is canceled may or
+// may not have been made.
+func (h *handler) change(c *call) (*outcome, error) {
+	ctx, cancel := context.WithTimeout(h.changes, requestTimeout)
+	defer cancel()
+	done, err := h.backend.change(ctx, c)
+	log := h.log.WithValues("method", c.method, "resource", c.GroupResource.String(), "namespace", c.namespace,
+		"name", c.name)
+	if err != nil {
+		log.V(1).Info("refused a change", "code", errorAnswer(err).code)
+		return nil, err
+	}
+	log.Info("changed an object", "code", done.answer.code, "commit", done.answer.header.Get(commitHeader))
+	return done, nil
+}

@@ -1,0 +1,126 @@
+package restapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+)
+
+// The interval at which a waiting request reads the object grows from minPoll to maxPoll.
+const (
+	minPoll = 250 * time.Millisecond
+	maxPoll = 2 * time.Second
+)
+
+// await waits until the change has reached the cluster and the object is Ready, or until it is gone
+// after a DELETE. It returns the answer of the change; with the code 202 if that did not happen in
+// time.
+func (h *handler) await(ctx context.Context, c *call, done *outcome) *answer {
+	ctx, cancel := context.WithTimeout(ctx, c.wait)
+	defer cancel()
+	var ready string
+	for poll := minPoll; ; poll = min(poll*3/2, maxPoll) {
+		live, _, err := c.get(ctx, c.target.path(done.version))
+		var finished bool
+		switch {
+		case err == nil:
+			finished, ready = done.reached(live)
+		case !isContextError(err): // the last known state is more useful than the end of the wait
+			ready = err.Error()
+		}
+		if finished {
+			return done.answered(done.answer.code, ready)
+		}
+		select {
+		case <-ctx.Done():
+			return done.answered(http.StatusAccepted, ready)
+		case <-h.stopping.Done():
+			return done.answered(http.StatusAccepted, cmp.Or(ready, "the endpoint is stopping"))
+		case <-h.clock.After(poll):
+		}
+	}
+}
+
+// answered returns the answer with another code, and the state of the object.
+func (o *outcome) answered(code int, ready string) *answer {
+	out := &answer{code: code, header: maps.Clone(o.answer.header), body: o.answer.body}
+	if ready != "" {
+		out.header.Set(readyHeader, headerValue(ready))
+	}
+	return out
+}
+
+// headerValue returns a text as the value of a header.
+func headerValue(text string) string {
+	const maxBytes = 1024
+	text = strings.Map(func(r rune) rune {
+		if r > unicode.MaxASCII || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	return text[:min(len(text), maxBytes)]
+}
+
+// reached reports whether the object in the cluster has the outcome, and its state. live is nil if
+// there is no object.
+func (o *outcome) reached(live *unstructured.Unstructured) (finished bool, ready string) {
+	switch {
+	case live == nil && o.deleted:
+		return true, ""
+	case live == nil:
+		return false, "the object is not in the cluster yet"
+	case o.deleted:
+		return false, "the object is still in the cluster"
+	case !equality.Semantic.DeepEqual(live.Object["spec"], o.spec):
+		return false, "the object in the cluster has another spec"
+	}
+	condition := readyCondition(live)
+	if condition == nil {
+		return false, "the object has no condition Ready of its generation yet"
+	}
+	return condition.Status == metav1.ConditionTrue,
+		fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, condition.Message)
+}
+
+// readyCondition returns the condition Ready of the current generation; nil if there is none.
+func readyCondition(live *unstructured.Unstructured) *metav1.Condition {
+	var o struct {
+		Status struct {
+			ObservedGeneration int64              `json:"observedGeneration"`
+			Conditions         []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	content := map[string]any{"status": live.Object["status"]}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, &o) != nil {
+		return nil
+	}
+	c := apimeta.FindStatusCondition(o.Status.Conditions, appsv1.ReadyCondition)
+	if c == nil || cmp.Or(c.ObservedGeneration, o.Status.ObservedGeneration) != live.GetGeneration() {
+		return nil
+	}
+	return c
+}
+
+// specOf returns the spec in a body; nil if it has none.
+func specOf(body []byte) any {
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(body, u); err != nil {
+		return nil
+	}
+	return u.Object["spec"]
+}
