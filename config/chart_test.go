@@ -126,13 +126,15 @@ func TestChartMatchesKustomization(t *testing.T) {
 }
 
 func TestChartSelectorsMatchPods(t *testing.T) {
-	objects := rendered(t, "prod", map[string]any{"webhook": map[string]any{"enabled": true}})
+	objects := rendered(t, "prod", map[string]any{"webhook": map[string]any{"enabled": true},
+		"rest": map[string]any{"enabled": true, "certificateSecret": "rest-tls"}})
 	pods, _, _ := unstructured.NestedStringMap(objects["Deployment prod-ksctl-gitops"].Object, "spec", "template",
 		"metadata", "labels")
 	for key, path := range map[string][]string{
 		"Deployment prod-ksctl-gitops":      {"spec", "selector", "matchLabels"},
 		"Service prod-ksctl-gitops":         {"spec", "selector"},
 		"Service prod-ksctl-gitops-webhook": {"spec", "selector"},
+		"Service prod-ksctl-gitops-rest":    {"spec", "selector"},
 		"NetworkPolicy prod-ksctl-gitops":   {"spec", "podSelector", "matchLabels"},
 	} {
 		selector, ok, _ := unstructured.NestedStringMap(objects[key].Object, path...)

@@ -63,6 +63,8 @@ type Options struct {
 	// NodeGroupAddr is the address of the node group server for Cluster Autoscaler, and
 	// NodeGroupAdvAddr the host:port under which Cluster Autoscaler reaches it.
 	NodeGroupAddr, NodeGroupAdvAddr string
+	// REST configures the REST endpoint.
+	REST RESTOptions
 
 	// KindGroups are the API groups in which KsctlKinds may serve kinds.
 	KindGroups []string
@@ -105,6 +107,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Burst, "kube-api-burst", 300, "The maximum burst of requests to the API server above --kube-api-qps.")
 	o.bindSourceFlags(fs)
 	o.Render.bindFlags(fs)
+	o.REST.bindFlags(fs)
 	fs.StringVar(&o.SOPSWorker, "sops-worker", "",
 		"The path of the program that decrypts and encrypts SOPS files; if empty, sops-worker in the folder of this "+
 			"program.")
@@ -211,7 +214,7 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--pprof-addr %q: must be a loopback address, such as 127.0.0.1:6060", o.PprofAddr)
 		}
 	}
-	if err := o.Render.validate(); err != nil {
+	if err := errors.Join(o.Render.validate(), o.REST.validate()); err != nil {
 		return err
 	}
 	featuresMu.Lock()

@@ -72,6 +72,23 @@ func TestValidateNamesInvalidFlag(t *testing.T) {
 			t.Errorf("%s: %v", arg, err)
 		}
 	}
+	for name, args := range map[string]string{
+		"--rest-cert-file":  "--rest-addr=:1 --rest-key-file=x",
+		"--rest-key-file":   "--rest-addr=:1 --rest-cert-file=x",
+		"--rest-git-source": "--rest-addr=:1 --rest-cert-file=x --rest-key-file=x --rest-git-path=x",
+		"GitRepository or KsctlSource": "--rest-addr=:1 --rest-cert-file=x --rest-key-file=x " +
+			"--rest-git-source=Bucket/a/b",
+		"--rest-git-secret": "--rest-addr=:1 --rest-cert-file=x --rest-key-file=x " +
+			"--rest-git-source=KsctlSource/a/b --rest-git-secret=x",
+	} {
+		if err := parseFlags(t, strings.Fields(args)...).Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	if err := parseFlags(t, "--rest-addr=:1", "--rest-cert-file=x", "--rest-key-file=x",
+		"--rest-git-source=GitRepository/a/b", "--rest-git-secret=a/c").Validate(); err != nil {
+		t.Error(err)
+	}
 	for _, arg := range []string{"--render-workers=0", "--no-remote-bases", "--no-remote-bases=true",
 		"--pprof-addr=127.0.0.1:6060", "--pprof-addr=[::1]:0"} {
 		if err := parseFlags(t, arg).Validate(); err != nil {

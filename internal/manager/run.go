@@ -141,5 +141,9 @@ func (p *process) addControllers(ctx context.Context) error {
 	if err := controllers.AddKinds(ctx, setup.KindOptions{Groups: o.KindGroups}); err != nil {
 		return err
 	}
-	return controllers.AddAutoScalers(ctx, setup.AutoScalerOptions{Addr: o.NodeGroupAddr, AdvAddr: o.NodeGroupAdvAddr})
+	if err := controllers.AddAutoScalers(ctx,
+		setup.AutoScalerOptions{Addr: o.NodeGroupAddr, AdvAddr: o.NodeGroupAdvAddr}); err != nil {
+		return err
+	}
+	return p.addREST()
 }
