@@ -179,19 +179,22 @@ var _ = Describe("The endpoint with a repository", func() {
 			"sops:\n  mac: ENC[AES256_GCM,data:x,iv:x,tag:x,type:str]\n  lastmodified: \"2026-01-01T00:00:00Z\"\n" +
 			"  version: 3.9.0\n  age:\n  - recipient: age1x\n    enc: x\n"
 		anchor := strings.Replace(shopYAML("anchor", "&a hi"), "spec:", "spec: # anchors", 1)
+		overlaid := fmt.Sprintf(kustomization, "overlaid.yaml") + strings.ReplaceAll(overlay, "TEAM", team)
+		namespaced := strings.Replace(shopYAML("namespaced", "hi"), "  namespace: "+team+"\n", "", 1)
 		push(ctx, "files that can't be edited", map[string]string{
 			"objects/encrypted.yaml": encrypted, "objects/anchor.yaml": anchor,
 			"objects/twice.yaml":                    shopYAML("twice", "hi") + "---\n" + shopYAML("twice", "hello"),
-			"objects/overlay/kustomization.yaml":    fmt.Sprintf(kustomization, "overlaid.yaml") + strings.ReplaceAll(overlay, "TEAM", team),
+			"objects/overlay/kustomization.yaml":    overlaid,
 			"objects/overlay/overlaid.yaml":         shopYAML("overlaid", "hi"),
 			"objects/namespaced/kustomization.yaml": fmt.Sprintf(kustomization, "shop.yaml") + "namespace: " + team + "\n",
-			"objects/namespaced/shop.yaml":          strings.Replace(shopYAML("namespaced", "hi"), "  namespace: "+team+"\n", "", 1),
+			"objects/namespaced/shop.yaml":          namespaced,
 			"elsewhere/" + team + "-elsewhere.yaml": shopYAML("elsewhere", "hi"),
 			"objects/several.yaml":                  shopYAML("first", "hi") + "---\n" + shopYAML("second", "hi"),
 		})
 		before := head(ctx)
-		for name, where := range map[string]string{"encrypted": "objects/encrypted.yaml", "anchor": "objects/anchor.yaml",
-			"twice": "objects/twice.yaml", "overlaid": "objects/overlay/kustomization.yaml"} {
+		for name, where := range map[string]string{"encrypted": "objects/encrypted.yaml",
+			"anchor": "objects/anchor.yaml",
+			"twice":  "objects/twice.yaml", "overlaid": "objects/overlay/kustomization.yaml"} {
 			for _, method := range []string{"PUT", "PATCH", "DELETE"} {
 				a := committing.send(ctx, http.StatusConflict, method, shopPath(name), shopJSON("x"))
 				causes := a.status().Details.Causes
@@ -216,7 +219,7 @@ var _ = Describe("The endpoint with a repository", func() {
 		Expect(file(ctx, "objects/several.yaml")).To(Equal(shopYAML("first", "hi") + "---\n" +
 			shopYAML("second", "hello")))
 		committing.send(ctx, http.StatusOK, "PUT", shopPath("namespaced"), shopJSON("hello"))
-		namespaced := file(ctx, "objects/namespaced/shop.yaml")
+		namespaced = file(ctx, "objects/namespaced/shop.yaml")
 		Expect(namespaced).To(ContainSubstring("host: hello"))
 		Expect(namespaced).NotTo(ContainSubstring("namespace:"))
 	})

@@ -24,11 +24,11 @@ var _ = Describe("docs/rest.md", func() {
 		for name, e := range map[string]endpoint{"committing": committing, "passing": passing} {
 			By(name)
 			ns := framework.Namespace(ctx, h, "docs")
-			// RBAC sees the role a moment later.
-			script := fmt.Sprintf("namespace=%s host=https://%s ca=%s\nkubectl() { command kubectl --namespace $namespace "+
-				"\"$@\"; }\n%s\nuntil command kubectl auth can-i get shops.%s --namespace $namespace "+
-				"--as=system:serviceaccount:$namespace:storefront; do :; done\n%s", ns, e.addr, certFile, blocks[0], group,
-				strings.Join(blocks[1:], "\n"))
+			// The API server applies the role a moment later.
+			script := fmt.Sprintf("namespace=%s host=https://%s ca=%s\n"+
+				"kubectl() { command kubectl --namespace $namespace \"$@\"; }\n%s\n"+
+				"until kubectl auth can-i get shops.%s --as=system:serviceaccount:$namespace:storefront; do :; done\n%s",
+				ns, e.addr, certFile, blocks[0], group, strings.Join(blocks[1:], "\n"))
 			out, err := h.Shell(ctx, GinkgoT().TempDir(), script)
 			Expect(err).NotTo(HaveOccurred(), out)
 			Expect(out).To(ContainSubstring(`"replicas":2`))

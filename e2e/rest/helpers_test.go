@@ -106,7 +106,8 @@ func shopPath(name string) string { return fmt.Sprintf("/v1/shops.%s/%s/%s", gro
 
 // shopJSON returns a Shop.
 func shopJSON(host string) string {
-	return fmt.Sprintf(`{"apiVersion": "shops.example.com/v1alpha1", "kind": "Shop", "spec": {"host": %q}}`, host)
+	return fmt.Sprintf(`{"apiVersion": "shops.example.com/v1alpha1", "kind": "Shop", "spec": {"host": %q}}`,
+		host)
 }
 
 // shopYAML returns a document of a Shop.

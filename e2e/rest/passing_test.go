@@ -66,7 +66,8 @@ var _ = Describe("The endpoint without a repository", func() {
 		a := passing.send(ctx, http.StatusAccepted, "PUT", path+"?wait=3s", string(content))
 		Expect(a.header.Get("Ksctl-Ready")).NotTo(BeEmpty()) // it has no source yet
 		Expect(h.PublishSource(ctx, team, "src", "main@sha1:1", harness.SourceTree(harness.OneComponent,
-			map[string]string{"main/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n"}))).To(Succeed())
+			map[string]string{"main/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n"}))).
+			To(Succeed())
 		passing.send(ctx, http.StatusOK, "PATCH", path+"?wait=4m", `{"metadata": {"labels": {"a": "b"}}}`)
 		passing.send(ctx, http.StatusOK, "DELETE", path+"?wait=4m", "")
 		Expect(apierrors.IsNotFound(plane.Client().Get(ctx, client.ObjectKeyFromObject(in), in))).To(BeTrue())

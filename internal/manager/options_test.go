@@ -81,7 +81,8 @@ func TestValidateNamesInvalidFlag(t *testing.T) {
 		"--rest-git-secret": "--rest-addr=:1 --rest-cert-file=x --rest-key-file=x " +
 			"--rest-git-source=KsctlSource/a/b --rest-git-secret=x",
 	} {
-		if err := parseFlags(t, strings.Fields(args)...).Validate(); err == nil || !strings.Contains(err.Error(), name) {
+		err := parseFlags(t, strings.Fields(args)...).Validate()
+		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
@@ -19,6 +22,8 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/internal/restapi"
+	"github.com/ksctl/gitops/internal/restapi/manifests"
+	"github.com/ksctl/gitops/internal/restapi/repository"
 	"github.com/ksctl/gitops/internal/sources/gitsecret"
 	"github.com/ksctl/gitops/stacks/artifact/git"
 )
@@ -76,8 +81,8 @@ func (r *RESTOptions) source() (string, types.NamespacedName, error) {
 	parts := strings.Split(r.GitSource, "/")
 	if len(parts) != 3 || parts[1] == "" || parts[2] == "" ||
 		parts[0] != sourcev1.GitRepositoryKind && parts[0] != appsv1.KsctlSourceKind {
-		return "", types.NamespacedName{}, fmt.Errorf("--rest-git-source %q: expected KIND/NAMESPACE/NAME with the kind "+
-			"GitRepository or KsctlSource", r.GitSource)
+		return "", types.NamespacedName{}, fmt.Errorf("--rest-git-source %q: expected KIND/NAMESPACE/NAME with the "+
+			"kind GitRepository or KsctlSource", r.GitSource)
 	}
 	return parts[0], types.NamespacedName{Namespace: parts[1], Name: parts[2]}, nil
 }
@@ -97,13 +102,91 @@ func (p *process) addREST() error {
 	if o.Addr == "" {
 		return nil
 	}
-	server, err := restapi.New(restapi.Options{Addr: o.Addr, CertFile: o.CertFile, KeyFile: o.KeyFile,
-		Config: p.mgr.GetConfig(), Kinds: p.mgr.GetClient(), Mapper: p.mgr.GetRESTMapper(),
-		Clock: clock.RealClock{}, Log: p.mgr.GetLogger().WithName("rest"), Observe: p.metrics.RESTRequest})
+	options := restapi.Options{Addr: o.Addr, CertFile: o.CertFile, KeyFile: o.KeyFile, Config: p.mgr.GetConfig(),
+		Kinds: p.mgr.GetClient(), Mapper: p.mgr.GetRESTMapper(), Clock: clock.RealClock{},
+		Log: p.mgr.GetLogger().WithName("rest"), Observe: p.metrics.RESTRequest}
+	if o.GitSource != "" {
+		// A killed process leaves files behind. If the directory can't be removed, each change reports
+		// the error.
+		work := filepath.Join(p.opts.StoragePath, "rest")
+		_ = os.RemoveAll(work)
+		limits := p.opts.GitLimits
+		limits.Tree = p.opts.ArtifactLimits
+		options.Repository = &restRepository{target: &restTarget{reader: p.mgr.GetAPIReader(), opts: o},
+			client: git.NewClient(git.Options{Limits: limits, TempDir: work})}
+	}
+	server, err := restapi.New(options)
 	if err != nil {
 		return err
 	}
 	return server.Register(p.mgr)
+}
+
+// restRepository is the repository of the REST endpoint, on the branch that the source has now.
+type restRepository struct {
+	target *restTarget
+	client *git.Client
+
+	mu      sync.Mutex
+	branch  string
+	current *repository.Repository
+	// former are those on other branches. Changes on them may still be in progress.
+	former []*repository.Repository
+}
+
+var _ restapi.Repository = (*restRepository)(nil)
+
+// Get implements restapi.Repository.
+func (r *restRepository) Get(ctx context.Context, key manifests.Key) (*manifests.Document, error) {
+	current, err := r.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return current.Get(ctx, key)
+}
+
+// Apply implements restapi.Repository.
+func (r *restRepository) Apply(ctx context.Context, c repository.Change) (repository.Result, error) {
+	current, err := r.open(ctx)
+	if err != nil {
+		return repository.Result{}, err
+	}
+	return current.Apply(ctx, c)
+}
+
+// open returns the repository on the branch of the source.
+func (r *restRepository) open(ctx context.Context) (*repository.Repository, error) {
+	_, branch, err := r.target.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == nil || r.branch != branch {
+		if r.current != nil {
+			r.former = append(r.former, r.current)
+		}
+		r.branch, r.current = branch, repository.New(repository.Options{Client: r.client, Branch: branch,
+			Path: r.target.opts.GitPath, Open: func(ctx context.Context) (git.Repository, error) {
+				repo, _, err := r.target.resolve(ctx)
+				return repo, err
+			}})
+	}
+	return r.current, nil
+}
+
+// Close removes temporary files.
+func (r *restRepository) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, opened := range append(r.former, r.current) {
+		if opened != nil {
+			errs = append(errs, opened.Close())
+		}
+	}
+	r.current, r.former = nil, nil
+	return errors.Join(errs...)
 }
 
 // restTarget is the branch that the REST endpoint commits to.
@@ -131,16 +214,18 @@ func (t *restTarget) resolve(ctx context.Context) (repo git.Repository, branch s
 		return repo, "", err
 	}
 	if branch = cmp.Or(t.opts.GitBranch, source.branch); branch == "" {
-		return repo, "", gitsecret.NewInvalid("%s %s tracks no branch: set the controller's --rest-git-branch", kind, key)
+		return repo, "", gitsecret.NewInvalid("%s %s tracks no branch: set the controller's --rest-git-branch", kind,
+			key)
 	}
-	read, repo := gitsecret.Reader(t.readSecret), git.Repository{URL: source.url}
+	read := gitsecret.Reader(t.readSecret)
+	repo.URL = source.url
 	credentials := gitsecret.Repository{Namespace: key.Namespace, URL: source.url, SecretRef: source.secret,
 		Field: fmt.Sprintf("%s %s", kind, key)}
 	if secret, err := t.opts.secret(); err != nil {
 		return repo, "", err
 	} else if secret.Name != "" {
-		credentials.Namespace, credentials.SecretRef = secret.Namespace, &fluxmeta.LocalObjectReference{Name: secret.Name}
-		credentials.Field = "--rest-git-secret"
+		credentials.Namespace, credentials.Field = secret.Namespace, "--rest-git-secret"
+		credentials.SecretRef = &fluxmeta.LocalObjectReference{Name: secret.Name}
 	}
 	if repo.Access, err = read.Access(ctx, credentials); err == nil && source.proxy != nil {
 		repo.Access.Proxy, err = read.Proxy(ctx, key.Namespace, source.proxy.Name,
@@ -182,8 +267,8 @@ func (t *restTarget) readSource(ctx context.Context, kind string, key types.Name
 func (t *restTarget) read(ctx context.Context, kind string, key types.NamespacedName, into client.Object) error {
 	err := t.reader.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
-		return gitsecret.NewInvalid("%s %s does not exist: create it, or correct the controller's --rest-git-source", kind,
-			key)
+		return gitsecret.NewInvalid("%s %s does not exist: create it, or correct the controller's --rest-git-source",
+			kind, key)
 	}
 	if err != nil {
 		return fmt.Errorf("reading %s %s: %w", kind, key, err)

@@ -1,7 +1,6 @@
 package restapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,7 +82,7 @@ func newError(code int, reason metav1.StatusReason, format string, args ...any) 
 func newStatusError(code int, reason metav1.StatusReason, details *metav1.StatusDetails, format string,
 	args ...any) *answerError {
 	a, err := jsonAnswer(code, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Details: details, //nolint:gosec // an HTTP code
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Details: details,
 		Message: fmt.Sprintf(format, args...)})
 	if err != nil { // no Status causes it
 		a = &answer{code: code, header: http.Header{}}
@@ -109,15 +108,17 @@ func errorAnswer(err error) *answer {
 	if e, ok := errors.AsType[*repository.RefusedError](err); ok {
 		return newError(http.StatusBadGateway, gitRefused, "%s", e).answer
 	}
-	if e, ok := errors.AsType[*git.Error](err); ok {
-		return newError(http.StatusBadGateway, gitUnavailable, "%s", e).answer
+	if e, ok := errors.AsType[*repository.AttemptsError](err); ok {
+		return newError(http.StatusServiceUnavailable, gitUnavailable, "%s", e).answer
 	}
-	if e, ok := errors.AsType[*gitsecret.Error](err); ok {
-		return newError(http.StatusBadGateway, gitUnavailable, "%s", e).answer
-	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if isContextError(err) {
 		return newError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
 			"the request was not completed in time: read the object, and repeat the request if it is unchanged").answer
+	}
+	_, remote := errors.AsType[*git.Error](err)
+	_, secret := errors.AsType[*gitsecret.Error](err)
+	if remote || secret {
+		return newError(http.StatusBadGateway, gitUnavailable, "%s", err).answer
 	}
 	return newError(http.StatusInternalServerError, metav1.StatusReasonInternalError, "%s", err).answer
 }

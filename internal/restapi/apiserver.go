@@ -136,7 +136,8 @@ func (c *caller) create(ctx context.Context, path string, object any) error {
 	return nil
 }
 
-// get returns an object; nil if it does not exist. Other codes than 200 and 404 are an *answerError.
+// get returns an object; nil if it does not exist. Codes other than 200 and 404 are an
+// *answerError.
 func (c *caller) get(ctx context.Context, path string) (*unstructured.Unstructured, *answer, error) {
 	a, err := c.do(ctx, apiRequest{method: http.MethodGet, path: path})
 	switch {

@@ -22,8 +22,8 @@ type Repository interface {
 	// Get returns the document of an object. It is a *manifests.ConflictError if there is not
 	// exactly one that can be changed.
 	Get(ctx context.Context, key manifests.Key) (*manifests.Document, error)
-	// Apply commits a change of a document and pushes it. It repeats that if others push at the same
-	// time. An error of Change.Edit is returned.
+	// Apply commits a change of a document and pushes it. It does so again if others push at the
+	// same time. An error of Change.Edit is returned.
 	Apply(ctx context.Context, change repository.Change) (repository.Result, error)
 }
 
@@ -64,11 +64,8 @@ func (b *gitBackend) change(ctx context.Context, c *call) (*outcome, error) {
 		return nil, err
 	}
 	e := &edit{call: c}
-	change := repository.Change{Key: c.key(), Edit: e.apply, Message: commitMessage(c, user)}
+	change := repository.Change{Key: c.key(), IfMatch: c.ifMatch, Edit: e.apply, Message: commitMessage(c, user)}
 	change.Author, change.Email = author(user)
-	if c.ifMatch != anyETag {
-		change.IfMatch = c.ifMatch
-	}
 	result, err := b.repository.Apply(ctx, change)
 	if err != nil {
 		return nil, err
@@ -92,8 +89,8 @@ func commitMessage(c *call, user string) string {
 // edit computes a document, and lets the API server check it in a dry run.
 type edit struct {
 	*call
-	// checked is true after a successful dry run of the change from the document with the hash from,
-	// which is empty if there was none.
+	// checked is true after a successful dry run of the change from the document with the hash
+	// from, which is empty if there was none.
 	checked bool
 	from    string
 	// desired is the new content; nil if the document is removed.
@@ -219,7 +216,8 @@ func (e *edit) dryRun(live *unstructured.Unstructured) apiRequest {
 	return r
 }
 
-// withNamespace returns the desired object with its namespace, which may be that of a kustomization.
+// withNamespace returns the desired object with its namespace, which may be that of a
+// kustomization.
 func (e *edit) withNamespace() *unstructured.Unstructured {
 	out := e.desired.DeepCopy()
 	out.SetNamespace(e.namespace)
@@ -255,7 +253,9 @@ func (e *edit) outcome(result *repository.Result) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.answer.header.Set(commitHeader, result.Commit)
+	if result.Commit != "" { // nothing differs otherwise
+		out.answer.header.Set(commitHeader, result.Commit)
+	}
 	if len(e.warnings) > 0 {
 		out.answer.header["Warning"] = e.warnings
 	}

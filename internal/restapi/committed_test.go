@@ -50,8 +50,8 @@ func TestChangeIsCommittedAfterDryRun(t *testing.T) {
 		commit.Email != "alice@users.cluster.local" {
 		t.Errorf("commit %+v", commit)
 	}
-	if h := created.header; h.Get(commitHeader) != "commit-1" || h.Get(fileHeader) != "shop.yaml" || h.Get("ETag") == "" ||
-		h.Get("Warning") == "" {
+	if h := created.header; h.Get(commitHeader) != "commit-1" || h.Get(fileHeader) != "shop.yaml" ||
+		h.Get("ETag") == "" || h.Get("Warning") == "" {
 		t.Errorf("headers %v", h)
 	}
 	e.expectDryRuns(1)
@@ -116,8 +116,9 @@ func TestErrorsOfRepository(t *testing.T) {
 		"conflict": {conflict, 409, `"causes":[{"reason":"RepositoryConflict","message":"the file has anchors",` +
 			`"field":"base/shop.yaml"}]`},
 		"wrong ETag":  {&repository.PreconditionError{}, 412, "PreconditionFailed"},
-		"push":        {&repository.RefusedError{}, 502, "RepositoryRefused"},
+		"push":        {&repository.RefusedError{Err: errors.New("a policy")}, 502, "a policy"},
 		"Secret":      {gitsecret.NewNotFound("a", "b", "c"), 502, "Secret a/b does not exist"},
+		"attempts":    {&repository.AttemptsError{Err: errors.New("lost")}, 503, "try again"},
 		"another one": {errors.New("an error"), 500, "an error"},
 	} {
 		t.Run(name, func(t *testing.T) {

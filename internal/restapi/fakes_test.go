@@ -262,7 +262,8 @@ func newEndpoint(t *testing.T, r *fakeRepository, c clock.Clock) *endpoint {
 	mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Shop"}, apimeta.RESTScopeNamespace)
 	o := Options{Config: &rest.Config{Host: api.URL, BearerToken: "token-of-the-controller", Username: "controller"},
 		Kinds:  fake.NewClientBuilder().WithScheme(scheme).WithObjects(kind, unaccepted).Build(),
-		Mapper: mapper, Clock: c, Log: funcr.New(func(_, args string) { e.output.add(args) }, funcr.Options{Verbosity: 9})}
+		Mapper: mapper, Clock: c,
+		Log: funcr.New(func(_, args string) { e.output.add(args) }, funcr.Options{Verbosity: 9})}
 	if r != nil {
 		o.Repository = r
 	}

@@ -16,8 +16,8 @@ import (
 // schemas are the schemas of an OpenAPI document, by name.
 type schemas map[string]json.RawMessage
 
-// openAPI answers with the OpenAPI document of the endpoint. The schemas of the objects are those of
-// the API server, read with the permissions of the caller.
+// openAPI answers with the OpenAPI document of the endpoint. The schemas of the objects are those
+// of the API server, read with the permissions of the caller.
 func (h *handler) openAPI(ctx context.Context, _ http.ResponseWriter, r *http.Request) (*answer, time.Duration, error) {
 	if r.Method != http.MethodGet {
 		e := newError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "%s is not supported: use GET",
@@ -108,7 +108,8 @@ func pathItem(r *resource, schema string) jsonObject {
 			"content": content(jsonType, statusSchema)}}
 		for _, code := range codes {
 			responses[strconv.Itoa(code)] = jsonObject{"description": descriptions[code],
-				"content": content(jsonType, schema), "headers": jsonObject{"ETag": header("The version of the object.")}}
+				"content": content(jsonType, schema),
+				"headers": jsonObject{"ETag": header("The version of the object.")}}
 		}
 		return jsonObject{"operationId": verb + r.kind, "tags": []string{r.String()}, "responses": responses}
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -41,7 +42,8 @@ type Options struct {
 	// Kinds reads KsctlKinds, and Mapper finds the kinds that they publish.
 	Kinds  client.Reader
 	Mapper apimeta.RESTMapper
-	// Repository is where changes are committed; nil: they are sent to the API server.
+	// Repository is where changes are committed; nil: they are sent to the API server. The Server
+	// closes it at its end, if it is an io.Closer.
 	Repository Repository
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -105,7 +107,10 @@ func (s *Server) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable: it serves until ctx is done, and returns when all requests
 // have ended. Requests that wait for an object end at once, and changes within closeGrace.
-func (s *Server) Start(ctx context.Context) error {
+func (s *Server) Start(ctx context.Context) (err error) {
+	if c, ok := s.Repository.(io.Closer); ok {
+		defer func() { err = errors.Join(err, c.Close()) }()
+	}
 	certificate, err := certwatcher.New(s.CertFile, s.KeyFile)
 	if err != nil {
 		return fmt.Errorf("the certificate of the REST endpoint: %w", err)

@@ -139,7 +139,8 @@ func newCounters(name, help string, labels ...string) *prometheus.CounterVec {
 // counters are the collectors that count events, beside the state of objects.
 func (r *Recorder) counters() []prometheus.Collector {
 	return []prometheus.Collector{r.commitStatuses, r.webhooks, r.nodeGroups, r.nodeGroupDurations, r.handshakes,
-		r.restRequests, r.restDurations, r.renders, r.droppedEvents, r.waitingEvents, r.durationHistogram, r.driftCorrections, r.operations}
+		r.restRequests, r.restDurations, r.renders, r.droppedEvents, r.waitingEvents, r.durationHistogram,
+		r.driftCorrections, r.operations}
 }
 
 // RecordDuration implements reconcile.Metrics.
