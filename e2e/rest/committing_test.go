@@ -69,6 +69,7 @@ var _ = Describe("The endpoint with a repository", func() {
 				committing.send(ctx, code, method, path+"?wait=4m", body)
 			}()
 			Eventually(ctx, func() string { return head(ctx) }, soon).ShouldNot(Equal(before), "the commit is pushed")
+			Expect(done).NotTo(BeClosed(), "nothing has applied the commit yet")
 			return func() {
 				GinkgoHelper()
 				Eventually(done, soon).Should(BeClosed(), "%s is answered", method)
@@ -81,6 +82,16 @@ var _ = Describe("The endpoint with a repository", func() {
 		answered = change("DELETE", "", http.StatusOK)
 		Expect(plane.Client().Delete(ctx, liveShop(ctx, "waiting"))).To(Succeed())
 		answered()
+	})
+
+	It("commits a KsctlInstall", func(ctx SpecContext) {
+		path := "/v1/ksctlinstalls.apps.ksctl.com/" + team + "/committed"
+		committing.send(ctx, http.StatusCreated, "PUT", path, `{"apiVersion": "apps.ksctl.com/v1",
+			"kind": "KsctlInstall", "spec": {"sourceRef": {"kind": "KsctlSource", "name": "src"}, "stack": "app"}}`)
+		Expect(file(ctx, "objects/"+team+"-committed.yaml")).To(ContainSubstring("stack: app"))
+		invalid := committing.send(ctx, http.StatusUnprocessableEntity, "PATCH", path, `{"spec": {"stack": "App"}}`)
+		Expect(invalid.status().Message).To(ContainSubstring("spec.stack: Invalid value"))
+		committing.send(ctx, http.StatusOK, "DELETE", path, "")
 	})
 
 	It("answers 50 concurrent writers once each, and loses nothing", func(ctx SpecContext) {

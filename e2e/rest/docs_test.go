@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -26,10 +27,13 @@ var _ = Describe("docs/rest.md", func() {
 			ns := framework.Namespace(ctx, h, "docs")
 			// The API server applies the role a moment later.
 			script := fmt.Sprintf("namespace=%s host=https://%s ca=%s\n"+
-				"kubectl() { command kubectl --namespace $namespace \"$@\"; }\n%s\n"+
+				"kubectl() { '%s' --namespace $namespace \"$@\"; }\n%s\n"+
 				"until kubectl auth can-i get shops.%s --as=system:serviceaccount:$namespace:storefront; do :; done\n%s",
-				ns, e.addr, certFile, blocks[0], group, strings.Join(blocks[1:], "\n"))
-			out, err := h.Shell(ctx, GinkgoT().TempDir(), script)
+				ns, e.addr, certFile, plane.Kubectl(), blocks[0], group, strings.Join(blocks[1:], "\n"))
+			cmd := exec.CommandContext(ctx, "sh", "-euc", script)
+			cmd.Env = append(os.Environ(), "KUBECONFIG="+plane.Kubeconfig())
+			content, err := cmd.CombinedOutput()
+			out := string(content)
 			Expect(err).NotTo(HaveOccurred(), out)
 			Expect(out).To(ContainSubstring(`"replicas":2`))
 			Expect(out).To(ContainSubstring("/v1/shops." + group + "/{namespace}/{name}"))

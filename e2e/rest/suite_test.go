@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,44 +100,44 @@ func endpointFlags(e endpoint, flags ...string) []string {
 		"--rest-key-file=" + filepath.Join(filepath.Dir(certFile), "tls.key")}, flags...)
 }
 
-// accounts are accounts of the namespace team, with their role.
+// accounts are accounts of a namespace, with their role.
 const accounts = `
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: editor}
+metadata: {name: editor, namespace: TEAM}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: viewer}
+metadata: {name: viewer, namespace: TEAM}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: stranger}
+metadata: {name: stranger, namespace: TEAM}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata: {name: editor}
+metadata: {name: editor, namespace: TEAM}
 rules:
 - {apiGroups: [shops.example.com], resources: [shops], verbs: [get, create, update, patch, delete]}
 - {apiGroups: [apps.ksctl.com], resources: [ksctlinstalls], verbs: [get, create, update, patch, delete]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata: {name: viewer}
+metadata: {name: viewer, namespace: TEAM}
 rules:
 - {apiGroups: [shops.example.com], resources: [shops], verbs: [get]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: editor}
+metadata: {name: editor, namespace: TEAM}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: editor}
-subjects: [{kind: ServiceAccount, name: editor}]
+subjects: [{kind: ServiceAccount, name: editor, namespace: TEAM}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: viewer}
+metadata: {name: viewer, namespace: TEAM}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: viewer}
-subjects: [{kind: ServiceAccount, name: viewer}]
+subjects: [{kind: ServiceAccount, name: viewer, namespace: TEAM}]
 `
 
 // tokens are the tokens of the accounts.
@@ -145,8 +146,7 @@ var tokens = map[string]string{"": "", "invalid": "invalid-token-of-nobody"}
 // createAccounts creates the accounts, and their tokens.
 func createAccounts(ctx context.Context) {
 	GinkgoHelper()
-	out, err := h.Shell(ctx, GinkgoT().TempDir(), "kubectl apply --namespace "+team+" -f - <<'END'"+accounts+"END\n")
-	Expect(err).NotTo(HaveOccurred(), out)
+	Expect(plane.ApplyYAML(ctx, []byte(strings.ReplaceAll(accounts, "TEAM", team)))).To(Succeed())
 	for _, name := range []string{"editor", "viewer", "stranger"} {
 		cfg, err := plane.ConfigFor(ctx, team, name)
 		Expect(err).NotTo(HaveOccurred())

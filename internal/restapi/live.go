@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -168,17 +167,21 @@ func replaced(live *unstructured.Unstructured, body map[string]any) *unstructure
 	return out
 }
 
-// liveETag returns the ETag of an object at the API server: that of its content without the status
-// and the fields that change with each write. It is empty for nil.
+// liveETag returns the ETag of an object at the API server: that of what a PUT replaces. The status,
+// finalizers and owners change with the work of controllers. It is empty for nil.
 func liveETag(live *unstructured.Unstructured) string {
 	if live == nil {
 		return ""
 	}
-	content, err := json.Marshal(withoutServerFields(live.Object).Object)
+	hashed := maps.Clone(live.Object)
+	delete(hashed, "status")
+	hashed["metadata"] = map[string]any{"uid": live.GetUID(), "labels": live.GetLabels(),
+		"annotations": live.GetAnnotations()}
+	content, err := json.Marshal(hashed)
 	if err != nil { // it was decoded from JSON
 		return ""
 	}
-	sum := sha256.Sum256(fmt.Appendf(content, "\n%s", live.GetUID()))
+	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:16])
 }
 

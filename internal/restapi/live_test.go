@@ -85,6 +85,8 @@ func TestLostRaceIsRepeated(t *testing.T) {
 		"the status": {func(u *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(u.Object, "x", "status", "phase")
 		}, http.StatusOK},
+		"the finalizers": {func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"example.com/x"}) },
+			http.StatusOK},
 		"a label": {func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"a": "b"}) },
 			http.StatusPreconditionFailed},
 	} {
