@@ -151,6 +151,17 @@ var _ = Describe("The endpoint with a repository", func() {
 		}
 	})
 
+	It("makes a push that was lost to somebody else again", func(ctx SpecContext) {
+		push(ctx, "a shop", map[string]string{"objects/raced.yaml": shopYAML("raced", "hi")})
+		before, mark := head(ctx), auditMark(ctx)
+		a := committing.send(ctx, http.StatusOK, "PATCH", shopPath("raced")+"?message=lose%20the%20first%20push",
+			`{"spec": {"host": "hello"}}`)
+		Expect(a.header.Get("Ksctl-Commit")).To(Equal(head(ctx)))
+		Expect(git(ctx, "log", "--format=%s", before+"..main")).To(Equal("lose the first push\nsomebody else"))
+		Expect(git(ctx, "rev-list", "--min-parents=2", before+"..main")).To(BeEmpty())
+		Expect(requestsSince(ctx, mark).Where(cluster.DryRun)).To(HaveLen(1), "the object has not changed meanwhile")
+	})
+
 	It("commits nothing that the API server refuses", func(ctx SpecContext) {
 		push(ctx, "a shop", map[string]string{"objects/strict.yaml": shopYAML("strict", "hi")})
 		before := head(ctx)
@@ -197,7 +208,7 @@ var _ = Describe("The endpoint with a repository", func() {
 			"objects/twice.yaml":                    shopYAML("twice", "hi") + "---\n" + shopYAML("twice", "hello"),
 			"objects/overlay/kustomization.yaml":    overlaid,
 			"objects/overlay/overlaid.yaml":         shopYAML("overlaid", "hi"),
-			"objects/namespaced/kustomization.yaml": fmt.Sprintf(kustomization, "shop.yaml") + "namespace: " + team + "\n",
+			"objects/namespaced/kustomization.yaml": fmt.Sprintf("namespace: %s\n"+kustomization, team, "shop.yaml"),
 			"objects/namespaced/shop.yaml":          namespaced,
 			"elsewhere/" + team + "-elsewhere.yaml": shopYAML("elsewhere", "hi"),
 			"objects/several.yaml":                  shopYAML("first", "hi") + "---\n" + shopYAML("second", "hi"),

@@ -28,7 +28,8 @@ var _ = Describe("docs/rest.md", func() {
 			// The API server applies the role a moment later.
 			script := fmt.Sprintf("namespace=%s host=https://%s ca=%s\n"+
 				"kubectl() { '%s' --namespace $namespace \"$@\"; }\n%s\n"+
-				"until kubectl auth can-i get shops.%s --as=system:serviceaccount:$namespace:storefront; do :; done\n%s",
+				"account=system:serviceaccount:$namespace:storefront\n"+
+				"until kubectl auth can-i get shops.%s --as=$account; do :; done\n%s",
 				ns, e.addr, certFile, plane.Kubectl(), blocks[0], group, strings.Join(blocks[1:], "\n"))
 			cmd := exec.CommandContext(ctx, "sh", "-euc", script)
 			cmd.Env = append(os.Environ(), "KUBECONFIG="+plane.Kubeconfig())

@@ -112,8 +112,8 @@ func shopJSON(host string) string {
 
 // shopYAML returns a document of a Shop.
 func shopYAML(name, host string) string {
-	return fmt.Sprintf("# The shop %[1]s.\napiVersion: shops.example.com/v1alpha1\nkind: Shop\nmetadata:\n  name: %[1]s\n"+
-		"  namespace: %[2]s\nspec:\n  host: %[3]s # for customers\n", name, team, host)
+	return fmt.Sprintf("# The shop %[1]s.\napiVersion: shops.example.com/v1alpha1\nkind: Shop\n"+
+		"metadata:\n  name: %[1]s\n  namespace: %[2]s\nspec:\n  host: %[3]s # for customers\n", name, team, host)
 }
 
 // liveShop returns a Shop in the cluster; nil if there is none.

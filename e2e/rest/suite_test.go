@@ -161,12 +161,20 @@ func createAccounts(ctx context.Context) {
 // user returns the name of the user of an account.
 func user(account string) string { return cluster.ServiceAccountUser(team, account) }
 
-// refuseHook refuses commits by their message, as the policy of a server.
-const refuseHook = `#!/bin/sh
-if git log --format=%B "$2..$3" | grep -q 'against the policy'; then
+// updateHook refuses commits by their message, as the policy of a server. For another message,
+// somebody else is faster once.
+const updateHook = `#!/bin/sh
+messages=$(git log --format=%B "$2..$3")
+case $messages in
+*'against the policy'*)
   echo "policy: this change is refused" >&2
-  exit 1
-fi
+  exit 1;;
+*'lose the first push'*)
+  mkdir raced 2>/dev/null || exit 0
+  unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
+  export GIT_AUTHOR_NAME=e2e GIT_AUTHOR_EMAIL=e2e@example.com GIT_COMMITTER_NAME=e2e GIT_COMMITTER_EMAIL=e2e@example.com
+  git update-ref refs/heads/main "$(git commit-tree -p "$2" -m 'somebody else' "$2^{tree}")";;
+esac
 `
 
 // createRepository creates the repository, with the source and the Secret of the endpoint.
@@ -179,7 +187,7 @@ func createRepository(ctx context.Context) {
 	_, err = apps.Commit(ctx, map[string]string{"README.md": "the objects of the team\n"}, "one")
 	Expect(err).NotTo(HaveOccurred())
 	//nolint:gosec // a program
-	Expect(os.WriteFile(filepath.Join(apps.Dir(), "hooks", "update"), []byte(refuseHook), 0o700)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(apps.Dir(), "hooks", "update"), []byte(updateHook), 0o700)).To(Succeed())
 	Expect(plane.Client().Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: platform, Name: "push"},
 		StringData: map[string]string{"username": "endpoint", "password": gitPassword}})).To(Succeed())
 	source := &appsv1.KsctlSource{ObjectMeta: metav1.ObjectMeta{Namespace: platform, Name: "apps"},

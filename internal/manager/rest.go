@@ -106,8 +106,8 @@ func (p *process) addREST() error {
 		Kinds: p.mgr.GetClient(), Mapper: p.mgr.GetRESTMapper(), Clock: clock.RealClock{},
 		Log: p.mgr.GetLogger().WithName("rest"), Observe: p.metrics.RESTRequest}
 	if o.GitSource != "" {
-		// A killed process leaves files behind. If the directory can't be removed, each change reports
-		// the error.
+		// A killed process leaves files behind. If the directory can't be removed, each change
+		// reports the error.
 		work := filepath.Join(p.opts.StoragePath, "rest")
 		_ = os.RemoveAll(work)
 		limits := p.opts.GitLimits

@@ -167,8 +167,8 @@ func replaced(live *unstructured.Unstructured, body map[string]any) *unstructure
 	return out
 }
 
-// liveETag returns the ETag of an object at the API server: that of what a PUT replaces. The status,
-// finalizers and owners change with the work of controllers. It is empty for nil.
+// liveETag returns the ETag of an object at the API server: that of what a PUT replaces. The
+// status, finalizers and owners change with the work of controllers. It is empty for nil.
 func liveETag(live *unstructured.Unstructured) string {
 	if live == nil {
 		return ""

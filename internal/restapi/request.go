@@ -102,6 +102,9 @@ func (h *handler) parse(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return nil, badRequest("name %q in the path: %s", c.name, e[0])
 	}
 	if c.resource, err = h.resources.find(ctx, r.PathValue("resource")); err != nil {
+		if _, unknown := c.user(ctx); unknown != nil { // strangers do not learn which kinds there are
+			err = unknown
+		}
 		return nil, err
 	}
 	if err := c.parseParameters(r.URL.RawQuery); err != nil {

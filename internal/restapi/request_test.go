@@ -75,6 +75,15 @@ func TestInvalidRequestIsRefused(t *testing.T) {
 	}
 }
 
+func TestStrangerDoesNotLearnKinds(t *testing.T) {
+	e := newEndpoint(t, nil, realClock)
+	r := e.expect(http.StatusUnauthorized, "fromAPIServer", "GET", "/v1/unknown.example.com/team/web", "",
+		"Authorization", "Bearer unknown")
+	if strings.Contains(r.body, "shops") {
+		t.Errorf("got %s", r.body)
+	}
+}
+
 func TestTooManyRequestsAreRefused(t *testing.T) {
 	e := newEndpoint(t, nil, realClock)
 	for range maxConcurrent {

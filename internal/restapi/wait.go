@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -39,6 +40,8 @@ func (h *handler) await(ctx context.Context, c *call, done *outcome) *answer {
 		switch {
 		case err == nil:
 			finished, ready = done.reached(live)
+		case isRefused(err):
+			return done.answered(http.StatusAccepted, err.Error())
 		case !isContextError(err): // the last known state is more useful than the end of the wait
 			ready = err.Error()
 		}
@@ -53,6 +56,13 @@ func (h *handler) await(ctx context.Context, c *call, done *outcome) *answer {
 		case <-h.clock.After(poll):
 		}
 	}
+}
+
+// isRefused reports whether the caller may not read the object, for example because the token has
+// expired.
+func isRefused(err error) bool {
+	e, ok := errors.AsType[*answerError](err)
+	return ok && (e.code == http.StatusUnauthorized || e.code == http.StatusForbidden)
 }
 
 // answered returns the answer with another code, and the state of the object.
