@@ -129,7 +129,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	secured := tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12,
 		GetCertificate: certificate.GetCertificate, NextProtos: []string{"http/1.1"}})
 	s.listening.Store(true)
-	defer s.listening.Store(false)
+	context.AfterFunc(ctx, func() { s.listening.Store(false) })
 	group.Go(func() error { return certificate.Start(ctx) })
 	group.Go(func() error {
 		defer s.handler.running.Wait()

@@ -2,14 +2,9 @@ package restapi
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -19,89 +14,175 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/ksctl/gitops/internal/restapi/repository"
 )
 
-// writeCertificate writes a certificate for 127.0.0.1, and returns the files and a pool with it.
-func writeCertificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+// testServer is a running Server.
+type testServer struct {
+	*Server
+	certFile, keyFile string
+	stop              context.CancelFunc
+	done              chan error
+}
+
+// writeCertificate writes a new certificate for 127.0.0.1, and returns it.
+func writeCertificate(t *testing.T, certFile, keyFile string) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	content, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	content, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	pool = x509.NewCertPool()
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: content},
-		keyFile: {Type: "PRIVATE KEY", Bytes: encoded}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+	for file, content := range map[string][]byte{certFile: content, keyFile: key} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	certificate, err := x509.ParseCertificate(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.AddCert(certificate)
-	return certFile, keyFile, pool
+	return content
 }
 
-func TestServerServesTLSOnlyAndStops(t *testing.T) {
-	certFile, keyFile, pool := writeCertificate(t)
+// startServer starts a Server, and returns its certificate, too.
+func startServer(t *testing.T, o Options) (*testServer, []byte) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
+	o.Addr = l.Addr().String()
 	_ = l.Close()
-	s, err := New(Options{Addr: addr, CertFile: certFile, KeyFile: keyFile,
-		Config: &rest.Config{Host: "https://127.0.0.1:1"}, Clock: realClock})
-	if err != nil {
+	dir := t.TempDir()
+	o.CertFile, o.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	content := writeCertificate(t, o.CertFile, o.KeyFile)
+	if o.Config == nil {
+		o.Config = &rest.Config{Host: "https://127.0.0.1:1"}
+	}
+	o.Clock = realClock
+	s := &testServer{certFile: o.CertFile, keyFile: o.KeyFile, done: make(chan error, 1)}
+	if s.Server, err = New(o); err != nil {
 		t.Fatal(err)
 	}
 	if s.ready(nil) == nil || s.NeedLeaderElection() {
 		t.Error("the server is ready before it listens, or needs leader election")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Start(ctx) }()
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(t.Context())
+	t.Cleanup(s.stop)
+	go func() { s.done <- s.Start(ctx) }()
 	for s.ready(nil) != nil {
 		select {
-		case err := <-done:
+		case err := <-s.done:
 			t.Fatal(err)
 		case <-time.After(time.Millisecond):
 		}
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool,
-		MinVersion: tls.VersionTLS12}}}
-	for url, want := range map[string]string{"https://": "the request has no bearer token",
+	return s, content
+}
+
+// get requests the OpenAPI document without a token, and returns the body.
+func (s *testServer) get(scheme string, certificate []byte) (string, error) {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	resp, err := client.Get(scheme + s.Addr + "/openapi/v3")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	content, err := io.ReadAll(resp.Body)
+	return string(content), err
+}
+
+func TestServerServesTLSOnlyAndStops(t *testing.T) {
+	s, certificate := startServer(t, Options{})
+	for scheme, want := range map[string]string{"https://": "the request has no bearer token",
 		"http://": "HTTP request to an HTTPS server"} {
-		resp, err := client.Get(url + addr + "/openapi/v3")
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if !strings.Contains(string(content), want) {
-			t.Errorf("%s: %s", url, content)
+		if content, err := s.get(scheme, certificate); err != nil || !strings.Contains(content, want) {
+			t.Errorf("%s: %s %v", scheme, content, err)
 		}
 	}
-	client.CloseIdleConnections()
-	cancel()
-	if err := <-done; err != nil {
+	s.stop()
+	if err := <-s.done; err != nil {
 		t.Error(err)
 	}
-	if s.ready(nil) == nil {
-		t.Error("the server is ready after it has stopped")
+	for s.ready(nil) == nil {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("the server is ready after it has stopped")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestServerUsesRenewedCertificate(t *testing.T) {
+	s, former := startServer(t, Options{})
+	renewed := writeCertificate(t, s.certFile, s.keyFile)
+	for {
+		_, err := s.get("https://", renewed)
+		if err == nil {
+			break
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal(err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if _, err := s.get("https://", former); err == nil {
+		t.Error("the former certificate is still used")
+	}
+}
+
+// slowRepository completes a change when the server is stopping.
+type slowRepository struct {
+	*fakeRepository
+	stop   func()
+	closed bool
+}
+
+func (r *slowRepository) Apply(ctx context.Context, c repository.Change) (repository.Result, error) {
+	r.stop()
+	if err := ctx.Err(); err != nil {
+		return repository.Result{}, err
+	}
+	return r.fakeRepository.Apply(ctx, c)
+}
+
+func (r *slowRepository) Close() error {
+	r.closed = true
+	return nil
+}
+
+func TestChangeEndsBeforeServerStops(t *testing.T) {
+	e := newEndpoint(t, nil, realClock)
+	slow := &slowRepository{fakeRepository: newRepository()}
+	s, certificate := startServer(t, Options{Repository: slow, Kinds: e.handler.resources.kinds,
+		Mapper: e.handler.resources.mapper, Config: &rest.Config{Host: e.handler.server.base.String()}})
+	slow.stop = func() {
+		s.stop()
+		<-s.handler.stopping.Done()
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://"+s.Addr+shops,
+		strings.NewReader(shopJSON("hi")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", jsonType)
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated || len(slow.commits) != 1 {
+		t.Errorf("code %d, %d commits", resp.StatusCode, len(slow.commits))
+	}
+	if err := <-s.done; err != nil || !slow.closed {
+		t.Errorf("%v, closed: %v", err, slow.closed)
 	}
 }
 
