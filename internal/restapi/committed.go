@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -153,7 +154,10 @@ func (e *edit) desiredObject(present *manifests.Document) (*unstructured.Unstruc
 	if err := utiljson.Unmarshal(merged, &content); err != nil {
 		return nil, badRequest("the merge patch can't be applied: %s", err)
 	}
-	return withoutServerFields(content), nil
+	desired := withoutServerFields(content)
+	desired.SetNamespace(e.namespace) // a patch may remove the metadata
+	desired.SetName(e.name)
+	return desired, nil
 }
 
 // check lets the API server check the change with the permissions of the caller. It changes
@@ -204,25 +208,22 @@ func (e *edit) dryRun(live *unstructured.Unstructured) apiRequest {
 	case e.desired == nil:
 		r.method, r.query = http.MethodDelete, map[string][]string{"dryRun": {"All"}}
 	case live == nil:
-		r.method, r.path, r.body = http.MethodPost, e.collection(e.version, e.namespace), e.withNamespace()
+		r.method, r.path, r.body = http.MethodPost, e.collection(e.version, e.namespace), e.desired
 	default:
-		desired := e.withNamespace()
-		// Others have set labels and annotations in the cluster, too.
-		labels, annotations := live.GetLabels(), live.GetAnnotations()
-		desired.SetLabels(merge(labels, desired.GetLabels()))
-		desired.SetAnnotations(merge(annotations, desired.GetAnnotations()))
-		r.method, r.body = http.MethodPut, replaced(live, desired.Object)
+		// Others have set metadata in the cluster, too.
+		desired := replaced(live, e.desired.Object)
+		desired.SetLabels(merge(live.GetLabels(), desired.GetLabels()))
+		desired.SetAnnotations(merge(live.GetAnnotations(), desired.GetAnnotations()))
+		finalizers := live.GetFinalizers()
+		for _, f := range e.desired.GetFinalizers() {
+			if !slices.Contains(finalizers, f) {
+				finalizers = append(finalizers, f)
+			}
+		}
+		desired.SetFinalizers(finalizers)
+		r.method, r.body = http.MethodPut, desired
 	}
 	return r
-}
-
-// withNamespace returns the desired object with its namespace, which may be that of a
-// kustomization.
-func (e *edit) withNamespace() *unstructured.Unstructured {
-	out := e.desired.DeepCopy()
-	out.SetNamespace(e.namespace)
-	out.SetName(e.name)
-	return out
 }
 
 // merge returns the entries of two maps. Those of b win.

@@ -89,6 +89,15 @@ func TestRefusedChangeIsNotCommitted(t *testing.T) {
 	e.expectCommits(0)
 }
 
+func TestPatchCannotRemoveIdentity(t *testing.T) {
+	e := newEndpoint(t, newRepository(shopDocument("hi")), realClock)
+	e.expect(http.StatusOK, `"name":"web","namespace":"team"`, "PATCH", shops, `{"metadata": null}`)
+	for _, body := range []string{`{"kind": null}`, `{"apiVersion": null}`, `{"metadata": {"name": null}}`} {
+		e.expect(http.StatusBadRequest, "", "PATCH", shops, body)
+	}
+	e.expectCommits(1)
+}
+
 // A push of somebody else comes first.
 func TestDryRunIsRepeatedIfObjectHasChanged(t *testing.T) {
 	e := newEndpoint(t, newRepository(shopDocument("hi")), realClock)
@@ -152,10 +161,13 @@ func TestDryRunKeepsMetadataOfOthers(t *testing.T) {
 	live.SetResourceVersion("7")
 	desired := shopDocument("hi").Object
 	desired.SetLabels(map[string]string{"a": "new"})
+	desired.SetFinalizers([]string{"example.com/b"})
+	desired.SetNamespace("team")
+	live.SetFinalizers([]string{"example.com/a"})
 	e := &edit{call: &call{target: &target{resource: &resource{}, namespace: "team", name: "web"}}, desired: desired}
 	sent := e.dryRun(live).body.(*unstructured.Unstructured)
 	if l := sent.GetLabels(); l["owner"] != "flux" || l["a"] != "new" || sent.GetResourceVersion() != "7" ||
-		sent.GetNamespace() != "team" {
+		sent.GetNamespace() != "team" || len(sent.GetFinalizers()) != 2 {
 		t.Errorf("sent %v", sent.Object)
 	}
 	if desired.GetLabels()["owner"] != "" {
