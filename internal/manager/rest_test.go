@@ -1,0 +1,78 @@
+package manager
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/internal/sources/gitsecret"
+)
+
+const fleetURL = "https://git.example.com/fleet.git"
+
+func inPlatform(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "platform", Name: name}
+}
+
+func login(name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: inPlatform(name),
+		Data: map[string][]byte{"username": []byte(name), "password": []byte("p")}}
+}
+
+func TestRESTTargetIsThatOfSource(t *testing.T) {
+	ref := &fluxmeta.LocalObjectReference{Name: "read"}
+	ours := func(g *appsv1.GitSource) client.Object {
+		return &appsv1.KsctlSource{ObjectMeta: inPlatform("fleet"), Spec: appsv1.KsctlSourceSpec{Git: g}}
+	}
+	flux := func(r *sourcev1.GitRepositoryRef) client.Object {
+		return &sourcev1.GitRepository{ObjectMeta: inPlatform("fleet"),
+			Spec: sourcev1.GitRepositorySpec{URL: fleetURL, SecretRef: ref, Reference: r}}
+	}
+	for name, c := range map[string]struct {
+		source client.Object
+		flags  string
+		// want is the user and the branch, or a part of the error.
+		want string
+	}{
+		"KsctlSource": {ours(&appsv1.GitSource{URL: fleetURL}), "--rest-git-source=KsctlSource/platform/fleet", " main"},
+		"branch of a KsctlSource": {ours(&appsv1.GitSource{URL: fleetURL, SecretRef: ref,
+			Ref: &appsv1.GitRef{Branch: "prod"}}), "--rest-git-source=KsctlSource/platform/fleet", "read prod"},
+		"tag": {ours(&appsv1.GitSource{URL: fleetURL, Ref: &appsv1.GitRef{Tag: "v1"}}),
+			"--rest-git-source=KsctlSource/platform/fleet", "tracks no branch: set the controller's --rest-git-branch"},
+		"registry": {ours(nil), "--rest-git-source=KsctlSource/platform/fleet", "has no spec.git"},
+		"GitRepository": {flux(nil), "--rest-git-source=GitRepository/platform/fleet",
+			"read master"},
+		"other branch and Secret": {flux(&sourcev1.GitRepositoryRef{Branch: "main"}),
+			"--rest-git-source=GitRepository/platform/fleet --rest-git-branch=prod --rest-git-secret=platform/push",
+			"push prod"},
+		"missing Secret": {flux(nil), "--rest-git-source=GitRepository/platform/fleet --rest-git-secret=platform/no",
+			"Secret platform/no does not exist: create it or correct --rest-git-secret"},
+		"missing source": {flux(nil), "--rest-git-source=KsctlSource/platform/fleet",
+			"KsctlSource platform/fleet does not exist"},
+	} {
+		scheme, err := NewScheme()
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := &restTarget{opts: parseFlags(t, strings.Fields(c.flags)...).REST,
+			reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.source, login("read"), login("push")).Build()}
+		repo, branch, err := target.resolve(t.Context())
+		if err != nil {
+			if _, ok := errors.AsType[*gitsecret.Error](err); !ok || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if got := repo.Access.Username + " " + branch; got != c.want || repo.URL != fleetURL {
+			t.Errorf("%s: %q at %s", name, got, repo.URL)
+		}
+	}
+}
