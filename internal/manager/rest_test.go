@@ -16,7 +16,7 @@ import (
 	"github.com/ksctl/gitops/internal/sources/gitsecret"
 )
 
-const fleetURL = "https://git.example.com/fleet.git"
+const repositoryURL = "https://git.example.com/fleet.git"
 
 func inPlatform(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "platform", Name: name}
@@ -34,7 +34,7 @@ func TestRESTTargetIsThatOfSource(t *testing.T) {
 	}
 	flux := func(r *sourcev1.GitRepositoryRef) client.Object {
 		return &sourcev1.GitRepository{ObjectMeta: inPlatform("fleet"),
-			Spec: sourcev1.GitRepositorySpec{URL: fleetURL, SecretRef: ref, Reference: r}}
+			Spec: sourcev1.GitRepositorySpec{URL: repositoryURL, SecretRef: ref, Reference: r}}
 	}
 	for name, c := range map[string]struct {
 		source client.Object
@@ -42,10 +42,11 @@ func TestRESTTargetIsThatOfSource(t *testing.T) {
 		// want is the user and the branch, or a part of the error.
 		want string
 	}{
-		"KsctlSource": {ours(&appsv1.GitSource{URL: fleetURL}), "--rest-git-source=KsctlSource/platform/fleet", " main"},
-		"branch of a KsctlSource": {ours(&appsv1.GitSource{URL: fleetURL, SecretRef: ref,
+		"KsctlSource": {ours(&appsv1.GitSource{URL: repositoryURL}),
+			"--rest-git-source=KsctlSource/platform/fleet", " main"},
+		"branch of a KsctlSource": {ours(&appsv1.GitSource{URL: repositoryURL, SecretRef: ref,
 			Ref: &appsv1.GitRef{Branch: "prod"}}), "--rest-git-source=KsctlSource/platform/fleet", "read prod"},
-		"tag": {ours(&appsv1.GitSource{URL: fleetURL, Ref: &appsv1.GitRef{Tag: "v1"}}),
+		"tag": {ours(&appsv1.GitSource{URL: repositoryURL, Ref: &appsv1.GitRef{Tag: "v1"}}),
 			"--rest-git-source=KsctlSource/platform/fleet", "tracks no branch: set the controller's --rest-git-branch"},
 		"registry": {ours(nil), "--rest-git-source=KsctlSource/platform/fleet", "has no spec.git"},
 		"GitRepository": {flux(nil), "--rest-git-source=GitRepository/platform/fleet",
@@ -62,8 +63,8 @@ func TestRESTTargetIsThatOfSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		target := &restTarget{opts: parseFlags(t, strings.Fields(c.flags)...).REST,
-			reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.source, login("read"), login("push")).Build()}
+		objects := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.source, login("read"), login("push"))
+		target := &restTarget{opts: parseFlags(t, strings.Fields(c.flags)...).REST, reader: objects.Build()}
 		repo, branch, err := target.resolve(t.Context())
 		if err != nil {
 			if _, ok := errors.AsType[*gitsecret.Error](err); !ok || !strings.Contains(err.Error(), c.want) {
@@ -71,7 +72,7 @@ func TestRESTTargetIsThatOfSource(t *testing.T) {
 			}
 			continue
 		}
-		if got := repo.Access.Username + " " + branch; got != c.want || repo.URL != fleetURL {
+		if got := repo.Access.Username + " " + branch; got != c.want || repo.URL != repositoryURL {
 			t.Errorf("%s: %q at %s", name, got, repo.URL)
 		}
 	}
