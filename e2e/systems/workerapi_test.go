@@ -66,7 +66,7 @@ func upload(ctx context.Context, api, script string) {
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 }
 
-func (w *workersRig) uploads(ctx context.Context) {
+func (w *workerServers) uploads(ctx context.Context) {
 	GinkgoHelper()
 	w.newAccount(ctx, "acme")
 	api := newWorkerAPI(ctx)
@@ -88,9 +88,11 @@ func (w *workersRig) uploads(ctx context.Context) {
 	w.serves(ctx, "acme", 8082, "/", "200 Hi 2")
 
 	By("sending the token of another account")
-	for token, want := range map[string]int{otherToken: http.StatusForbidden, "unknown-token-of-nobody": http.StatusUnauthorized} {
+	script := api + "/client/v4/accounts/acme/workers/scripts/uploaded"
+	for token, want := range map[string]int{otherToken: http.StatusForbidden,
+		"unknown-token-of-nobody": http.StatusUnauthorized} {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
-			req, err := http.NewRequestWithContext(ctx, method, api+"/client/v4/accounts/acme/workers/scripts/uploaded", nil)
+			req, err := http.NewRequestWithContext(ctx, method, script, nil)
 			Expect(err).NotTo(HaveOccurred())
 			req.Header.Set("Authorization", "Bearer "+token)
 			res, err := http.DefaultClient.Do(req)
@@ -101,8 +103,7 @@ func (w *workersRig) uploads(ctx context.Context) {
 	}
 
 	By("deleting the script")
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete,
-		api+"/client/v4/accounts/acme/workers/scripts/uploaded", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, script, nil)
 	Expect(err).NotTo(HaveOccurred())
 	req.Header.Set("Authorization", "Bearer "+acmeToken)
 	res, err := http.DefaultClient.Do(req)

@@ -51,8 +51,8 @@ var addModule = []byte("\x00asm\x01\x00\x00\x00\x01\x07\x01\x60\x02\x7f\x7f\x01\
 	"\x07\x07\x01\x03add\x00\x00\x0a\x09\x01\x07\x00\x20\x00\x20\x01\x6a\x0b")
 
 var _ = Describe("Workers", Ordered, ContinueOnFailure, func() {
-	var w *workersRig
-	BeforeAll(func(ctx SpecContext) { w = newWorkersRig(ctx) }, NodeTimeout(15*time.Minute))
+	var w *workerServers
+	BeforeAll(func(ctx SpecContext) { w = newWorkerServers(ctx) }, NodeTimeout(15*time.Minute))
 
 	It("run scripts of a web server and of S3, whatever is released", func(ctx SpecContext) {
 		By("applying the example, and another script")
@@ -95,7 +95,7 @@ var _ = Describe("Workers", Ordered, ContinueOnFailure, func() {
 	It("keep images when the registry restarts, and delete those that are purged", func(ctx SpecContext) {
 		w.newAccount(ctx, "purged")
 		before, layer := w.tags(ctx, "purged"), w.layers(ctx, "purged")["hello"]
-		Expect(before).To(HaveLen(1))
+		Expect(before).NotTo(BeEmpty(), "one with both scripts, and perhaps one with the first script alone")
 		w.restartRegistry(ctx)
 		Expect(w.tags(ctx, "purged")).To(Equal(before))
 
@@ -106,7 +106,9 @@ var _ = Describe("Workers", Ordered, ContinueOnFailure, func() {
 		}
 		tags := w.tags(ctx, "purged")
 		Expect(tags).To(HaveLen(4), "the current one, and the three before")
-		Expect(tags).NotTo(ContainElement(before[0]))
+		for _, tag := range before {
+			Expect(tags).NotTo(ContainElement(tag))
+		}
 		Eventually(ctx, w.tags, soon).WithArguments("purged/hello").Should(HaveLen(2), "the history is one release")
 		w.collectGarbage()
 		Eventually(ctx, w.hasBlob, soon).WithArguments("purged", layer).Should(BeFalse())
@@ -141,7 +143,7 @@ func greeting(version int) string {
 }
 
 // replaceOne releases the second version of hello in the account acme.
-func (w *workersRig) replaceOne(ctx context.Context) {
+func (w *workerServers) replaceOne(ctx context.Context) {
 	GinkgoHelper()
 	before, releases := w.layers(ctx, "acme"), w.releases(ctx, "acme")
 	load := w.load(ctx, "acme", map[int]string{8080: "/?name=x", 8081: "/?a=1&b=2"})
@@ -157,7 +159,7 @@ func (w *workersRig) replaceOne(ctx context.Context) {
 
 // failReleases releases a script that does not exist, and one that workerd refuses, and makes a
 // build fail.
-func (w *workersRig) failReleases(ctx context.Context) {
+func (w *workerServers) failReleases(ctx context.Context) {
 	GinkgoHelper()
 	w.files.put("/hello/bad/index.mjs", "export default {")
 	bundle := object(workersKind("WorkerBundle"), "workers", "acme")
@@ -188,7 +190,7 @@ func (w *workersRig) failReleases(ctx context.Context) {
 }
 
 // goBack releases the first version of hello again, and shortens the history.
-func (w *workersRig) goBack(ctx context.Context) {
+func (w *workerServers) goBack(ctx context.Context) {
 	GinkgoHelper()
 	w.release(ctx, "acme", 1)
 	Expect(w.files.downloads("/hello/1/index.mjs")).To(Equal(1))
@@ -199,7 +201,7 @@ func (w *workersRig) goBack(ctx context.Context) {
 }
 
 // useRegistry runs a worker in a namespace with another registry than that of the stack.
-func (w *workersRig) useRegistry(ctx context.Context) {
+func (w *workerServers) useRegistry(ctx context.Context) {
 	GinkgoHelper()
 	apply(ctx, `
 apiVersion: v1
@@ -242,7 +244,7 @@ data: {image: "`+w.images+`/ksctl/gitops/workers:0.1.0", registry: "`+w.images+`
 
 // releaseMany creates 20 scripts of the account busy at once, while the controller and builders are
 // killed, and waits until all of them are served.
-func (w *workersRig) releaseMany(ctx context.Context) {
+func (w *workerServers) releaseMany(ctx context.Context) {
 	GinkgoHelper()
 	account := object(workersKind("WorkerAccount"), "workers", "busy")
 	Expect(plane.Client().Create(ctx, account)).To(Succeed())
@@ -276,7 +278,7 @@ func (w *workersRig) releaseMany(ctx context.Context) {
 
 // killAtRandom kills the controller and builders several times. Then the controller of the suite
 // runs again.
-func (w *workersRig) killAtRandom(ctx context.Context) {
+func (w *workerServers) killAtRandom(ctx context.Context) {
 	GinkgoHelper()
 	Expect(controller.Stop()).To(Succeed())
 	killed := w.startController(ctx)
@@ -300,7 +302,7 @@ func random(n int64) int64 {
 }
 
 // left returns what there is of an account.
-func (w *workersRig) left(ctx context.Context, account string) (out []string, err error) {
+func (w *workerServers) left(ctx context.Context, account string) (out []string, err error) {
 	selected := &client.ListOptions{Namespace: "workers",
 		LabelSelector: labels.SelectorFromSet(labels.Set{"accounts": account})}
 	for _, kind := range []string{"WorkerAccount", "WorkerDeployment", "WorkerRelease", "WorkerBundle"} {
@@ -328,7 +330,7 @@ func (w *workersRig) left(ctx context.Context, account string) (out []string, er
 }
 
 // startController starts the controller as a process that can be killed.
-func (w *workersRig) startController(ctx context.Context) *harness.Process {
+func (w *workerServers) startController(ctx context.Context) *harness.Process {
 	GinkgoHelper()
 	p, err := h.StartProcess(ctx, h.Config, "--kind-groups="+strings.Join(groups, ","))
 	Expect(err).NotTo(HaveOccurred())
@@ -336,7 +338,7 @@ func (w *workersRig) startController(ctx context.Context) *harness.Process {
 }
 
 // killBuilder kills the pod of a Job, if one runs.
-func (w *workersRig) killBuilder(ctx context.Context) {
+func (w *workerServers) killBuilder(ctx context.Context) {
 	GinkgoHelper()
 	var pods corev1.PodList
 	Expect(plane.Client().List(ctx, &pods, client.InNamespace("workers"), client.HasLabels{"job-name"})).To(Succeed())
@@ -350,7 +352,7 @@ func (w *workersRig) killBuilder(ctx context.Context) {
 }
 
 // pod returns the Pod that serves an account.
-func (w *workersRig) pod(ctx context.Context, account string) corev1.Pod {
+func (w *workerServers) pod(ctx context.Context, account string) corev1.Pod {
 	GinkgoHelper()
 	var found corev1.Pod
 	Eventually(ctx, func(g Gomega) {
@@ -364,7 +366,7 @@ func (w *workersRig) pod(ctx context.Context, account string) corev1.Pod {
 }
 
 // jobs returns the uids of all Jobs.
-func (w *workersRig) jobs(ctx context.Context) (out []string) {
+func (w *workerServers) jobs(ctx context.Context) (out []string) {
 	GinkgoHelper()
 	var all batchv1.JobList
 	Expect(plane.Client().List(ctx, &all, client.InNamespace("workers"))).To(Succeed())
@@ -376,7 +378,7 @@ func (w *workersRig) jobs(ctx context.Context) (out []string) {
 }
 
 // releases returns the WorkerReleases of an account with their uids.
-func (w *workersRig) releases(ctx context.Context, account string) map[string]string {
+func (w *workerServers) releases(ctx context.Context, account string) map[string]string {
 	GinkgoHelper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(workersKind("WorkerReleaseList"))
@@ -391,7 +393,7 @@ func (w *workersRig) releases(ctx context.Context, account string) map[string]st
 
 // newAccount makes an account with the scripts hello and sum, which are removed at the end of the
 // spec, and waits until it serves them.
-func (w *workersRig) newAccount(ctx context.Context, account string) {
+func (w *workerServers) newAccount(ctx context.Context, account string) {
 	GinkgoHelper()
 	url := "/" + account + "/1/index.mjs"
 	w.files.put(url, greeting(1))
@@ -409,7 +411,7 @@ func (w *workersRig) newAccount(ctx context.Context, account string) {
 }
 
 // newSum creates the script sum of an account, whose modules are in S3.
-func (w *workersRig) newSum(ctx context.Context, account string) *unstructured.Unstructured {
+func (w *workerServers) newSum(ctx context.Context, account string) *unstructured.Unstructured {
 	GinkgoHelper()
 	w.putObject("sum/1/index.mjs", []byte(sumScript))
 	w.putObject("sum/1/add.wasm", addModule)
@@ -419,7 +421,7 @@ func (w *workersRig) newSum(ctx context.Context, account string) *unstructured.U
 }
 
 // release releases a version of the script hello, and waits until the account has settled.
-func (w *workersRig) release(ctx context.Context, account string, version int) {
+func (w *workerServers) release(ctx context.Context, account string, version int) {
 	GinkgoHelper()
 	url := fmt.Sprintf("/hello/%d/index.mjs", version)
 	w.files.put(url, greeting(version))
@@ -430,7 +432,7 @@ func (w *workersRig) release(ctx context.Context, account string, version int) {
 }
 
 // removeAccount removes an account with its scripts, and waits until nothing of it is left.
-func (w *workersRig) removeAccount(ctx context.Context, account string) {
+func (w *workerServers) removeAccount(ctx context.Context, account string) {
 	GinkgoHelper()
 	all := &unstructured.Unstructured{}
 	all.SetGroupVersionKind(workersKind("WorkerDeployment"))
@@ -450,7 +452,7 @@ func workerDeployment(account, script string, port int64, urls ...any) *unstruct
 }
 
 // settles waits until the bundle of an account is Ready with one Pod.
-func (w *workersRig) settles(ctx context.Context, account string) {
+func (w *workerServers) settles(ctx context.Context, account string) {
 	GinkgoHelper()
 	becomes(ctx, object(workersKind("WorkerBundle"), "workers", account), "Ready", "True ")
 	w.pod(ctx, account)

@@ -169,7 +169,8 @@ func TestArtifactOfShippedAndRemoteStacks(t *testing.T) {
 			`no version "9.0.0" of stack "tenant": want one of 1.0.0`},
 		"no such stack": {alone, "tenat", "1.0.0", "",
 			`no stack "tenat": want one of cluster-autoscaler, collector, dynamodb-local, ` +
-				"dynamodb-partition, minimart, tenant, worker-api, worker-registry"},
+				"dynamodb-partition, minimart, tenant, worker-account, worker-api, worker-bundle, worker-deployment, " +
+				"worker-registry, worker-release"},
 		"not in catalog or registry": {more, "tenant", "8.0.0", "", `has no tag "8.0.0"`},
 		"path traversal":             {alone, "tenant", "../../tenant/1.0.0", "", "no version"},
 	} {

@@ -171,7 +171,8 @@ func TestWorkerBundle(t *testing.T) {
 		at(t, objects["Ingress/web"], "spec", "rules", 0, "http", "paths", 1, "path") != "/hello" {
 		t.Errorf("the Service or the Ingress lacks a worker: %v", objects)
 	}
-	if !slices.Contains(arguments(t, only(t, objects, "Job/acme-purge-")), "--keep="+image[strings.Index(image, ":5000/acme:")+11:]) {
+	tag := image[strings.LastIndex(image, ":")+1:]
+	if !slices.Contains(arguments(t, only(t, objects, "Job/acme-purge-")), "--keep="+tag) {
 		t.Error("the image that runs is purged")
 	}
 
@@ -189,8 +190,10 @@ func TestWorkerBundle(t *testing.T) {
 }
 
 func TestWorkerAccountMakesTheBundle(t *testing.T) {
-	bundle := renderServed(t, "worker-account", "acme", `{podTemplate: {image: "runtime:1"}, ingress: {host: h}}`)["WorkerBundle/acme"]
-	if at(t, bundle, "spec", "deploymentName") != "acme" || at(t, bundle, "spec", "podTemplate", "image") != "runtime:1" ||
+	objects := renderServed(t, "worker-account", "acme", `{podTemplate: {image: "runtime:1"}, ingress: {host: h}}`)
+	bundle := objects["WorkerBundle/acme"]
+	if at(t, bundle, "spec", "deploymentName") != "acme" ||
+		at(t, bundle, "spec", "podTemplate", "image") != "runtime:1" ||
 		at(t, bundle, "spec", "ingress", "host") != "h" || at(t, bundle, "spec", "workers") != nil {
 		t.Errorf("the bundle is %v", bundle)
 	}

@@ -37,8 +37,8 @@ import (
 // registryHost is the default address of the registry in the catalog.
 const registryHost = "worker-registry.workers.svc:5000"
 
-// workersRig is what the specs of workers run against: servers of scripts, and the registry.
-type workersRig struct {
+// workerServers is what the specs of workers run against: servers of scripts, and the registry.
+type workerServers struct {
 	files *fileServer
 	s3    *s3mem.Backend
 	// registry is the address of the registry of the stack.
@@ -51,7 +51,7 @@ func workersKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "workers.ksctl.com", Version: "v1alpha1", Kind: kind}
 }
 
-func newWorkersRig(ctx context.Context) *workersRig {
+func newWorkerServers(ctx context.Context) *workerServers {
 	GinkgoHelper()
 	if reason := workersimage.MissingRequirement(); reason != "" {
 		Skip("workers cannot run here: " + reason)
@@ -61,7 +61,7 @@ func newWorkersRig(ctx context.Context) *workersRig {
 	for _, program := range []string{"worker-registry", "worker-api"} {
 		push(ctx, "ksctl/gitops/"+program+":0.1.0", "cmd/"+program)
 	}
-	w := &workersRig{files: newFileServer(), s3: s3mem.New()}
+	w := &workerServers{files: newFileServer(), s3: s3mem.New()}
 	Expect(w.s3.CreateBucket("scripts")).To(Succeed())
 	s3 := listen(gofakes3.New(w.s3).Server())
 
@@ -90,7 +90,7 @@ stringData: {AWS_ACCESS_KEY_ID: example, AWS_SECRET_ACCESS_KEY: example-secret-k
 
 // publishKinds publishes the four kinds, and removes them at the end, when the specs have removed
 // what they created.
-func (w *workersRig) publishKinds(ctx context.Context) {
+func (w *workerServers) publishKinds(ctx context.Context) {
 	GinkgoHelper()
 	apply(ctx, example("workers.md", "Publish the kinds", "platform/workers.yaml"))
 	for _, kind := range []string{"worker-release", "worker-bundle", "worker-deployment", "worker-account"} {
@@ -106,7 +106,7 @@ func (w *workersRig) publishKinds(ctx context.Context) {
 
 // awaitRegistry makes the volume of the registry, waits until it serves, and lets the node pull
 // from it.
-func (w *workersRig) awaitRegistry(ctx context.Context) {
+func (w *workerServers) awaitRegistry(ctx context.Context) {
 	GinkgoHelper()
 	volume(ctx, "worker-registry")
 	install := object(appsv1.GroupVersion.WithKind("KsctlInstall"), "workers", "worker-registry")
@@ -187,25 +187,25 @@ func (s *fileServer) downloads(path string) int {
 	return s.count[path]
 }
 
-func (w *workersRig) putObject(key string, content []byte) {
+func (w *workerServers) putObject(key string, content []byte) {
 	GinkgoHelper()
 	_, err := w.s3.PutObject("scripts", key, map[string]string{}, strings.NewReader(string(content)),
 		int64(len(content)), nil)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-func (w *workersRig) deployment(name string) *unstructured.Unstructured {
+func (w *workerServers) deployment(name string) *unstructured.Unstructured {
 	return object(workersKind("WorkerDeployment"), "workers", name)
 }
 
 // setScript changes the URL of a script with one module.
-func (w *workersRig) setScript(ctx context.Context, name, script string) {
+func (w *workerServers) setScript(ctx context.Context, name, script string) {
 	GinkgoHelper()
 	change(ctx, w.deployment(name), fmt.Sprintf(`{"spec": {"template": {"scriptUrls": [%q]}}}`, script))
 }
 
 // serves waits until a worker responds to a path as expected.
-func (w *workersRig) serves(ctx context.Context, account string, port int, path, want string) {
+func (w *workerServers) serves(ctx context.Context, account string, port int, path, want string) {
 	GinkgoHelper()
 	service := &corev1.Service{ObjectMeta: meta("workers", account)}
 	Eventually(ctx, func() (string, error) {
@@ -243,7 +243,7 @@ type requestLoad struct {
 }
 
 // load sends requests to ports of an account, one after the other.
-func (w *workersRig) load(ctx context.Context, account string, paths map[int]string) *requestLoad {
+func (w *workerServers) load(ctx context.Context, account string, paths map[int]string) *requestLoad {
 	GinkgoHelper()
 	service := &corev1.Service{ObjectMeta: meta("workers", account)}
 	Expect(get(ctx, service)).To(Succeed())
@@ -281,7 +281,7 @@ func (l *requestLoad) none() {
 	AddReportEntry("requests", l.sent)
 }
 
-func (w *workersRig) reference(repository string) name.Reference {
+func (w *workerServers) reference(repository string) name.Reference {
 	GinkgoHelper()
 	ref, err := name.ParseReference(w.registry+"/"+repository, name.Insecure)
 	Expect(err).NotTo(HaveOccurred())
@@ -289,7 +289,7 @@ func (w *workersRig) reference(repository string) name.Reference {
 }
 
 // tags returns the tags of a repository.
-func (w *workersRig) tags(ctx context.Context, repository string) []string {
+func (w *workerServers) tags(ctx context.Context, repository string) []string {
 	GinkgoHelper()
 	var tags []string
 	Eventually(ctx, func() (err error) {
@@ -300,7 +300,7 @@ func (w *workersRig) tags(ctx context.Context, repository string) []string {
 }
 
 // repositories returns the repositories that have tags.
-func (w *workersRig) repositories(ctx context.Context) (out []string) {
+func (w *workerServers) repositories(ctx context.Context) (out []string) {
 	GinkgoHelper()
 	host, err := name.NewRegistry(w.registry, name.Insecure)
 	Expect(err).NotTo(HaveOccurred())
@@ -316,7 +316,7 @@ func (w *workersRig) repositories(ctx context.Context) (out []string) {
 }
 
 // pulls pulls an image with all of its layers.
-func (w *workersRig) pulls(ctx context.Context, repository string) v1.Image {
+func (w *workerServers) pulls(ctx context.Context, repository string) v1.Image {
 	GinkgoHelper()
 	image, err := remote.Image(w.reference(repository), remote.WithContext(ctx))
 	Expect(err).NotTo(HaveOccurred())
@@ -333,7 +333,7 @@ func (w *workersRig) pulls(ctx context.Context, repository string) v1.Image {
 }
 
 // layers returns the digests of the layers of the scripts in the image that serves an account.
-func (w *workersRig) layers(ctx context.Context, account string) map[string]string {
+func (w *workerServers) layers(ctx context.Context, account string) map[string]string {
 	GinkgoHelper()
 	ref := w.pod(ctx, account).Spec.Containers[0].Image
 	image, err := remote.Image(w.reference(strings.TrimPrefix(ref, registryHost+"/")), remote.WithContext(ctx))
@@ -353,7 +353,7 @@ func (w *workersRig) layers(ctx context.Context, account string) map[string]stri
 }
 
 // buildResult returns the result of the Job that built the image of an account last.
-func (w *workersRig) buildResult(ctx context.Context, account string) string {
+func (w *workerServers) buildResult(ctx context.Context, account string) string {
 	GinkgoHelper()
 	var jobs batchv1.JobList
 	Expect(plane.Client().List(ctx, &jobs, client.InNamespace("workers"))).To(Succeed())
@@ -368,7 +368,7 @@ func (w *workersRig) buildResult(ctx context.Context, account string) string {
 }
 
 // restartRegistry deletes the Pod of the registry, and waits until another one serves.
-func (w *workersRig) restartRegistry(ctx context.Context) {
+func (w *workerServers) restartRegistry(ctx context.Context) {
 	GinkgoHelper()
 	selected := client.MatchingLabels{"app.kubernetes.io/name": "worker-registry"}
 	var pods corev1.PodList
@@ -382,7 +382,7 @@ func (w *workersRig) restartRegistry(ctx context.Context) {
 }
 
 // collectGarbage lets the registry delete content that no tag refers to.
-func (w *workersRig) collectGarbage() {
+func (w *workerServers) collectGarbage() {
 	GinkgoHelper()
 	commands, err := filepath.Glob("/proc/[0-9]*/comm")
 	Expect(err).NotTo(HaveOccurred())
@@ -398,7 +398,7 @@ func (w *workersRig) collectGarbage() {
 }
 
 // hasBlob reports whether a repository has a blob.
-func (w *workersRig) hasBlob(ctx context.Context, repository, digest string) (bool, error) {
+func (w *workerServers) hasBlob(ctx context.Context, repository, digest string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead,
 		"http://"+w.registry+"/v2/"+repository+"/blobs/"+digest, nil)
 	if err != nil {
@@ -412,7 +412,7 @@ func (w *workersRig) hasBlob(ctx context.Context, repository, digest string) (bo
 }
 
 // waits waits for a time after which something is killed.
-func (w *workersRig) waits(ctx context.Context, d time.Duration) {
+func (w *workerServers) waits(ctx context.Context, d time.Duration) {
 	GinkgoHelper()
 	select {
 	case <-ctx.Done():
