@@ -150,8 +150,8 @@ func (a *executor) delete(ctx context.Context, act *plan.Action, ref stacks.Ref,
 		return a.release(ctx, act, ref, r, uid)
 	}
 	propagation := metav1.DeletePropagationBackground
-	if act.Reason == plan.ReasonReplaced {
-		propagation = metav1.DeletePropagationForeground // its Pods have to be gone before others start
+	if act.Reason == plan.ReasonReplaced || ref.Group == "batch" && ref.Kind == "Job" {
+		propagation = metav1.DeletePropagationForeground // what depends on that starts when its Pods are gone, too
 	}
 	defer a.target.Index.BeginDelete(ref, uid)()
 	var gone bool

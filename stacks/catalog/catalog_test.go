@@ -14,6 +14,7 @@ import (
 	"github.com/ksctl/gitops/e2e/cluster/registry"
 	"github.com/ksctl/gitops/stacks"
 	"github.com/ksctl/gitops/stacks/artifact"
+	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // released are all released versions, with a digest of their files: a version that installs may
@@ -97,6 +98,7 @@ func TestShippedStacksRender(t *testing.T) {
 			res, err := stacks.Render(t.Context(), stacks.Request{Root: folder(t, name, v), Stack: name,
 				Install:      stacks.Identity{Namespace: "team", Name: name},
 				Choices:      stacks.Choices{Parameters: parameters[name]},
+				Generate:     generated.Options{Policy: generated.Keep, Owner: name},
 				Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}})
 			if err != nil || res.StackVersion != v || len(res.Warnings) > 0 {
 				t.Errorf("%s@%s: version %s, %v, %v", name, v, res.StackVersion, res.Warnings, err)

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
 	"github.com/ksctl/gitops/stacks"
+	"github.com/ksctl/gitops/stacks/generated"
 )
 
 // renderServed renders the stack of an object as the controller does, and returns the objects by
@@ -26,13 +27,22 @@ func renderServed(t *testing.T, stack, name, spec string) map[string]map[string]
 	}
 	res, err := stacks.Render(t.Context(), stacks.Request{Root: folder(t, stack, "1.0.0"), Stack: stack,
 		Install: stacks.Identity{Namespace: "team", Name: name}, Choices: choices,
+		Generate:     generated.Options{Policy: generated.Keep, Owner: name},
 		Capabilities: stacks.Capabilities{KubeVersion: stacks.DefaultKubeVersion}})
 	if err != nil || len(res.Warnings) > 0 {
 		t.Fatal(err, res.Warnings)
 	}
 	out := map[string]map[string]any{}
 	for _, c := range res.Components {
-		for _, rendered := range c.Objects {
+		objects := c.Objects
+		if kept := res.Generated[c.Name]; kept != nil {
+			hooks, err := stacks.DecodeHooks(kept.Hooks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects = append(slices.DeleteFunc(objects, func(o stacks.Object) bool { return o.Generated }), hooks...)
+		}
+		for _, rendered := range objects {
 			var value map[string]any
 			if err := json.Unmarshal(rendered.Manifest, &value); err != nil {
 				t.Fatal(err)
@@ -115,7 +125,7 @@ func TestWorkerReleasePushesTheImageOfTheBundle(t *testing.T) {
 		}
 	}
 	if !slices.Contains(arguments(t, only(t, jobs, "Job/hello-remove-")), "--image="+image) {
-		t.Error("the Job before the removal is for another image")
+		t.Error("the Job after the removal is for another image")
 	}
 	if !strings.HasSuffix(at(t, release, "metadata", "name").(string), image[strings.LastIndex(image, ":")+1:]) {
 		t.Error("the release is named by another hash than its image")
@@ -184,7 +194,7 @@ func TestWorkerBundle(t *testing.T) {
 		"spec", "template", "spec", "containers", 0, "image") == image {
 		t.Error("another script has the same image")
 	}
-	if empty := render(""); len(empty) != 1 {
+	if empty := render(""); len(empty) != 1 || only(t, empty, "Job/acme-remove-") == nil {
 		t.Errorf("without workers there are %d objects", len(empty))
 	}
 }
