@@ -77,10 +77,10 @@ func (w *workerServers) uploads(ctx context.Context) {
 	w.settles(ctx, "acme")
 
 	By("uploading the same again")
-	jobs, version := w.jobs(ctx), o.GetResourceVersion()
+	jobs, generation := w.jobs(ctx), o.GetGeneration()
 	upload(ctx, api, strings.Replace(uploadedScript, "VERSION", "1", 1))
 	Expect(get(ctx, o)).To(Succeed())
-	Expect(o.GetResourceVersion()).To(Equal(version))
+	Expect(o.GetGeneration()).To(Equal(generation))
 	Expect(w.jobs(ctx)).To(Equal(jobs))
 
 	By("uploading another version")

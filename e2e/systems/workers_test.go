@@ -115,6 +115,15 @@ var _ = Describe("Workers", Ordered, ContinueOnFailure, func() {
 		for _, tag := range tags {
 			w.pulls(ctx, "purged:"+tag)
 		}
+
+		By("losing the volume of the registry")
+		w.loseImages(ctx)
+		for _, kind := range []string{"WorkerRelease", "WorkerBundle"} {
+			w.deleteAll(ctx, kind, "purged")
+		}
+		w.serves(ctx, "purged", 8080, "/?name=world", "200 Hello, WORLD 5")
+		w.settles(ctx, "purged")
+		Expect(w.tags(ctx, "purged")).NotTo(BeEmpty())
 	}, SpecTimeout(15*time.Minute))
 
 	It("serve a script that wrangler uploads, for the token of the account alone", func(ctx SpecContext) {
@@ -233,7 +242,7 @@ data: {image: "`+w.images+`/ksctl/gitops/workers:0.1.0", registry: "`+w.images+`
 	becomes(ctx, o, "Ready", "True ")
 	service := &corev1.Service{ObjectMeta: meta("elsewhere", "far")}
 	Eventually(ctx, fetch, soon).WithArguments(service, "/").Should(Equal("200 far"))
-	repository, err := name.NewRepository(images.Host() + "/far")
+	repository, err := name.NewRepository(images.Host() + "/elsewhere/far")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(remote.List(repository, remote.WithContext(ctx))).To(HaveLen(1))
 	for _, removed := range []client.Object{o, account} {
@@ -434,12 +443,29 @@ func (w *workerServers) release(ctx context.Context, account string, version int
 // removeAccount removes an account with its scripts, and waits until nothing of it is left.
 func (w *workerServers) removeAccount(ctx context.Context, account string) {
 	GinkgoHelper()
-	all := &unstructured.Unstructured{}
-	all.SetGroupVersionKind(workersKind("WorkerDeployment"))
-	Expect(plane.Client().DeleteAllOf(ctx, all, client.InNamespace("workers"),
-		client.MatchingLabels{"accounts": account})).To(Succeed())
+	w.deleteAll(ctx, "WorkerDeployment", account)
 	remove(ctx, object(workersKind("WorkerAccount"), "workers", account))
 	Eventually(ctx, w.left, soon).WithArguments(account).Should(BeEmpty())
+}
+
+// deleteAll deletes the objects of a kind of an account, and waits until they are gone, or others
+// are in their place.
+func (w *workerServers) deleteAll(ctx context.Context, kind, account string) {
+	GinkgoHelper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(workersKind(kind + "List"))
+	Expect(plane.Client().List(ctx, list, client.InNamespace("workers"),
+		client.MatchingLabels{"accounts": account})).To(Succeed())
+	for i := range list.Items {
+		remove(ctx, &list.Items[i])
+	}
+	for i := range list.Items {
+		o, uid := &list.Items[i], list.Items[i].GetUID()
+		Eventually(ctx, func() (bool, error) {
+			err := get(ctx, o)
+			return err != nil || o.GetUID() != uid, client.IgnoreNotFound(err)
+		}, soon).Should(BeTrue(), "%s %s is gone", kind, o.GetName())
+	}
 }
 
 // workerDeployment returns a WorkerDeployment.

@@ -43,6 +43,8 @@ type workerServers struct {
 	s3    *s3mem.Backend
 	// registry is the address of the registry of the stack.
 	registry string
+	// volume is its folder on the node.
+	volume string
 	// images is where builders pull from; another registry, beside that of the stack.
 	images string
 }
@@ -108,7 +110,7 @@ func (w *workerServers) publishKinds(ctx context.Context) {
 // from it.
 func (w *workerServers) awaitRegistry(ctx context.Context) {
 	GinkgoHelper()
-	volume(ctx, "worker-registry")
+	w.volume = volume(ctx, "worker-registry")
 	install := object(appsv1.GroupVersion.WithKind("KsctlInstall"), "workers", "worker-registry")
 	DeferCleanup(func(ctx SpecContext) {
 		remove(ctx, install)
@@ -121,8 +123,9 @@ func (w *workerServers) awaitRegistry(ctx context.Context) {
 	Expect(node.Mirror(registryHost, w.registry)).To(Succeed())
 }
 
-// volume creates a volume on the node for a PersistentVolumeClaim in the namespace workers.
-func volume(ctx context.Context, claim string) {
+// volume creates a volume on the node for a PersistentVolumeClaim in the namespace workers, and
+// returns its folder.
+func volume(ctx context.Context, claim string) string {
 	GinkgoHelper()
 	folder := filepath.Join(GinkgoT().TempDir(), claim)
 	Expect(os.Mkdir(folder, 0o700)).To(Succeed())
@@ -138,6 +141,19 @@ spec:
   claimRef: {namespace: workers, name: %[1]s}
   hostPath: {path: %[2]q}
 `, claim, folder))
+	return folder
+}
+
+// loseImages empties the volume of the registry.
+func (w *workerServers) loseImages(ctx context.Context) {
+	GinkgoHelper()
+	entries, err := os.ReadDir(w.volume)
+	Expect(err).NotTo(HaveOccurred())
+	for _, e := range entries {
+		Expect(os.RemoveAll(filepath.Join(w.volume, e.Name()))).To(Succeed())
+	}
+	w.restartRegistry(ctx)
+	Expect(w.repositories(ctx)).To(BeEmpty())
 }
 
 // listen starts a server that pods reach until the end of the specs, and returns its URL.
@@ -283,7 +299,7 @@ func (l *requestLoad) none() {
 
 func (w *workerServers) reference(repository string) name.Reference {
 	GinkgoHelper()
-	ref, err := name.ParseReference(w.registry+"/"+repository, name.Insecure)
+	ref, err := name.ParseReference(w.registry+"/workers/"+repository, name.Insecure)
 	Expect(err).NotTo(HaveOccurred())
 	return ref
 }
@@ -307,6 +323,7 @@ func (w *workerServers) repositories(ctx context.Context) (out []string) {
 	all, err := remote.Catalog(ctx, host)
 	Expect(err).NotTo(HaveOccurred())
 	for _, repository := range all {
+		repository = strings.TrimPrefix(repository, "workers/")
 		if tags, err := remote.List(w.reference(repository).Context(), remote.WithContext(ctx)); err == nil &&
 			len(tags) > 0 {
 			out = append(out, repository)
@@ -336,7 +353,7 @@ func (w *workerServers) pulls(ctx context.Context, repository string) v1.Image {
 func (w *workerServers) layers(ctx context.Context, account string) map[string]string {
 	GinkgoHelper()
 	ref := w.pod(ctx, account).Spec.Containers[0].Image
-	image, err := remote.Image(w.reference(strings.TrimPrefix(ref, registryHost+"/")), remote.WithContext(ctx))
+	image, err := remote.Image(w.reference(strings.TrimPrefix(ref, registryHost+"/workers/")), remote.WithContext(ctx))
 	Expect(err).NotTo(HaveOccurred())
 	manifest, err := image.Manifest()
 	Expect(err).NotTo(HaveOccurred())
@@ -384,6 +401,7 @@ func (w *workerServers) restartRegistry(ctx context.Context) {
 // collectGarbage lets the registry delete content that no tag refers to.
 func (w *workerServers) collectGarbage() {
 	GinkgoHelper()
+	found := false
 	commands, err := filepath.Glob("/proc/[0-9]*/comm")
 	Expect(err).NotTo(HaveOccurred())
 	for _, path := range commands {
@@ -391,16 +409,16 @@ func (w *workerServers) collectGarbage() {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(syscall.Kill(pid, syscall.SIGUSR1)).To(Succeed())
-			return
+			found = true // others of this machine collect garbage, too
 		}
 	}
-	Fail("no registry runs on the node")
+	Expect(found).To(BeTrue(), "a registry runs on the node")
 }
 
 // hasBlob reports whether a repository has a blob.
 func (w *workerServers) hasBlob(ctx context.Context, repository, digest string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead,
-		"http://"+w.registry+"/v2/"+repository+"/blobs/"+digest, nil)
+		"http://"+w.registry+"/v2/workers/"+repository+"/blobs/"+digest, nil)
 	if err != nil {
 		return false, err
 	}

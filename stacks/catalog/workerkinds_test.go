@@ -15,8 +15,14 @@ import (
 // kind and name. The object has the label of the account acme.
 func renderServed(t *testing.T, stack, name, spec string) map[string]map[string]any {
 	t.Helper()
+	return renderOfAccount(t, "acme", stack, name, spec)
+}
+
+// renderOfAccount is renderServed for another account.
+func renderOfAccount(t *testing.T, account, stack, name, spec string) map[string]map[string]any {
+	t.Helper()
 	o := object(t, name, spec)
-	o["metadata"].(map[string]any)["labels"] = map[string]any{"accounts": "acme"}
+	o["metadata"].(map[string]any)["labels"] = map[string]any{"accounts": account}
 	install, _, err := load(t, stack).Install(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +202,25 @@ func TestWorkerBundle(t *testing.T) {
 	}
 	if empty := render(""); len(empty) != 1 || only(t, empty, "Job/acme-remove-") == nil {
 		t.Errorf("without workers there are %d objects", len(empty))
+	}
+}
+
+// Job names are labels of Pods, which have at most 63 characters.
+func TestLongNamesOfWorkers(t *testing.T) {
+	account, script := "a"+strings.Repeat("b", 29), "s"+strings.Repeat("t", 62)
+	release := renderOfAccount(t, account, "worker-release", "r",
+		`{scriptName: `+script+`, scriptUrls: ["https://files.example.com/index.mjs"]}`)
+	bundle := renderOfAccount(t, account, "worker-bundle", account, `{deploymentName: `+account+`, workers: [
+ {workerName: `+script+`, workerNumber: 65535, envPrefix: "", image: "r/a/s:1", secretRef: {name: a.b}}]}`)
+	for _, objects := range []map[string]map[string]any{release, bundle} {
+		for id := range objects {
+			if _, name, _ := strings.Cut(id, "/"); len(name) > 63 {
+				t.Errorf("%s has %d characters", id, len(name))
+			}
+		}
+	}
+	if len(release) != 2 || len(bundle) != 5 {
+		t.Errorf("%d and %d objects", len(release), len(bundle))
 	}
 }
 
