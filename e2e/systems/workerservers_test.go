@@ -320,8 +320,11 @@ func (w *workerServers) repositories(ctx context.Context) (out []string) {
 	GinkgoHelper()
 	host, err := name.NewRegistry(w.registry, name.Insecure)
 	Expect(err).NotTo(HaveOccurred())
-	all, err := remote.Catalog(ctx, host)
-	Expect(err).NotTo(HaveOccurred())
+	var all []string
+	Eventually(ctx, func() (err error) {
+		all, err = remote.Catalog(ctx, host)
+		return err
+	}, soon).Should(Succeed())
 	for _, repository := range all {
 		repository = strings.TrimPrefix(repository, "workers/")
 		if tags, err := remote.List(w.reference(repository).Context(), remote.WithContext(ctx)); err == nil &&
