@@ -52,8 +52,9 @@ func newCommand() *cobra.Command {
 			if o.Workers, err = runtime.ParseWorkers(content); err != nil {
 				return err
 			}
-			if o.Poll <= 0 {
-				return errors.New("--secret-interval must be positive")
+			if o.Poll <= 0 || o.HealthInterval <= 0 || o.HealthTimeout <= 0 || o.HealthFailures <= 0 {
+				return errors.New("--secret-interval, --workerd-health-interval, --workerd-health-timeout and " +
+					"--workerd-health-failures must be positive")
 			}
 			return runtime.Run(cmd.Context(), o)
 		},
@@ -69,6 +70,12 @@ func newCommand() *cobra.Command {
 	flags.StringSliceVar(&o.Networks, "allow-network", []string{"public"},
 		"The networks that scripts may connect to: public, private, local, or a CIDR.")
 	flags.StringVar(&o.HealthAddr, "health-addr", runtime.DefaultHealthAddr, "The address of /healthz and /readyz.")
+	flags.DurationVar(&o.HealthInterval, "workerd-health-interval", runtime.DefaultHealthInterval,
+		"The time between two requests that check whether workerd responds.")
+	flags.DurationVar(&o.HealthTimeout, "workerd-health-timeout", runtime.DefaultHealthTimeout,
+		"The timeout of such a request.")
+	flags.IntVar(&o.HealthFailures, "workerd-health-failures", runtime.DefaultHealthFailures,
+		"The number of such requests that fail in a row after which workerd is killed and started again.")
 	flags.DurationVar(&o.Drain, "drain", runtime.DefaultDrain,
 		"How long requests are served after SIGTERM, while the pod is removed from its Services.")
 	flags.DurationVar(&o.Grace, "grace", runtime.DefaultGrace,

@@ -203,6 +203,27 @@ func TestKilledWorkerdIsRestarted(t *testing.T) {
 	}
 }
 
+func TestWorkerdWithEndlessLoopIsRestarted(t *testing.T) {
+	needsWorkerd(t)
+	scripts := account(t, map[string][]file{"a": {{"a.js", `export default { fetch: () => new Response("a") };`}},
+		"loop": {{"loop.js", `export default { fetch() { for (;;) {} } };`}}})
+	r := start(t, scripts, t.TempDir(), []worker{{Name: "a"}, {Name: "loop"}}, "--workerd-health-interval=100ms",
+		"--workerd-health-timeout=2s", "--workerd-health-failures=2")
+	eventually(t, "ready", func() bool { return r.ready() == http.StatusOK })
+	if got, err := r.get(fresh, "loop", "/"); err == nil {
+		t.Errorf("the endless loop responded with %s", got)
+	}
+	// The connection waits for the next workerd.
+	if got, err := r.get(fresh, "a", "/"); err != nil || got != "200 a" {
+		t.Errorf("%s, %v", got, err)
+	}
+	eventually(t, "ready again", func() bool { return r.ready() == http.StatusOK })
+	if logs := r.logs(t); !strings.Contains(logs, "workerd does not respond and is killed") ||
+		!strings.Contains(logs, `"workerd ended","state":"signal: killed"`) {
+		t.Errorf("the log has no cause:\n%s", logs)
+	}
+}
+
 func TestTerminationServesUntilDrained(t *testing.T) {
 	needsWorkerd(t)
 	scripts := account(t, map[string][]file{"a": {{"a.js", `export default { async fetch(request) {

@@ -18,11 +18,14 @@ func (s *supervisor) serveHealth(ctx context.Context) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.serving.Load() {
+		switch {
+		case !s.serving.Load():
 			http.Error(w, "workerd does not serve all workers", http.StatusServiceUnavailable)
-			return
+		case s.unresponsive.Load():
+			http.Error(w, "workerd does not respond", http.StatusServiceUnavailable)
+		default:
+			fmt.Fprintln(w, "ok")
 		}
-		fmt.Fprintln(w, "ok")
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan struct{})

@@ -95,7 +95,12 @@ type Options struct {
 	Poll time.Duration
 	// MinBackoff and MaxBackoff are the delays before a workerd that ended is started again.
 	MinBackoff, MaxBackoff time.Duration
-	Log                    *slog.Logger
+	// HealthInterval is the time between two requests that check whether workerd responds, and
+	// HealthTimeout bounds each of them. HealthFailures is the number of failed ones in a row after
+	// which workerd is killed and started again.
+	HealthInterval, HealthTimeout time.Duration
+	HealthFailures                int
+	Log                           *slog.Logger
 
 	// listenHost is the host that workers listen on.
 	listenHost string
@@ -113,6 +118,10 @@ const (
 	DefaultPoll         = time.Second
 	DefaultMinBackoff   = time.Second
 	DefaultMaxBackoff   = 30 * time.Second
+	// A computation of a script delays the response, and so does a slow node.
+	DefaultHealthInterval = 2 * time.Second
+	DefaultHealthTimeout  = 10 * time.Second
+	DefaultHealthFailures = 3
 )
 
 // configuration returns what workerd is started with: the workers with their scripts, and the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -23,14 +24,17 @@ type supervisor struct {
 	Options
 
 	ports    map[string]*workerd.Port
-	current  *workerd.Process // nil if none runs
-	started  time.Time        // of current
-	failures int              // in a row
+	current  *process  // nil if none runs
+	probes   *probes   // of current
+	started  time.Time // of current
+	failures int       // in a row
 	// attempted are the versions of the Secrets with which workerd was started last, also if that
 	// failed.
 	attempted string
 
 	serving atomic.Bool // the sockets of current listen, and Run's context has not ended
+	// unresponsive is true if the last health check of current failed.
+	unresponsive atomic.Bool
 	// replaced is closed when the process before current has ended; nil if there was none.
 	replaced chan struct{}
 }
@@ -105,6 +109,7 @@ func (s *supervisor) exited() <-chan struct{} {
 // ended records that the current process ended by itself.
 func (s *supervisor) ended() {
 	s.serving.Store(false)
+	s.probes.stop()
 	if time.Since(s.started) > stableTime {
 		s.failures = 0
 	}
@@ -190,38 +195,56 @@ func (s *supervisor) discard(listeners map[string]*workerd.Listener) (err error)
 
 // startProcess starts workerd and waits until its sockets listen.
 func (s *supervisor) startProcess(ctx context.Context, workers []workerd.Worker,
-	listeners map[string]*workerd.Listener, env []string) (*workerd.Process, error) {
-	p, err := workerd.Start(workerd.Options{Program: s.Workerd, Workers: workers, Networks: s.Networks,
+	listeners map[string]*workerd.Listener, env []string) (*process, error) {
+	health, err := workerd.Listen(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listening for health checks of workerd: %w", err)
+	}
+	listeners = maps.Clone(listeners)
+	listeners[healthWorker] = health
+	workers = append(workers, workerd.Worker{Name: healthWorker, Source: healthSource, Address: health.Addr().String()})
+	started, err := workerd.Start(workerd.Options{Program: s.Workerd, Workers: workers, Networks: s.Networks,
 		ConfigFile: filepath.Join(s.Dir, configFile), Listeners: listeners, Env: env, Stdout: os.Stdout,
 		Stderr: os.Stderr})
-	if err != nil {
+	if err = errors.Join(err, health.Close()); err != nil {
+		if started != nil {
+			started.Stop(0)
+		}
 		return nil, err
 	}
+	p := &process{Process: started, health: health.Addr().String()}
+	return p, s.awaitListening(ctx, p)
+}
+
+// awaitListening waits until the sockets of p listen, and stops p if they do not.
+func (s *supervisor) awaitListening(ctx context.Context, p *process) error {
 	timeout := time.NewTimer(s.StartTimeout)
 	defer timeout.Stop()
 	select {
 	case <-p.Listening():
-		return p, nil
+		return nil
 	case <-p.Exited():
-		return nil, fmt.Errorf("workerd ended with %s before it served: the lines before this one have the cause",
+		return fmt.Errorf("workerd ended with %s before it served: the lines before this one have the cause",
 			p.State())
 	case <-timeout.C:
 		p.Stop(0)
-		return nil, fmt.Errorf("workerd did not load the scripts in %s", s.StartTimeout)
+		return fmt.Errorf("workerd did not load the scripts in %s", s.StartTimeout)
 	case <-ctx.Done():
 		p.Stop(0)
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 
 // replace makes p the current process. The one before responds to its requests and ends.
-func (s *supervisor) replace(p *workerd.Process, listeners map[string]*workerd.Listener) error {
+func (s *supervisor) replace(p *process, listeners map[string]*workerd.Listener) error {
 	var err error
 	for name, l := range listeners {
 		err = errors.Join(err, s.ports[name].Switch(l))
 	}
 	old := s.current
-	s.current, s.started = p, time.Now()
+	s.probes.stop()
+	s.unresponsive.Store(false)
+	s.current, s.started, s.probes = p, time.Now(), s.startProbes(p)
 	s.serving.Store(true)
 	if old == nil {
 		s.Log.Info("workerd serves", "workers", len(s.Workers))
@@ -247,6 +270,7 @@ func (s *supervisor) replace(p *workerd.Process, listeners map[string]*workerd.L
 // shutdown serves as long as Drain, and stops workerd.
 func (s *supervisor) shutdown() error {
 	s.serving.Store(false)
+	s.probes.stop()
 	if s.replaced != nil {
 		defer func() { <-s.replaced }()
 	}

@@ -11,6 +11,8 @@ import (
 type Worker struct {
 	Name   string
 	Script Script
+	// Source is the only module, an ES module, of a worker without a Script.
+	Source string
 	// Folder is the absolute path of the files of the script.
 	Folder string
 	// Address is where workerd listens if it is started without a listener for the worker.
@@ -38,6 +40,9 @@ const (
 	wasiMain   = "wasi.mjs"
 	wasiModule = "module.wasm"
 )
+
+// sourceModule is the name of the module of Worker.Source.
+const sourceModule = "main.mjs"
 
 // Config returns workerd's configuration for workers. Each has a service and a socket with its
 // name. Networks are those that scripts may connect to: public, private, local, or a CIDR.
@@ -71,9 +76,12 @@ const networkService = ":network"
 
 // write writes the fields of the worker.
 func (w *Worker) write(out *strings.Builder) {
-	if w.Script.Format == FormatServiceWorker {
+	switch {
+	case w.Source != "":
+		fmt.Fprintf(out, "      modules = [(name = %s, %s = %s)],\n", quote(sourceModule), TypeES, quote(w.Source))
+	case w.Script.Format == FormatServiceWorker:
 		fmt.Fprintf(out, "      serviceWorkerScript = %s,\n", w.embed(w.Script.Modules[0]))
-	} else {
+	default:
 		out.WriteString("      modules = [\n")
 		for i, m := range w.Script.Modules {
 			name := m.File

@@ -50,6 +50,14 @@ func TestConfigRunsWASICommandByProgram(t *testing.T) {
 	}
 }
 
+func TestConfigOfSource(t *testing.T) {
+	got := workerd.Config([]workerd.Worker{{Name: ":a", Source: `export default "b";`, Address: "127.0.0.1:0"}}, nil)
+	if !strings.Contains(got, `modules = [(name = "main.mjs", esModule = "export default \"b\";")],`) ||
+		!strings.Contains(got, `(name = ":a", address = "127.0.0.1:0", http = (), service = ":a"),`) {
+		t.Error(got)
+	}
+}
+
 func TestNewModule(t *testing.T) {
 	for file, want := range map[string]workerd.ModuleType{"a.js": workerd.TypeES, "A_1.mjs": workerd.TypeES,
 		"a.cjs": workerd.TypeCommonJS, "a.wasm": workerd.TypeWASM, "a.html": workerd.TypeText,

@@ -109,6 +109,9 @@ func (p *Process) Listening() <-chan struct{} { return p.listening }
 // Exited returns a channel that is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+// PID returns the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // State describes how the process ended. It may be called after Exited.
 func (p *Process) State() string { return p.cmd.ProcessState.String() }
 
