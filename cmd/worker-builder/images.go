@@ -129,7 +129,7 @@ func purgeCommand(shared *options) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&repository, "repository", "", "The repository, registry/account.")
 	flags.StringVar(&keep, "keep", "", "The tag that is kept.")
-	flags.IntVar(&last, "last", 1, "The number of other tags that are kept: those that were built last.")
+	flags.IntVar(&last, "last", 1, "The number of other tags that are kept: those that build was run for last.")
 	require(cmd, "repository", "keep")
 	return cmd
 }

@@ -1,7 +1,7 @@
 // Package build makes the images of the Workers system: an image with the files of each script, and
 // an image with the scripts of an account on top of the image that runs them.
 //
-// An image is named by the hash of its inputs, so nothing is done for a tag that exists.
+// An image is named by the hash of its inputs, so nothing is built for a tag that exists.
 package build
 
 import (
@@ -20,7 +20,7 @@ const (
 	scriptAnnotation = "workers.ksctl.com/script"
 	// imageAnnotation of a layer is the image of the script that the layer is from.
 	imageAnnotation = "workers.ksctl.com/image"
-	// createdAnnotation is the time when an image was built, in RFC 3339.
+	// createdAnnotation is the time when an image was last the result of Build, in RFC 3339.
 	createdAnnotation = "org.opencontainers.image.created"
 )
 

@@ -30,8 +30,8 @@ type Worker struct {
 	Image string
 }
 
-// Build pushes an image with the layers of the base image and those of the scripts of workers. It
-// does nothing if the image exists. The layer of a script whose image does not exist is taken from
+// Build pushes an image with the layers of the base image and those of the scripts of workers. If
+// the image exists, it only records the time. The layer of a script whose image does not exist is taken from
 // an earlier image in the repository.
 func (b *Builder) Build(ctx context.Context, base, image string, workers []Worker) (Result, error) {
 	out := Result{Image: image}
@@ -47,7 +47,7 @@ func (b *Builder) Build(ctx context.Context, base, image string, workers []Worke
 	if err != nil {
 		return out, err
 	}
-	if out.Digest, err = b.digest(ctx, tag); err != nil || out.Digest != "" {
+	if err := b.recordUse(ctx, tag, &out); err != nil || out.Digest != "" {
 		return out, err
 	}
 	var object remote.Taggable

@@ -44,7 +44,7 @@ func (b *Builder) repository(repository string) (name.Repository, error) {
 }
 
 // Purge deletes the tags of a repository, except for one tag and the last of the others by the time
-// when they were built.
+// when they were last the result of Build.
 func (b *Builder) Purge(ctx context.Context, repository, keep string, last int) (Deletion, error) {
 	repo, err := b.repository(repository)
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *Builder) Purge(ctx context.Context, repository, keep string, last int) 
 	return b.delete(ctx, repo, tags[min(max(last, 0), len(tags)):], total)
 }
 
-// created returns when an image was built; the zero time if that is not recorded.
+// created returns when an image was last the result of Build; the zero time if that is not recorded.
 func (b *Builder) created(ctx context.Context, tag name.Tag) (time.Time, error) {
 	descriptor, err := remote.Get(tag, b.options(ctx)...)
 	if isNotFound(err) {
