@@ -110,7 +110,7 @@ func serveFiles(t *testing.T, files map[string]string) (url string, requests *at
 func push(t *testing.T, b *build.Builder, s *server, script, content string) string {
 	t.Helper()
 	url, _ := serveFiles(t, map[string]string{"/a.js": content})
-	image := s.host + "/acme/" + script + ":1"
+	image := s.host + "/shop/acme/" + script + ":1"
 	out, err := b.Push(t.Context(), image, build.Script{Name: script, URLs: []string{url + "/a.js"}})
 	if err != nil || !out.Built {
 		t.Fatalf("%+v, %v", out, err)
@@ -281,22 +281,22 @@ func TestBuildTakesLayerOfRemovedScriptFromEarlierImage(t *testing.T) {
 			s, b := newServer(t), newBuilder()
 			from := base(t, s, platforms...)
 			old := build.Worker{Name: "old", Image: push(t, b, s, "old", module)}
-			if _, err := b.Build(t.Context(), from, s.host+"/acme:1", []build.Worker{old}); err != nil {
+			if _, err := b.Build(t.Context(), from, s.host+"/shop/acme:1", []build.Worker{old}); err != nil {
 				t.Fatal(err)
 			}
 			if out, err := b.Remove(t.Context(), old.Image); err != nil || out.Deleted != 1 {
 				t.Fatalf("%+v, %v", out, err)
 			}
 			added := build.Worker{Name: "new", Image: push(t, b, s, "new", module)}
-			if _, err := b.Build(t.Context(), from, s.host+"/acme:2", []build.Worker{old, added}); err != nil {
+			if _, err := b.Build(t.Context(), from, s.host+"/shop/acme:2", []build.Worker{old, added}); err != nil {
 				t.Fatal(err)
 			}
-			got := files(t, pull(t, s.host+"/acme:2"))
+			got := files(t, pull(t, s.host+"/shop/acme:2"))
 			if got["workers/old/a.js"] == "" || got["workers/new/a.js"] == "" {
 				t.Errorf("%v", got)
 			}
-			_, err := b.Build(t.Context(), from, s.host+"/other:1", []build.Worker{old})
-			if !build.IsTerminal(err) || !strings.Contains(err.Error(), "worker old: image "+old.Image) {
+			_, err := b.Build(t.Context(), from, s.host+"/shop/other:1", []build.Worker{old})
+			if err == nil || build.IsTerminal(err) || !strings.Contains(err.Error(), "worker old: image "+old.Image) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -423,13 +423,13 @@ func TestErrorsOfRegistries(t *testing.T) {
 		want        string
 		terminal    bool
 	}{
-		"missing base":     {base: s.host + "/missing:1", want: "missing:1 does not exist", terminal: true},
+		"missing base":     {base: s.host + "/missing:1", want: "missing:1 does not exist"},
 		"invalid image":    {image: "x y", want: `image "x y"`, terminal: true},
 		"digest":           {image: s.host + "/acme@sha256:0", want: "registry/repository:tag", terminal: true},
 		"two of one name":  {workers: []build.Worker{worker, worker}, want: "worker a occurs twice", terminal: true},
 		"another script":   {workers: []build.Worker{{Name: "b", Image: worker.Image}}, want: `has the script "a"`, terminal: true},
-		"no credentials":   {status: http.StatusUnauthorized, want: "check the credentials", terminal: true},
-		"not allowed":      {status: http.StatusForbidden, want: "check the credentials", terminal: true},
+		"no credentials":   {status: http.StatusUnauthorized, want: "check the credentials"},
+		"not allowed":      {status: http.StatusForbidden, want: "check the credentials"},
 		"too many":         {status: http.StatusTooManyRequests, want: "DENIED: refused"},
 		"server error":     {status: http.StatusBadGateway, want: "DENIED: refused"},
 		"unreachable host": {image: "127.0.0.1:1/acme:1", want: "connection refused"},

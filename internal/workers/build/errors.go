@@ -49,12 +49,12 @@ func isNotFound(err error) bool {
 }
 
 // registryError describes the error of requests for an object of a registry. Refused credentials
-// are terminal.
+// are not terminal: they can be corrected in the registry or in their Secret.
 func registryError(action string, object fmt.Stringer, err error) error {
 	err = fmt.Errorf("%s %s: %w", action, object, err)
 	switch status(err) {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return &terminalError{fmt.Errorf("%w: check the credentials of the registry", err)}
+		return fmt.Errorf("%w: check the credentials of the registry", err)
 	case http.StatusBadRequest:
 		if !isRetryable(err) {
 			return &terminalError{err}

@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -198,7 +199,8 @@ func findLayer(images []v1.Image, w Worker) (v1.Layer, error) {
 			}
 		}
 	}
-	return nil, terminalf("worker %s: image %s does not exist, and no earlier image of the account has its layer",
+	// It may be pushed now, for example to a changed registry.
+	return nil, fmt.Errorf("worker %s: image %s does not exist, and no earlier image of the account has its layer",
 		w.Name, w.Image)
 }
 
@@ -266,7 +268,7 @@ func platformsOf(manifests []v1.Descriptor) []v1.Descriptor {
 
 func baseError(base name.Reference, err error) error {
 	if isNotFound(err) {
-		return terminalf("base image %s does not exist", base)
+		return fmt.Errorf("base image %s does not exist", base)
 	}
 	return registryError("reading base image", base, err)
 }
