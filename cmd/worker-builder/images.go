@@ -39,7 +39,7 @@ func pushCommand(shared *options) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.image, "image", "", "The image to push, registry/account/script:tag.")
+	flags.StringVar(&o.image, "image", "", "The image to push, registry/namespace/account/script:tag.")
 	flags.StringVar(&o.script.Name, "script", "", "The name of the script.")
 	flags.StringVar(&o.script.CompatibilityDate, "compatibility-date", "",
 		"The date of the behavior that the script expects, such as 2026-11-17; empty is "+
@@ -95,7 +95,7 @@ func buildCommand(shared *options) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&base, "base", "", "The image that runs the scripts.")
-	flags.StringVar(&image, "image", "", "The image to push, registry/account:tag.")
+	flags.StringVar(&image, "image", "", "The image to push, registry/namespace/account:tag.")
 	flags.StringArrayVar(&workers, "worker", nil,
 		"A script, as name=image: its name and the image that was pushed for it. Can be repeated.")
 	require(cmd, "base", "image")
@@ -127,7 +127,7 @@ func purgeCommand(shared *options) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&repository, "repository", "", "The repository, registry/account.")
+	flags.StringVar(&repository, "repository", "", "The repository, registry/namespace/account.")
 	flags.StringVar(&keep, "keep", "", "The tag that is kept.")
 	flags.IntVar(&last, "last", 1, "The number of other tags that are kept: those that build was run for last.")
 	require(cmd, "repository", "keep")

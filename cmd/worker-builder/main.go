@@ -76,7 +76,8 @@ func newCommand() *cobra.Command {
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return build.Terminal(err) })
 	flags := cmd.PersistentFlags()
-	flags.BoolVar(&o.insecure, "insecure", false, "Permit plain HTTP for registries.")
+	flags.BoolVar(&o.insecure, "insecure", false,
+		"Permit plain HTTP for the registry of --image or --repository.")
 	flags.DurationVar(&o.timeout, "timeout", 15*time.Minute, "The time after which the run ends with an error.")
 	flags.StringVar(&o.result, "result", "", "The file to which the result is written; empty prints it.")
 	cmd.AddCommand(pushCommand(o), buildCommand(o), purgeCommand(o), removeCommand(o))

@@ -30,7 +30,8 @@ const maxPushes = 6
 
 // Builder makes images.
 type Builder struct {
-	// Insecure permits plain HTTP for registries.
+	// Insecure permits plain HTTP for the registry of the image or the repository of a call. Other
+	// registries, such as that of a base image, need TLS.
 	Insecure bool
 	// Remote are the options of requests to registries, such as credentials.
 	Remote []remote.Option
@@ -67,6 +68,15 @@ func (b *Builder) tag(image string) (name.Tag, error) {
 		return tag, terminalf("image %q is not registry/repository:tag: %w", image, err)
 	}
 	return tag, nil
+}
+
+// reference parses the reference of an image that is read for a tag.
+func (b *Builder) reference(image string, tag name.Tag) (name.Reference, error) {
+	ref, err := name.ParseReference(image, name.StrictValidation)
+	if err != nil || ref.Context().RegistryStr() != tag.RegistryStr() {
+		return ref, err
+	}
+	return name.ParseReference(image, b.nameOptions()...)
 }
 
 func (b *Builder) options(ctx context.Context) []remote.Option {

@@ -40,7 +40,7 @@ func (b *Builder) Build(ctx context.Context, base, image string, workers []Worke
 	if err != nil {
 		return out, err
 	}
-	baseRef, err := name.ParseReference(base, b.nameOptions()...)
+	baseRef, err := b.reference(base, tag)
 	if err != nil {
 		return out, terminalf("base image %q is invalid: %w", base, err)
 	}
@@ -93,7 +93,7 @@ func (b *Builder) layers(ctx context.Context, tag name.Tag, workers []Worker) ([
 	var earlier []v1.Image // of the repository, listed when they are needed
 	out := make([]mutate.Addendum, len(workers))
 	for i, w := range workers {
-		layer, err := b.scriptLayer(ctx, w)
+		layer, err := b.scriptLayer(ctx, tag, w)
 		if isNotFound(err) {
 			if earlier == nil {
 				if earlier, err = b.earlierImages(ctx, tag.Context()); err != nil {
@@ -116,9 +116,9 @@ func (b *Builder) layers(ctx context.Context, tag name.Tag, workers []Worker) ([
 	return out, nil
 }
 
-// scriptLayer returns the layer of the image of a script.
-func (b *Builder) scriptLayer(ctx context.Context, w Worker) (v1.Layer, error) {
-	ref, err := name.ParseReference(w.Image, b.nameOptions()...)
+// scriptLayer returns the layer of the image of a script, for the image of a tag.
+func (b *Builder) scriptLayer(ctx context.Context, tag name.Tag, w Worker) (v1.Layer, error) {
+	ref, err := b.reference(w.Image, tag)
 	if err != nil {
 		return nil, terminalf("worker %s: image %q is invalid: %w", w.Name, w.Image, err)
 	}
