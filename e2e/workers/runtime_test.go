@@ -303,3 +303,15 @@ func TestPushRefusesScriptThatWorkerdDoesNotLoad(t *testing.T) {
 		})
 	}
 }
+
+func TestPushRedactsSecret(t *testing.T) {
+	needsWorkerd(t)
+	secrets := filepath.Join(t.TempDir(), "a")
+	writeSecret(t, secrets, map[string]string{"KEY": "value-1\n"})
+	status, result := pushScript(t, newRegistry(t), "a", []file{{"a.js",
+		`addEventListener("fetch", () => {}); throw new Error("key " + WASM_WORKER_KEY.trim() + " is refused");`}},
+		"--secrets="+secrets)
+	if message := fmt.Sprint(result["message"]); status != 2 || !strings.Contains(message, "key *** is refused") {
+		t.Errorf("status %d, %v", status, result)
+	}
+}
