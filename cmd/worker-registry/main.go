@@ -14,8 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/ksctl/gitops/internal/version"
 	"github.com/ksctl/gitops/internal/workers/registry"
@@ -52,7 +54,8 @@ func newCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.addr, "addr", ":5000", "The address of the registry, with /healthz and /readyz.")
 	flags.StringVar(&o.Dir, "data", registry.DefaultDir, "The folder with the content.")
-	flags.StringVar(&o.CertFile, "tls-cert-file", "", "The certificate of the registry; empty is plain HTTP.")
+	flags.StringVar(&o.CertFile, "tls-cert-file", "",
+		"The certificate of the registry, which is read again when it changes; empty is plain HTTP.")
 	flags.StringVar(&o.KeyFile, "tls-private-key-file", "", "The key of the certificate.")
 	flags.StringVar(&o.HtpasswdFile, "htpasswd-file", "",
 		"The users, with passwords hashed by bcrypt; empty permits everybody to pull and push.")
@@ -69,6 +72,7 @@ func newCommand() *cobra.Command {
 func (o *options) run(ctx context.Context) error {
 	logrus.SetLevel(logrus.ErrorLevel)
 	logrus.SetFormatter(&serverErrors{})
+	ctrllog.SetLogger(logr.FromSlogHandler(o.Log.Handler())) // of the certificate
 	signals, collect := make(chan os.Signal, 1), make(chan struct{}, 1)
 	signal.Notify(signals, syscall.SIGUSR1)
 	defer signal.Stop(signals)

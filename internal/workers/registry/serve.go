@@ -2,12 +2,15 @@ package registry
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
 // retryCollection is the delay after a collection that failed.
@@ -18,7 +21,8 @@ const shutdownTimeout = 20 * time.Second
 
 // ServeOptions are the options of Serve.
 type ServeOptions struct {
-	// CertFile and KeyFile are those of TLS; plain HTTP if they are "".
+	// CertFile and KeyFile are those of TLS, and are read again when they change; plain HTTP if
+	// they are "".
 	CertFile, KeyFile string
 	// CollectInterval is the time between collections; 0 is never.
 	CollectInterval time.Duration
@@ -33,15 +37,23 @@ func (r *Registry) Serve(ctx context.Context, listener net.Listener, o ServeOpti
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel()
-	tasks.Go(func() { r.collectRegularly(collectCtx, o) })
 	served := make(chan error, 1)
-	go func() {
-		if o.CertFile != "" {
-			served <- server.ServeTLS(listener, o.CertFile, o.KeyFile)
-		} else {
-			served <- server.Serve(listener)
+	if o.CertFile != "" {
+		certificate, err := certwatcher.New(o.CertFile, o.KeyFile)
+		if err != nil {
+			return errors.Join(fmt.Errorf("reading the certificate of the registry: %w", err), listener.Close())
 		}
-	}()
+		tasks.Go(func() {
+			if err := certificate.Start(collectCtx); err != nil {
+				r.Log.Error("changes of the certificate are not noticed", "error", err.Error())
+			}
+		})
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate}
+		go func() { served <- server.ServeTLS(listener, "", "") }()
+	} else {
+		go func() { served <- server.Serve(listener) }()
+	}
+	tasks.Go(func() { r.collectRegularly(collectCtx, o) })
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving the registry: %w", err)
