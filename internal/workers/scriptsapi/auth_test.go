@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/go-logr/logr"
 )
 
 func TestAuthentication(t *testing.T) {
@@ -50,15 +50,30 @@ func TestTokensAreReadAgain(t *testing.T) {
 	if was, is := status(acmeToken), status(next); was != http.StatusUnauthorized || is != http.StatusOK {
 		t.Errorf("got %d with the former token and %d with the next", was, is)
 	}
-	// A file with a mistake changes nothing, and its content is not logged.
+	// A file with a mistake revokes the tokens of its account alone, and its content is not logged.
 	f.write("acme", "too-short")
 	f.clock.SetTime(f.clock.Now().Add(2 * tokensMaxAge))
-	if got := status(next); got != http.StatusOK {
+	other := func() int {
+		return f.send(otherToken, http.MethodGet, "/accounts/other/workers/scripts", "", nil).Status
+	}
+	if got := status(next); got != http.StatusUnauthorized || other() != http.StatusOK {
+		t.Errorf("got %d with an invalid file, and %d of another account", got, other())
+	}
+	f.clock.SetTime(f.clock.Now().Add(2 * tokensMaxAge))
+	if got := status(next); got != http.StatusUnauthorized {
 		t.Errorf("got %d with an invalid file", got)
 	}
-	if logs := f.allLogs(); !strings.Contains(logs, "the former ones stay valid") || strings.Contains(logs,
-		"too-short") {
+	const problem = "account acme: a token is shorter than 16 bytes"
+	if logs := f.allLogs(); strings.Count(logs, problem) != 1 || strings.Contains(logs, "too-short") {
 		t.Errorf("got logs %s", logs)
+	}
+	// Tokens stay valid while the folder can't be read.
+	if err := os.Rename(f.tokens, f.tokens+"-moved"); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.SetTime(f.clock.Now().Add(2 * tokensMaxAge))
+	if got := other(); got != http.StatusOK || !strings.Contains(f.allLogs(), "the former ones stay valid") {
+		t.Errorf("got %d without the folder", got)
 	}
 }
 
@@ -68,7 +83,7 @@ func (f *fixture) allLogs() string {
 	return f.logs.String()
 }
 
-func TestReadTokensRefusesMistakes(t *testing.T) {
+func TestInvalidTokensAreSkippedAtStart(t *testing.T) {
 	for name, tc := range map[string]struct{ file, content, want string }{
 		"short":   {"acme", "short", "account acme: a token is shorter than 16 bytes"},
 		"account": {"Acme", acmeToken, "Acme is no name of an account"},
@@ -77,9 +92,16 @@ func TestReadTokensRefusesMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fixture{T: t, tokens: t.TempDir()}
 			f.write(tc.file, tc.content)
-			_, err := New(Options{TokensFolder: f.tokens, VersionsFolder: t.TempDir(), Log: logr.Discard()})
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %s", err, tc.want)
+			f.write("other", otherToken)
+			s, err := New(Options{TokensFolder: f.tokens, VersionsFolder: t.TempDir(), Log: f.logger()})
+			if err != nil || !strings.Contains(f.allLogs(), tc.want) {
+				t.Fatalf("got %v and logs %s, want %s", err, f.allLogs(), tc.want)
+			}
+			if got := s.tokens.accounts(otherToken); !slices.Equal(got, []string{"other"}) {
+				t.Errorf("got accounts %v", got)
+			}
+			if got := s.tokens.accounts(tc.content); len(got) > 0 {
+				t.Errorf("got accounts %v of an invalid file", got)
 			}
 		})
 	}

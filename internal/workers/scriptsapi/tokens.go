@@ -37,6 +37,8 @@ type tokens struct {
 	mu      sync.Mutex
 	read    time.Time
 	entries []tokenEntry
+	// invalid are the errors of accounts whose tokens are not valid.
+	invalid map[string]error
 }
 
 // tokenEntry is a token of an account.
@@ -45,12 +47,10 @@ type tokenEntry struct {
 	hash    [sha256.Size]byte
 }
 
-// newTokens reads the tokens in a folder.
+// newTokens reads the tokens in a folder. Files with mistakes are logged.
 func newTokens(dir string, c clock.PassiveClock, log logr.Logger) (*tokens, error) {
 	t := &tokens{dir: dir, clock: c, log: log, read: c.Now()}
-	var err error
-	t.entries, err = readTokens(dir)
-	return t, err
+	return t, t.update()
 }
 
 // accounts returns the accounts that a token is for, sorted. It compares in constant time, so that
@@ -66,8 +66,8 @@ func (t *tokens) accounts(token string) []string {
 	return out
 }
 
-// current returns the entries, after reading the files if it is time to. With files that can't be
-// read, the former tokens stay valid.
+// current returns the entries, after reading the files if it is time to. With a folder that can't
+// be read, the former tokens stay valid.
 func (t *tokens) current() []tokenEntry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,42 +76,59 @@ func (t *tokens) current() []tokenEntry {
 		return t.entries
 	}
 	t.read = now
-	entries, err := readTokens(t.dir)
-	if err != nil {
+	if err := t.update(); err != nil {
 		t.log.Error(err, "reading the tokens failed: the former ones stay valid")
-		return t.entries
 	}
-	t.entries = entries
-	return entries
+	return t.entries
 }
 
-func readTokens(dir string) ([]tokenEntry, error) {
-	files, err := os.ReadDir(dir)
+// update reads the files. An account with an invalid file has no tokens, and the others are valid.
+func (t *tokens) update() error {
+	files, err := os.ReadDir(t.dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the folder of the tokens: %w", err)
+		return fmt.Errorf("reading the folder of the tokens: %w", err)
 	}
-	var out []tokenEntry
+	var entries []tokenEntry
+	invalid := map[string]error{}
 	for _, f := range files { // sorted by name
 		account := f.Name()
 		if strings.HasPrefix(account, ".") { // a folder of the kubelet for the Secret
 			continue
 		}
-		if !accountPattern.MatchString(account) {
-			return nil, fmt.Errorf("%s is no name of an account", filepath.Join(dir, account))
-		}
-		content, err := readFile(filepath.Join(dir, account))
+		hashes, err := readTokens(t.dir, account)
 		if err != nil {
-			return nil, fmt.Errorf("reading the tokens of account %s: %w", account, err)
-		}
-		for token := range bytes.Lines(content) {
-			if token = bytes.TrimSpace(token); len(token) == 0 {
-				continue
+			invalid[account] = err
+			if former := t.invalid[account]; former == nil || former.Error() != err.Error() { // not once a second
+				t.log.Error(err, "the account has no valid token until its file is corrected", "account", account)
 			}
-			if len(token) < minTokenBytes {
-				return nil, fmt.Errorf("account %s: a token is shorter than %d bytes", account, minTokenBytes)
-			}
-			out = append(out, tokenEntry{account, sha256.Sum256(token)})
+			continue
 		}
+		for _, hash := range hashes {
+			entries = append(entries, tokenEntry{account, hash})
+		}
+	}
+	t.entries, t.invalid = entries, invalid
+	return nil
+}
+
+// readTokens returns the hashes of the tokens of an account.
+func readTokens(dir, account string) ([][sha256.Size]byte, error) {
+	if !accountPattern.MatchString(account) {
+		return nil, fmt.Errorf("%s is no name of an account", filepath.Join(dir, account))
+	}
+	content, err := readFile(filepath.Join(dir, account))
+	if err != nil {
+		return nil, fmt.Errorf("reading the tokens of account %s: %w", account, err)
+	}
+	var out [][sha256.Size]byte
+	for token := range bytes.Lines(content) {
+		if token = bytes.TrimSpace(token); len(token) == 0 {
+			continue
+		}
+		if len(token) < minTokenBytes {
+			return nil, fmt.Errorf("account %s: a token is shorter than %d bytes", account, minTokenBytes)
+		}
+		out = append(out, sha256.Sum256(token))
 	}
 	return out, nil
 }
