@@ -77,8 +77,8 @@ func (o *options) command() *cobra.Command {
 		"The URL of --files-addr for the build, such as http://worker-api.team.svc:8788; required without --s3.")
 	flags.StringVar(&o.data, "data", "/data", "The folder of the files and of the versions that are not deployed.")
 	flags.StringVar(&o.dataLimit, "data-limit", "0", "The maximum size of all files in --data, such as 1Gi; 0 is none.")
-	flags.StringVar(&o.bucket, "s3", "", "The place of the files in S3, as bucket[/prefix], instead of --data. "+
-		"Credentials are those of the standard chain of AWS.")
+	flags.StringVar(&o.bucket, "s3", "", "The place of the files in S3, as bucket[/prefix], instead of --data: "+
+		"their keys begin with prefix/namespace/. Credentials are those of the standard chain of AWS.")
 	flags.StringVar(&o.endpoint, "s3-endpoint", "", "The URL of the server of S3; empty is that of the region.")
 	flags.StringVar(&o.api.Namespace, "namespace", "", "The namespace of the WorkerAccounts.")
 	flags.StringVar(&o.api.TokensFolder, "tokens", "",
@@ -173,5 +173,5 @@ func (o *options) store(ctx context.Context, limit int64) (filestore.Store, erro
 		c.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		c.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
-	return filestore.NewBucket(c, o.bucket, o.api.MaxFileSize)
+	return filestore.NewBucket(c, o.bucket, o.api.Namespace, o.api.MaxFileSize)
 }

@@ -15,16 +15,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// Bucket is a Store in a bucket of S3, or below a prefix in it. Nothing else may write objects
-// below the prefix. The key of a file ends with its hash and its name.
+// Bucket is a Store in a bucket of S3, below a prefix. Nothing else may write objects below the
+// prefix. The key of a file ends with its hash and its name.
 type Bucket struct {
 	client       *s3.Client
 	name, prefix string
 	maxSize      int64
 }
 
-// NewBucket returns a Bucket at bucket[/prefix]. Files have at most maxSize bytes.
-func NewBucket(client *s3.Client, location string, maxSize int64) (*Bucket, error) {
+// NewBucket returns the Bucket of a namespace at bucket[/prefix]: the keys of its files begin with
+// prefix/namespace/, so that namespaces can share a location. Files have at most maxSize bytes.
+func NewBucket(client *s3.Client, location, namespace string, maxSize int64) (*Bucket, error) {
 	name, prefix, _ := strings.Cut(strings.TrimPrefix(location, "s3://"), "/")
 	if name == "" {
 		return nil, fmt.Errorf("%q has no bucket: use bucket or bucket/prefix", location)
@@ -32,7 +33,7 @@ func NewBucket(client *s3.Client, location string, maxSize int64) (*Bucket, erro
 	if prefix = strings.Trim(prefix, "/"); prefix != "" {
 		prefix += "/"
 	}
-	return &Bucket{client: client, name: name, prefix: prefix, maxSize: maxSize}, nil
+	return &Bucket{client: client, name: name, prefix: prefix + namespace + "/", maxSize: maxSize}, nil
 }
 
 func (b *Bucket) key(f File) string { return b.prefix + f.SHA256 + "/" + f.Name }

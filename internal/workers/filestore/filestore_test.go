@@ -31,8 +31,8 @@ func newVolume(t *testing.T, dir string, limit int64) *Volume {
 	return v
 }
 
-// newBucket returns a Bucket below a prefix, on a server in memory.
-func newBucket(t *testing.T) *Bucket {
+// newBuckets returns the Buckets of namespaces below one prefix, on a server in memory.
+func newBuckets(t *testing.T, namespaces ...string) (out []*Bucket) {
 	t.Helper()
 	server := httptest.NewServer(gofakes3.New(s3mem.New()).Server())
 	t.Cleanup(server.Close)
@@ -41,11 +41,33 @@ func newBucket(t *testing.T) *Bucket {
 	if _, err := c.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("scripts")}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := NewBucket(c, "scripts/team/", 1<<20)
-	if err != nil {
+	for _, namespace := range namespaces {
+		b, err := NewBucket(c, "scripts/workers/", namespace, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+func TestBucketHasFilesOfItsNamespace(t *testing.T) {
+	buckets := newBuckets(t, "team", "team-b")
+	for _, b := range buckets {
+		if _, err := b.Put(t.Context(), "index.js", []byte("content")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := all(t, buckets[0])
+	if len(stored) != 1 {
+		t.Fatalf("got %+v", stored)
+	}
+	if err := buckets[0].Delete(t.Context(), stored[0]); err != nil {
 		t.Fatal(err)
 	}
-	return b
+	if first, second := all(t, buckets[0]), all(t, buckets[1]); len(first) != 0 || len(second) != 1 {
+		t.Errorf("got %+v and %+v after the deletion", first, second)
+	}
 }
 
 func all(t *testing.T, s Store) (out []Info) {
@@ -65,7 +87,7 @@ func TestStores(t *testing.T) {
 		url   string
 	}{
 		"volume": {newVolume(t, t.TempDir(), 0), baseURL + "/"},
-		"bucket": {newBucket(t), "s3://scripts/team/"},
+		"bucket": {newBuckets(t, "team")[0], "s3://scripts/workers/team/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := time.Now().Add(-2 * time.Second)
