@@ -87,6 +87,7 @@ func TestInvalidTokensAreSkippedAtStart(t *testing.T) {
 	for name, tc := range map[string]struct{ file, content, want string }{
 		"short":   {"acme", "short", "account acme: a token is shorter than 16 bytes"},
 		"account": {"Acme", acmeToken, "Acme is no name of an account"},
+		"long":    {strings.Repeat("a", 31), acmeToken, strings.Repeat("a", 31) + " is no name of an account"},
 		"large":   {"acme", strings.Repeat("x", maxTokensBytes+1), "larger than 1048576 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +106,15 @@ func TestInvalidTokensAreSkippedAtStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAccountNameOf30Characters(t *testing.T) {
+	f := start(t)
+	account := "a" + strings.Repeat("-", 28) + "z"
+	f.write(account, "long-token-0123456789")
+	f.clock.SetTime(f.clock.Now().Add(2 * tokensMaxAge))
+	f.expect(f.send("long-token-0123456789", http.MethodGet, "/accounts/"+account+"/workers/scripts", "", nil), 404,
+		codeAccountNotFound, "does not exist: create it first")
 }
 
 func TestClientPaths(t *testing.T) {
