@@ -32,8 +32,8 @@ type Worker struct {
 }
 
 // Build pushes an image with the layers of the base image and those of the scripts of workers. If
-// the image exists, it only records the time. The layer of a script whose image does not exist is taken from
-// an earlier image in the repository.
+// the image exists, it only records the time. The layer of a script whose image does not exist is
+// taken from an earlier image in the repository.
 func (b *Builder) Build(ctx context.Context, base, image string, workers []Worker) (Result, error) {
 	out := Result{Image: image}
 	tag, err := b.tag(image)

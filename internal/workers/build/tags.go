@@ -68,7 +68,8 @@ func (b *Builder) Purge(ctx context.Context, repository, keep string, last int) 
 	return b.delete(ctx, repo, tags[min(max(last, 0), len(tags)):], total)
 }
 
-// created returns when an image was last the result of Build; the zero time if that is not recorded.
+// created returns when an image was last the result of Build; the zero time if that is not
+// recorded.
 func (b *Builder) created(ctx context.Context, tag name.Tag) (time.Time, error) {
 	descriptor, err := remote.Get(tag, b.options(ctx)...)
 	if isNotFound(err) {
