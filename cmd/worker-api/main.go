@@ -88,7 +88,7 @@ func (o *options) command() *cobra.Command {
 	flags.StringVar(&o.api.MaxCompatibilityDate, "max-compatibility-date", scriptsapi.DefaultMaxCompatibilityDate,
 		"The latest compatibility date, which is that of the workerd that runs the scripts.")
 	flags.DurationVar(&o.api.Keep, "keep", scriptsapi.DefaultKeep,
-		"How long a file stays that no WorkerDeployment and no WorkerRelease refers to.")
+		"The age at which unused files are deleted, and versions that are not deployed.")
 	flags.BoolVar(&o.secrets, "secrets", true,
 		"Write bindings of scripts to Secrets. If false, scripts with bindings are refused.")
 	for _, required := range []string{"namespace", "tokens"} {
