@@ -87,7 +87,7 @@ func TestImagesInRegistryThatCollects(t *testing.T) {
 		t.Helper()
 		args := []string{"build", "--base=" + host + "/base:1", "--image=" + host + "/acme:" + tag}
 		for _, s := range scripts {
-			args = append(args, fmt.Sprintf("--worker=%s=%s/acme/%s:1", s, host, s))
+			args = append(args, fmt.Sprintf("--worker=%s=%s/shop/acme/%s:1", s, host, s))
 		}
 		succeeds(args...)
 	}
@@ -99,7 +99,7 @@ func TestImagesInRegistryThatCollects(t *testing.T) {
 	}
 	build("1", "a")
 	build("2", "a", "b")
-	succeeds("remove", "--image="+host+"/acme/a:1")
+	succeeds("remove", "--image="+host+"/shop/acme/a:1")
 	collect(t, dir, process)
 	build("3", "a") // its layer is that of an earlier image
 	succeeds("purge", "--repository="+host+"/acme", "--keep=3", "--last=0")

@@ -296,8 +296,8 @@ func TestPushRefusesScriptThatWorkerdDoesNotLoad(t *testing.T) {
 			if status != 2 || !strings.Contains(message, tc.want) || strings.Contains(message, "\n") {
 				t.Errorf("status %d, %v", status, result)
 			}
-			if status, _ = builder(t, "build", "--base="+host+"/base:1", "--image="+host+"/acme:1",
-				"--worker=a="+host+"/acme/a:1"); status != 1 {
+			if status, _ = builder(t, "build", "--base="+host+"/base:1", "--image="+host+"/shop/acme:1",
+				"--worker=a="+host+"/shop/acme/a:1"); status != 1 {
 				t.Errorf("the script was pushed: building its image ends with status %d", status)
 			}
 		})

@@ -121,18 +121,18 @@ func account(t *testing.T, scripts map[string][]file) string {
 	if err := remote.Write(reference(t, host+"/base:1"), base); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"build", "--base=" + host + "/base:1", "--image=" + host + "/acme:1"}
+	args := []string{"build", "--base=" + host + "/base:1", "--image=" + host + "/shop/acme:1"}
 	for script, files := range scripts {
 		status, result := pushScript(t, host, script, files)
 		if status != 0 || result["built"] != true {
 			t.Fatalf("script %s: status %d, %v", script, status, result)
 		}
-		args = append(args, fmt.Sprintf("--worker=%s=%s/acme/%s:1", script, host, script))
+		args = append(args, fmt.Sprintf("--worker=%s=%s/shop/acme/%s:1", script, host, script))
 	}
 	if status, result := builder(t, args...); status != 0 || result["built"] != true {
 		t.Fatalf("build: status %d, %v", status, result)
 	}
-	built, err := remote.Image(reference(t, host+"/acme:1"))
+	built, err := remote.Image(reference(t, host+"/shop/acme:1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func pushScript(t *testing.T, host, script string, files []file, args ...string)
 	dir := t.TempDir()
 	s := httptest.NewServer(http.FileServer(http.Dir(dir)))
 	defer s.Close()
-	args = append([]string{"push", "--script=" + script, "--image=" + host + "/acme/" + script + ":1",
+	args = append([]string{"push", "--script=" + script, "--image=" + host + "/shop/acme/" + script + ":1",
 		"--workerd=" + workerd}, args...)
 	for _, f := range files {
 		if err := os.WriteFile(filepath.Join(dir, f.name), []byte(f.content), 0o600); err != nil {
