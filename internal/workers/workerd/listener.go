@@ -91,6 +91,8 @@ func listen(ctx context.Context, host string, port int) (*Listener, error) {
 		}
 		return err
 	}}
+	// Linux has no filters for sockets of multipath TCP.
+	config.SetMultipathTCP(false)
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, fmt.Sprint(port)))
 	if err != nil {
 		return nil, err
