@@ -26,8 +26,12 @@ var released = map[string]string{
 	"dynamodb-partition@1.0.0": "e60842007c777ae680bb25b7569069c2965a743029921382e3fffc4c770e8b50",
 	"minimart@1.0.0":           "c248c83e7730ee7db6804e58876d95008d4040e8bc86823e38e6aa8d5118815c",
 	"tenant@1.0.0":             "e335ebd71abb6ca2655bf24d8f8f35043d25316e9345dd66cfa29e0bf569fca1",
+	"worker-account@1.0.0":     "c3136c783e8d91e617c42a41c11d91e593e7fecaa026e397bdca4792ada2602c",
 	"worker-api@1.0.0":         "db72cace198caacb4fd21fae0388a9d7dbc9588b98a3c561c67303a474f64c01",
+	"worker-bundle@1.0.0":      "133d3f05c3ad5de2a086741fa5dbf94e2006b0af2e99db496d0692419ea1267d",
+	"worker-deployment@1.0.0":  "bcf4a50d845e72675f3be48bbc352e310235733872be5e9ccd789d29e1b5d28d",
 	"worker-registry@1.0.0":    "abac2dabb4d3baa373a2fb2b65b8e2a957a11736d7cbd8f50d9789d879070f7d",
+	"worker-release@1.0.0":     "e1b12b715a05ce474958f73f4ec89434ba5889a353523066466565c66b135542",
 }
 
 func fingerprint(t *testing.T, files fs.FS) string {
