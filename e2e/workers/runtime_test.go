@@ -210,12 +210,18 @@ func TestWorkerdWithEndlessLoopIsRestarted(t *testing.T) {
 	r := start(t, scripts, t.TempDir(), []worker{{Name: "a"}, {Name: "loop"}}, "--workerd-health-interval=100ms",
 		"--workerd-health-timeout=2s", "--workerd-health-failures=2")
 	eventually(t, "ready", func() bool { return r.ready() == http.StatusOK })
-	if got, err := r.get(fresh, "loop", "/"); err == nil {
-		t.Errorf("the endless loop responded with %s", got)
-	}
+	looping := make(chan error, 1)
+	go func() {
+		_, err := r.get(fresh, "loop", "/")
+		looping <- err
+	}()
+	eventually(t, "not ready", func() bool { return r.ready() == http.StatusServiceUnavailable })
 	// The connection waits for the next workerd.
 	if got, err := r.get(fresh, "a", "/"); err != nil || got != "200 a" {
 		t.Errorf("%s, %v", got, err)
+	}
+	if err := <-looping; err == nil {
+		t.Error("the endless loop responded")
 	}
 	eventually(t, "ready again", func() bool { return r.ready() == http.StatusOK })
 	if logs := r.logs(t); !strings.Contains(logs, "workerd does not respond and is killed") ||
