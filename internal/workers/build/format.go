@@ -53,8 +53,15 @@ func checkGlobals(s workerd.Script) error {
 // addEventListener is its call in code without comments and white space.
 var addEventListener = regexp.MustCompile(`(^|[^\w$.]|\b(self|globalThis)\.)addEventListener\(`)
 
+// maxSource bounds the source of a main module: parsing it takes about fifty times its size.
+const maxSource = 10 << 20
+
 // detectFormat returns the format of a script in JavaScript.
 func detectFormat(f File) (workerd.Format, error) {
+	if len(f.Content) > maxSource {
+		return "", terminalf("script %s has %d bytes; %d are allowed: move data into files that it imports", f.Name,
+			len(f.Content), maxSource)
+	}
 	out := api.Build(api.BuildOptions{
 		Stdin:         &api.StdinOptions{Contents: string(f.Content), Sourcefile: f.Name, Loader: api.LoaderJS},
 		AbsWorkingDir: "/", Outfile: "/" + f.Name, Write: false, Metafile: true, LogLevel: api.LogLevelSilent,

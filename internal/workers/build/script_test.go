@@ -53,6 +53,7 @@ func TestFormatOfScript(t *testing.T) {
 		"globals": {files: []string{`addEventListener("fetch", f)`, "\x00asm"}, names: []string{"a.js", "b.wasm"},
 			want: "serviceWorker"},
 
+		"large":              {files: []string{strings.Repeat(" ", 10<<20+1)}, refused: "10485760 are allowed"},
 		"no handler":         {files: []string{`const x = 1`}, refused: "script a.js handles no requests"},
 		"only in a comment":  {files: []string{`/* addEventListener("fetch", f) */ f()`}, refused: "handles no requests"},
 		"another method":     {files: []string{`socket.addEventListener("fetch", f)`}, refused: "handles no requests"},
