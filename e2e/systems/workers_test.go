@@ -181,9 +181,9 @@ func (w *workerServers) failReleases(ctx context.Context) {
 	Expect(bundle.GetGeneration()).To(Equal(generation), "a failed release reaches no bundle")
 
 	account := object(workersKind("WorkerAccount"), "workers", "acme")
-	change(ctx, account, fmt.Sprintf(`{"spec": {"podTemplate": {"image": %q}}}`, w.images+"/none:1"))
+	change(ctx, account, fmt.Sprintf(`{"spec": {"podTemplate": {"image": %q}}}`, w.images+"/UPPER:1"))
 	becomes(ctx, bundle, "Ready", "False JobFailed: ")
-	Expect(condition(bundle, "Ready")).To(ContainSubstring("/none:1"))
+	Expect(condition(bundle, "Ready")).To(ContainSubstring("/UPPER:1"))
 	change(ctx, account, `{"spec": {"podTemplate": null}}`)
 	Eventually(ctx, func() (string, error) { return w.buildResult(ctx, "acme"), nil }, soon).
 		Should(ContainSubstring(`"built":false`), "the image before is still there")
