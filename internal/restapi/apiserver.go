@@ -52,6 +52,8 @@ func newAPIServer(cfg *rest.Config) (*apiServer, error) {
 type caller struct {
 	server *apiServer
 	token  string
+	// user is the name of the user of the token.
+	user string
 }
 
 // apiRequest is a request to the API server.

@@ -57,16 +57,12 @@ func documentAnswer(code int, document *manifests.Document) (*answer, error) {
 // change implements backend.
 func (b *gitBackend) change(ctx context.Context, c *call) (*outcome, error) {
 	// Strangers must not cause requests to the Git server, nor learn about files.
-	user, err := c.user(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if err := c.authorize(ctx, "get"); err != nil {
 		return nil, err
 	}
 	e := &edit{call: c}
-	change := repository.Change{Key: c.key(), IfMatch: c.ifMatch, Edit: e.apply, Message: commitMessage(c, user)}
-	change.Author, change.Email = author(user)
+	change := repository.Change{Key: c.key(), IfMatch: c.ifMatch, Edit: e.apply, Message: commitMessage(c)}
+	change.Author, change.Email = author(c.user)
 	result, err := b.repository.Apply(ctx, change)
 	if err != nil {
 		return nil, err
@@ -75,7 +71,7 @@ func (b *gitBackend) change(ctx context.Context, c *call) (*outcome, error) {
 }
 
 // commitMessage returns the message of the commit, with the user in a trailer.
-func commitMessage(c *call, user string) string {
+func commitMessage(c *call) string {
 	title := c.message
 	if title == "" {
 		verb := "Update"
@@ -84,7 +80,7 @@ func commitMessage(c *call, user string) string {
 		}
 		title = fmt.Sprintf("%s %s", verb, c.target)
 	}
-	return fmt.Sprintf("%s\n\nRequested-by: %s\n", title, strings.Join(strings.Fields(user), " "))
+	return fmt.Sprintf("%s\n\nRequested-by: %s\n", title, strings.Join(strings.Fields(c.user), " "))
 }
 
 // edit computes a document, and lets the API server check it in a dry run.

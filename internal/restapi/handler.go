@@ -16,6 +16,8 @@ const (
 	requestTimeout = 2 * time.Minute
 	// maxConcurrent is how many requests are handled concurrently, with those that wait.
 	maxConcurrent = 512
+	// maxDecoding is how many bodies are decoded concurrently.
+	maxDecoding = 8
 )
 
 // backend reads and changes objects on behalf of callers.
@@ -46,8 +48,8 @@ type handler struct {
 	clock     clock.Clock
 	log       logr.Logger
 	observe   func(method string, code int, took time.Duration)
-	// slots bounds the concurrent requests.
-	slots chan struct{}
+	// slots bounds the concurrent requests, decoding the bodies that are being decoded.
+	slots, decoding chan struct{}
 	// changes is done when changes must end; stopping, when waits must end.
 	changes, stopping context.Context
 	running           sync.WaitGroup
@@ -134,6 +136,7 @@ func (h *handler) object(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if c.wait == 0 || !done.answer.succeeded() {
 		return done.answer, 0, nil
 	}
+	c.body = nil // it may need much memory
 	start := h.clock.Now()
 	a := h.await(r.Context(), c, done)
 	return a, h.clock.Since(start), nil

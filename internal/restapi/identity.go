@@ -13,14 +13,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// user returns the name of the caller. A wrong token is an *answerError of the API server.
-func (c *caller) user(ctx context.Context) (string, error) {
+// authenticate returns the caller of a request. A wrong token is an *answerError of the API server.
+// It comes before anything else, so that strangers cause little work and learn nothing.
+func (h *handler) authenticate(ctx context.Context, r *http.Request) (*caller, error) {
+	token, err := bearerToken(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	c := &caller{server: h.server, token: token}
 	review := &authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview",
 		APIVersion: authenticationv1.SchemeGroupVersion.String()}}
 	if err := c.create(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review); err != nil {
-		return "", err
+		return nil, err
 	}
-	return review.Status.UserInfo.Username, nil
+	c.user = review.Status.UserInfo.Username
+	return c, nil
 }
 
 // authorize returns an error unless the caller has a permission for the object.

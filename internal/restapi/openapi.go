@@ -25,17 +25,16 @@ func (h *handler) openAPI(ctx context.Context, _ http.ResponseWriter, r *http.Re
 		e.header.Set("Allow", http.MethodGet)
 		return nil, 0, e
 	}
-	token, err := bearerToken(r.Header)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	c, err := h.authenticate(ctx, r)
 	if err != nil {
 		return nil, 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	all, err := h.resources.all(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	c := &caller{h.server, token}
 	paths, known := map[string]any{}, schemas{}
 	for i := range all {
 		name, err := known.add(ctx, c, &all[i])

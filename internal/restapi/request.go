@@ -86,14 +86,14 @@ func badRequest(format string, args ...any) error {
 
 // parse returns the call that a request for an object makes. It reads the body.
 func (h *handler) parse(ctx context.Context, w http.ResponseWriter, r *http.Request) (*call, error) {
-	token, err := bearerToken(r.Header)
+	own, err := h.authenticate(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkImpersonation(r.Header); err != nil {
 		return nil, err
 	}
-	c := &call{caller: &caller{h.server, token}, method: r.Method,
+	c := &call{caller: own, method: r.Method,
 		target: &target{namespace: r.PathValue("namespace"), name: r.PathValue("name")}}
 	if e := validation.IsDNS1123Label(c.namespace); len(e) > 0 {
 		return nil, badRequest("namespace %q in the path: %s", c.namespace, e[0])
@@ -102,9 +102,6 @@ func (h *handler) parse(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return nil, badRequest("name %q in the path: %s", c.name, e[0])
 	}
 	if c.resource, err = h.resources.find(ctx, r.PathValue("resource")); err != nil {
-		if _, unknown := c.user(ctx); unknown != nil { // strangers do not learn which kinds there are
-			err = unknown
-		}
 		return nil, err
 	}
 	if err := c.parseParameters(r.URL.RawQuery); err != nil {
@@ -113,7 +110,7 @@ func (h *handler) parse(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err := c.parseConditions(r.Header); err != nil {
 		return nil, err
 	}
-	return c, c.parseBody(w, r)
+	return c, h.parseBody(ctx, c, w, r)
 }
 
 // parseParameters parses the query.
@@ -170,7 +167,7 @@ func (c *call) parseConditions(header http.Header) error {
 var bodyTypes = map[string]string{http.MethodPut: jsonType, http.MethodPatch: mergePatchType}
 
 // parseBody reads the body of a PUT or PATCH. It has to be of the object in the path.
-func (c *call) parseBody(w http.ResponseWriter, r *http.Request) error {
+func (h *handler) parseBody(ctx context.Context, c *call, w http.ResponseWriter, r *http.Request) error {
 	expected, has := bodyTypes[c.method]
 	if !has {
 		return nil
@@ -187,13 +184,28 @@ func (c *call) parseBody(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return badRequest("the body is incomplete: send it again")
 	}
-	if err := utiljson.Unmarshal(content, &c.body); err != nil {
-		return badRequest("the body is not a JSON object: %s", err)
+	if err := h.decode(ctx, content, &c.body); err != nil {
+		return err
 	}
 	if c.body == nil {
 		return badRequest("the body is not a JSON object")
 	}
 	return c.checkBody()
+}
+
+// decode decodes a body. The values of a body of 1 MiB may need 20 times its memory while it is
+// decoded.
+func (h *handler) decode(ctx context.Context, content []byte, into *map[string]any) error {
+	select {
+	case h.decoding <- struct{}{}:
+		defer func() { <-h.decoding }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := utiljson.Unmarshal(content, into); err != nil {
+		return badRequest("the body is not a JSON object: %s", err)
+	}
+	return nil
 }
 
 // checkBody checks that the body is of the object in the path. The fields that say so are set in a

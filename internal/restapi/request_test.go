@@ -1,7 +1,11 @@
 package restapi
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -81,6 +85,53 @@ func TestStrangerDoesNotLearnKinds(t *testing.T) {
 		"Authorization", "Bearer unknown")
 	if strings.Contains(r.body, "shops") {
 		t.Errorf("got %s", r.body)
+	}
+}
+
+// unreadableBody fails the test if it is read.
+type unreadableBody struct{ t *testing.T }
+
+func (b unreadableBody) Read([]byte) (int, error) {
+	b.t.Error("the body is read")
+	return 0, io.EOF
+}
+
+func (unreadableBody) Close() error { return nil }
+
+func TestTokenIsCheckedBeforeAnythingElse(t *testing.T) {
+	for _, r := range []*fakeRepository{nil, newRepository()} {
+		e := newEndpoint(t, r, realClock)
+		for _, path := range []string{shops, "/v1/unknown.example.com/team/web", shops + "?unknown=1",
+			"/v1/shops.example.com/te.am/web"} {
+			for _, authorization := range []string{"", "Bearer unknown"} {
+				req := httptest.NewRequest(http.MethodPut, path, unreadableBody{t})
+				req.Header.Set("Authorization", authorization)
+				w := httptest.NewRecorder()
+				e.handler.routes().ServeHTTP(w, req)
+				if w.Code != http.StatusUnauthorized {
+					t.Errorf("%s: %d %s", path, w.Code, w.Body)
+				}
+			}
+		}
+	}
+}
+
+func TestDecodingWaitsForOtherBodies(t *testing.T) {
+	e := newEndpoint(t, nil, realClock)
+	for range maxDecoding {
+		e.handler.decoding <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var body map[string]any
+	if err := e.handler.decode(ctx, []byte("{}"), &body); !errors.Is(err, context.Canceled) || body != nil {
+		t.Errorf("%v, %v", body, err)
+	}
+	<-e.handler.decoding
+	for range 2 { // the place is free again
+		if err := e.handler.decode(t.Context(), []byte("{}"), &body); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

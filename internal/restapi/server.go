@@ -75,7 +75,8 @@ func newHandler(o *Options) (*handler, error) {
 		return nil, err
 	}
 	h := &handler{server: server, resources: &resources{o.Kinds, o.Mapper}, backend: liveBackend{}, clock: o.Clock,
-		log: o.Log, observe: o.Observe, slots: make(chan struct{}, maxConcurrent)}
+		log: o.Log, observe: o.Observe, slots: make(chan struct{}, maxConcurrent),
+		decoding: make(chan struct{}, maxDecoding)}
 	if o.Repository != nil {
 		h.backend = &gitBackend{o.Repository}
 	}
