@@ -2,7 +2,9 @@ package restapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -79,27 +81,41 @@ func (h *handler) serveWith(f func(context.Context, http.ResponseWriter, *http.R
 		h.running.Add(1)
 		defer h.running.Done()
 		start := h.clock.Now()
-		var a *answer
-		var waited time.Duration
-		select {
-		case h.slots <- struct{}{}:
-			var err error
-			a, waited, err = f(r.Context(), w, r)
-			<-h.slots
-			if err != nil {
-				a = errorAnswer(err)
-			}
-		default:
-			a = newError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-				"there are %d concurrent requests: repeat the request later", maxConcurrent).answer
-			a.header.Set("Retry-After", "1")
-		}
+		a, waited := h.answer(w, r, f)
 		if a.code == http.StatusUnauthorized {
 			a.header.Set("WWW-Authenticate", "Bearer")
 		}
 		a.write(w)
 		h.observe(methodLabel(r.Method), a.code, h.clock.Since(start)-waited)
 	}
+}
+
+// answer returns the answer of a function, which is called if there is a slot.
+func (h *handler) answer(w http.ResponseWriter, r *http.Request, f func(context.Context, http.ResponseWriter,
+	*http.Request) (*answer, time.Duration, error)) (a *answer, waited time.Duration) {
+	select {
+	case h.slots <- struct{}{}:
+	default:
+		a = newError(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+			"there are %d concurrent requests: repeat the request later", maxConcurrent).answer
+		a.header.Set("Retry-After", "1")
+		return a, 0
+	}
+	defer func() { <-h.slots }()
+	defer func() {
+		if v := recover(); v != nil {
+			h.log.Error(fmt.Errorf("panic: %v", v), "a request panicked", "method", methodLabel(r.Method), "path",
+				r.URL.Path, "stack", string(debug.Stack()))
+			a = newError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+				"the endpoint failed: read the object before you repeat the request; the log of the controller has "+
+					"the reason").answer
+		}
+	}()
+	a, waited, err := f(r.Context(), w, r)
+	if err != nil {
+		a = errorAnswer(err)
+	}
+	return a, waited
 }
 
 // methodLabel returns a method for metrics: callers may send any.

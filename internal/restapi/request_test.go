@@ -149,6 +149,21 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 	e.expect(http.StatusNotFound, "", "GET", shops, "") // the slot is free again
 }
 
+func TestPanicIsAnsweredAndFreesSlot(t *testing.T) {
+	e := newEndpoint(t, newRepository(shopDocument("hi")), realClock)
+	e.repository.lost = func() { panic("a bug") }
+	r := e.expect(http.StatusInternalServerError, "the log of the controller has the reason", "PUT", shops,
+		shopJSON("hello"))
+	if strings.Contains(r.body, "a bug") || !strings.Contains(e.output.String(), "panic: a bug") {
+		t.Errorf("answer %s, log:\n%s", r.body, e.output)
+	}
+	if len(e.handler.slots) > 0 {
+		t.Error("the slot is not free")
+	}
+	e.repository.lost = nil
+	e.expect(http.StatusOK, "hello", "PUT", shops, shopJSON("hello"))
+}
+
 func TestOlderVersionIsAccepted(t *testing.T) {
 	e := newEndpoint(t, nil, realClock)
 	e.send("PUT", shops, strings.Replace(shopJSON("hi"), "/v1", "/v1beta1", 1))
