@@ -138,6 +138,16 @@ func TestErrorsOfRepository(t *testing.T) {
 	}
 }
 
+func TestErrorOfBuildIsLoggedOnly(t *testing.T) {
+	e := newEndpoint(t, newRepository(shopDocument("hi")), realClock)
+	e.repository.err = &manifests.ConflictError{Key: shopKey, File: "kustomization.yaml", Reason: "cannot be built",
+		Err: errors.New("private value")}
+	r := e.expect(http.StatusConflict, "cannot be built", "PUT", shops, shopJSON("hello"))
+	if strings.Contains(r.body, "private") || !strings.Contains(e.output.String(), "private value") {
+		t.Errorf("answer %s, log:\n%s", r.body, e.output)
+	}
+}
+
 func TestObjectThatIsNotInRepository(t *testing.T) {
 	e := newEndpoint(t, newRepository(), realClock)
 	for _, method := range []string{"PATCH", "DELETE"} {

@@ -2,6 +2,7 @@ package restapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -11,6 +12,8 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/ksctl/gitops/internal/restapi/manifests"
 )
 
 const (
@@ -114,8 +117,17 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, f func(context.
 	a, waited, err := f(r.Context(), w, r)
 	if err != nil {
 		a = errorAnswer(err)
+		h.logError(r, err)
 	}
 	return a, waited
+}
+
+// logError logs what the answer of a request does not have.
+func (h *handler) logError(r *http.Request, err error) {
+	log := h.log.WithValues("method", methodLabel(r.Method), "path", r.URL.Path)
+	if e, ok := errors.AsType[*manifests.ConflictError](err); ok && e.Err != nil {
+		log.Info("a kustomization cannot be built", "file", e.File, "reason", e.Err.Error())
+	}
 }
 
 // methodLabel returns a method for metrics: callers may send any.

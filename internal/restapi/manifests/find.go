@@ -217,16 +217,16 @@ func (t *Tree) explainMissing(key Key, c candidates) error {
 	return e
 }
 
-// buildConflict is the error of an object of a kustomization that cannot be built.
+// buildConflict is the error of an object of a kustomization that cannot be built. Its text does not
+// have the error of the build, which may quote files of others.
 func buildConflict(key Key, file string, err error) *ConflictError {
-	p, ok := errors.AsType[*problem.Error](err)
-	switch {
-	case !ok || p.File == "" || p.File == path.Dir(file):
-		return conflict(key, file, "the kustomization cannot be built: %s", err)
-	case p.File == file:
-		return conflict(key, file, "%s", p.Message)
+	e := conflict(key, file, "the kustomization cannot be built: correct it, see the log of the controller")
+	if p, ok := errors.AsType[*problem.Error](err); ok && !slices.Contains([]string{"", file, path.Dir(file)}, p.File) {
+		e = conflict(key, p.File, "the kustomization %s includes this file, and cannot be built: correct it, see the log "+
+			"of the controller", file)
 	}
-	return conflict(key, p.File, "the kustomization %s includes this file: %s", file, p.Message)
+	e.Err = err
+	return e
 }
 
 // check sets the value of a document, and returns why the document cannot be edited.

@@ -218,10 +218,10 @@ func TestFindConflicts(t *testing.T) {
 			"base/kustomization.yaml": "resources: [web.yaml]\n", "base/web.yaml": webYAML}, "base/web.yaml",
 			"outside the folder apps"},
 		"remote base": {overlay("resources: [base, 'https://example.com/x']\n"), "apps/kustomization.yaml",
-			"is remote"},
-		"missing file": {overlay("resources: [base, none.yaml]\n"), "apps/kustomization.yaml", `no "none.yaml"`},
+			"cannot be built"},
+		"missing file": {overlay("resources: [base, none.yaml]\n"), "apps/kustomization.yaml", "cannot be built"},
 		"missing file of another": {files{"apps/a/kustomization.yaml": "resources: [none.yaml]\n",
-			"apps/x.yaml": otherYAML}, "apps/a/kustomization.yaml", `no "none.yaml"`},
+			"apps/x.yaml": otherYAML}, "apps/a/kustomization.yaml", "cannot be built"},
 		"local configuration": {files{"apps/kustomization.yaml": "namespace: shop\nresources: [b.yaml]\n",
 			"apps/b.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: other}\n---\n" +
 				strings.Replace(webYAML, "  name: web\n", "  name: web\n"+
@@ -237,6 +237,20 @@ func TestFindConflicts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The file that breaks a kustomization may be that of another team.
+func TestConflictDoesNotQuoteOtherFiles(t *testing.T) {
+	for verb, err := range allErrors(files{"apps/kustomization.yaml": "resources: [web.yaml, secret.yaml]\n" +
+		"commonLabels: {a: b}\n", "apps/web.yaml": webYAML,
+		"apps/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: private-value\nstringData: x\n"},
+		"apps", webKey) {
+		e := mustConflict(t, err)
+		if strings.Contains(e.Error(), "private") || strings.Contains(e.Error(), "stringData") || e.Err == nil ||
+			!strings.Contains(e.Reason, "cannot be built") {
+			t.Errorf("%s: %v (%v)", verb, e, e.Err)
+		}
 	}
 }
 

@@ -60,6 +60,8 @@ type ConflictError struct {
 	File, Reason string
 	// NotFound is true if there is no document of the object, and one can be created.
 	NotFound bool
+	// Err is the error in full, for logs: it may quote files of others. nil if Reason has it all.
+	Err error
 }
 
 // Error implements error.
