@@ -221,3 +221,20 @@ func TestChartRejectsUnknownValues(t *testing.T) {
 		}
 	}
 }
+
+// Another folder of the repository may be that of another cluster.
+func TestChartRequiresFolderOfREST(t *testing.T) {
+	chart, err := loader.LoadDir("chart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := commonutil.ToRenderValues(chart, map[string]any{"rest": map[string]any{"enabled": true,
+		"certificateSecret": "rest-tls", "git": map[string]any{"source": "KsctlSource/a/b"}}},
+		common.ReleaseOptions{Name: "ksctl-gitops", Namespace: controllerNamespace}, common.DefaultCapabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.Render(chart, values); err == nil || !strings.Contains(err.Error(), "rest.git.path: set") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -79,7 +79,8 @@ func TestValidateNamesInvalidFlag(t *testing.T) {
 		"GitRepository or KsctlSource": "--rest-addr=:1 --rest-cert-file=x --rest-key-file=x " +
 			"--rest-git-source=Bucket/a/b",
 		"--rest-git-secret": "--rest-addr=:1 --rest-cert-file=x --rest-key-file=x " +
-			"--rest-git-source=KsctlSource/a/b --rest-git-secret=x",
+			"--rest-git-source=KsctlSource/a/b --rest-git-path=x --rest-git-secret=x",
+		"--rest-git-path": "--rest-addr=:1 --rest-cert-file=x --rest-key-file=x --rest-git-source=KsctlSource/a/b",
 	} {
 		err := parseFlags(t, strings.Fields(args)...).Validate()
 		if err == nil || !strings.Contains(err.Error(), name) {
@@ -87,7 +88,7 @@ func TestValidateNamesInvalidFlag(t *testing.T) {
 		}
 	}
 	if err := parseFlags(t, "--rest-addr=:1", "--rest-cert-file=x", "--rest-key-file=x",
-		"--rest-git-source=GitRepository/a/b", "--rest-git-secret=a/c").Validate(); err != nil {
+		"--rest-git-source=GitRepository/a/b", "--rest-git-path=.", "--rest-git-secret=a/c").Validate(); err != nil {
 		t.Error(err)
 	}
 	for _, arg := range []string{"--render-workers=0", "--no-remote-bases", "--no-remote-bases=true",

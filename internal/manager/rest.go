@@ -33,7 +33,8 @@ import (
 type RESTOptions struct {
 	Addr, CertFile, KeyFile string
 	// GitSource is the source whose repository changes are committed to: KIND/NAMESPACE/NAME. The
-	// others default to the branch and the Secret of that source, and to the whole repository.
+	// branch and the Secret default to those of that source. GitPath is required: another folder may
+	// be that of another cluster.
 	GitSource, GitBranch, GitPath string
 	// GitSecret is the Secret that may push: NAMESPACE/NAME.
 	GitSecret string
@@ -50,7 +51,8 @@ func (r *RESTOptions) bindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&r.GitBranch, "rest-git-branch", "",
 		"The branch that the REST endpoint commits to; if empty, that of --rest-git-source.")
 	fs.StringVar(&r.GitPath, "rest-git-path", "",
-		"The folder of the repository in which the REST endpoint changes objects; if empty, the whole repository.")
+		"The folder of the repository in which the REST endpoint changes objects, which --rest-git-source requires: "+
+			"the one that this cluster applies, or . for the whole repository.")
 	fs.StringVar(&r.GitSecret, "rest-git-secret", "", "The Secret that may push to the repository, as "+
 		"NAMESPACE/NAME, with the keys of a source's secretRef; if empty, the Secret of --rest-git-source.")
 }
@@ -71,6 +73,10 @@ func (r *RESTOptions) validate() error {
 	}
 	if _, _, err := r.source(); err != nil {
 		return err
+	}
+	if r.GitPath == "" {
+		return errors.New("--rest-git-source: set --rest-git-path to the folder that this cluster applies, or to . for " +
+			"the whole repository")
 	}
 	_, err := r.secret()
 	return err
