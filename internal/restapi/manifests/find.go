@@ -2,7 +2,10 @@ package manifests
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -11,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/ksctl/gitops/stacks/kustomization"
 	"github.com/ksctl/gitops/stacks/problem"
 	"github.com/ksctl/gitops/stacks/sops"
 )
@@ -251,14 +255,39 @@ func (t *Tree) check(key Key, f *found) error {
 	}
 	f.value = asMap(value)
 	dir, ok := f.how.entry()
-	if !ok || t.listsOnly(dir) && isUnchanged(f.value, f.how.namespace) {
+	switch {
+	case (!ok || t.listsOnly(dir)) && isUnchanged(f.value, f.how.namespace):
 		return nil
+	case !ok:
+		return t.checkLoose(key, f)
 	}
 	objects, err := t.render(dir)
 	if err != nil {
 		return buildConflict(key, t.kustomizations[dir].file, err)
 	}
 	return t.compareRendered(key, f, dir, objects)
+}
+
+// checkLoose returns an error if the kustomization that Flux generates for a folder without one
+// changes the object.
+func (t *Tree) checkLoose(key Key, f *found) error {
+	content, err := json.Marshal(map[string]any{"resources": []string{path.Base(f.file)}})
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", key, f.file, err)
+	}
+	dir := path.Dir(f.file)
+	generated := overlay{t.fsys, map[string][]byte{path.Join(dir, "kustomization.yaml"): content}}
+	objects, err := kustomization.Build(context.Background(), generated, dir)
+	if err != nil {
+		return buildConflict(key, f.file, err)
+	}
+	for _, o := range objects {
+		if keyOfValue(o) == key && changedField(f.value, o) == "" {
+			return nil
+		}
+	}
+	return conflict(key, f.file, "kustomize changes or removes the object because of an annotation: remove "+
+		"annotations such as config.kubernetes.io/local-config")
 }
 
 // lineOf returns the line in the file of a line of the document.

@@ -227,6 +227,9 @@ func TestFindConflicts(t *testing.T) {
 				strings.Replace(webYAML, "  name: web\n", "  name: web\n"+
 					"  annotations: {config.kubernetes.io/local-config: 'true'}\n", 1)},
 			"apps/kustomization.yaml", "removes it"},
+		"local configuration without a kustomization": {files{"apps/web.yaml": strings.Replace(webYAML, "  name: web\n",
+			"  name: web\n  annotations: {config.kubernetes.io/local-config: 'true'}\n", 1)}, "apps/web.yaml",
+			"config.kubernetes.io/local-config"},
 		"path is a file": {files{"apps": "x"}, "apps", "not a folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -377,6 +380,21 @@ func TestSetRefusesNewObjectsThatAKustomizationChanges(t *testing.T) {
 }
 
 // An overlay that sets a field to what the document has would undo a change of that field only.
+func TestSetRefusesLocalConfiguration(t *testing.T) {
+	desired := object(webKey)
+	for name, f := range map[string]files{"new": {}, "changed": {"apps/web.yaml": webYAML}} {
+		desired.SetAnnotations(map[string]string{"config.kubernetes.io/local-config": "true"})
+		_, _, err := Set(f.fs(), "apps", webKey, desired)
+		if e := mustConflict(t, err); !strings.Contains(e.Reason, "remove annotations") {
+			t.Errorf("%s: %v", name, e)
+		}
+		desired.SetAnnotations(map[string]string{"config.kubernetes.io/local-config": "false"})
+		if _, _, err := Set(f.fs(), "apps", webKey, desired); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestSetRefusesFieldsThatAnOverlaySets(t *testing.T) {
 	f := files{"apps/kustomization.yaml": "resources: [web.yaml]\nreplicas: [{name: web, count: 1}]\n",
 		"apps/web.yaml": webYAML}
