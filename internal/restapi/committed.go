@@ -130,7 +130,7 @@ func (e *edit) desiredObject(present *manifests.Document) (*unstructured.Unstruc
 	case e.method == http.MethodDelete:
 		return nil, nil
 	case e.method == http.MethodPut:
-		return withoutServerFields(e.body), nil
+		return committable(e.body), nil
 	case present == nil:
 		return nil, nil // check returns the error
 	}
@@ -150,10 +150,18 @@ func (e *edit) desiredObject(present *manifests.Document) (*unstructured.Unstruc
 	if err := utiljson.Unmarshal(merged, &content); err != nil {
 		return nil, badRequest("the merge patch can't be applied: %s", err)
 	}
-	desired := withoutServerFields(content)
+	desired := committable(content)
 	desired.SetNamespace(e.namespace) // a patch may remove the metadata
 	desired.SetName(e.name)
 	return desired, nil
+}
+
+// committable returns a copy of an object without the fields that the API server and controllers
+// set. Owners are objects of one cluster.
+func committable(object map[string]any) *unstructured.Unstructured {
+	out := withoutServerFields(object)
+	unstructured.RemoveNestedField(out.Object, "metadata", "ownerReferences")
+	return out
 }
 
 // check lets the API server check the change with the permissions of the caller. It changes
@@ -183,7 +191,7 @@ func (e *edit) check(ctx context.Context, present *manifests.Document) error {
 	if e.desired == nil && live == nil { // there is nothing to try it with
 		return e.authorize(ctx, "delete")
 	}
-	a, err := e.do(ctx, e.dryRun(live))
+	a, err := e.do(ctx, e.dryRun(live, present))
 	if err != nil {
 		return err
 	}
@@ -198,7 +206,7 @@ func (e *edit) check(ctx context.Context, present *manifests.Document) error {
 }
 
 // dryRun returns the request that makes the change in the cluster, as a dry run.
-func (e *edit) dryRun(live *unstructured.Unstructured) apiRequest {
+func (e *edit) dryRun(live *unstructured.Unstructured, present *manifests.Document) apiRequest {
 	r := apiRequest{path: e.target.path(e.version), query: strictDryRun}
 	switch {
 	case e.desired == nil:
@@ -206,29 +214,38 @@ func (e *edit) dryRun(live *unstructured.Unstructured) apiRequest {
 	case live == nil:
 		r.method, r.path, r.body = http.MethodPost, e.collection(e.version, e.namespace), e.desired
 	default:
-		// Others have set metadata in the cluster, too.
-		desired := replaced(live, e.desired.Object)
-		desired.SetLabels(merge(live.GetLabels(), desired.GetLabels()))
-		desired.SetAnnotations(merge(live.GetAnnotations(), desired.GetAnnotations()))
-		finalizers := live.GetFinalizers()
-		for _, f := range e.desired.GetFinalizers() {
-			if !slices.Contains(finalizers, f) {
-				finalizers = append(finalizers, f)
-			}
-		}
-		desired.SetFinalizers(finalizers)
-		r.method, r.body = http.MethodPut, desired
+		r.method, r.body = http.MethodPut, replacedByCommit(live, present, e.desired)
 	}
 	return r
 }
 
-// merge returns the entries of two maps. Those of b win.
-func merge(a, b map[string]string) map[string]string {
-	out := maps.Clone(a)
-	if out == nil {
-		return b
+// replacedByCommit returns the object in the cluster after a source controller has applied a
+// commit. Metadata that others have set in the cluster stays.
+func replacedByCommit(live *unstructured.Unstructured, present *manifests.Document,
+	desired *unstructured.Unstructured) *unstructured.Unstructured {
+	former := &unstructured.Unstructured{}
+	if present != nil {
+		former = present.Object
 	}
-	maps.Copy(out, b)
+	out := replaced(live, desired.Object)
+	out.SetLabels(merge(live.GetLabels(), former.GetLabels(), desired.GetLabels()))
+	out.SetAnnotations(merge(live.GetAnnotations(), former.GetAnnotations(), desired.GetAnnotations()))
+	finalizers := slices.DeleteFunc(live.GetFinalizers(), func(f string) bool {
+		return slices.Contains(former.GetFinalizers(), f) || slices.Contains(desired.GetFinalizers(), f)
+	})
+	out.SetFinalizers(append(finalizers, desired.GetFinalizers()...))
+	return out
+}
+
+// merge returns the entries of live without those of former, and with those of desired.
+func merge(live, former, desired map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range live {
+		if _, removed := former[k]; !removed {
+			out[k] = v
+		}
+	}
+	maps.Copy(out, desired)
 	return out
 }
 

@@ -3,6 +3,7 @@ package restapi
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -163,21 +164,38 @@ func TestObjectThatIsNotInRepository(t *testing.T) {
 	e.expectCommits(0)
 }
 
+// An owner is an object of one cluster.
+func TestOwnersAreNotCommitted(t *testing.T) {
+	e := newEndpoint(t, newRepository(), realClock)
+	owned := `"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "1"}]}`
+	e.expect(http.StatusCreated, "", "PUT", shops, strings.Replace(shopJSON("hi"), `"spec"`, owned+`, "spec"`, 1))
+	e.expect(http.StatusOK, "", "PATCH", shops, "{"+owned+"}")
+	if r := e.expect(http.StatusOK, "", "GET", shops, ""); strings.Contains(r.body, "ownerReferences") {
+		t.Errorf("committed %s", r.body)
+	}
+}
+
 // Labels and annotations that others set in the cluster stay in the dry run.
 func TestDryRunKeepsMetadataOfOthers(t *testing.T) {
 	live := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Shop"}}
-	live.SetLabels(map[string]string{"owner": "flux", "a": "old"})
+	live.SetLabels(map[string]string{"owner": "flux", "a": "old", "removed": "x"})
+	live.SetAnnotations(map[string]string{"removed": "x", "kept": "x"})
 	live.SetUID("1")
 	live.SetResourceVersion("7")
 	desired := shopDocument("hi").Object
 	desired.SetLabels(map[string]string{"a": "new"})
 	desired.SetFinalizers([]string{"example.com/b"})
 	desired.SetNamespace("team")
-	live.SetFinalizers([]string{"example.com/a"})
+	live.SetFinalizers([]string{"example.com/a", "example.com/removed"})
+	present := shopDocument("hi")
+	present.Object.SetLabels(map[string]string{"a": "old", "removed": "x"})
+	present.Object.SetAnnotations(map[string]string{"removed": "x"})
+	present.Object.SetFinalizers([]string{"example.com/removed"})
 	e := &edit{call: &call{target: &target{resource: &resource{}, namespace: "team", name: "web"}}, desired: desired}
-	sent := e.dryRun(live).body.(*unstructured.Unstructured)
+	sent := e.dryRun(live, present).body.(*unstructured.Unstructured)
 	if l := sent.GetLabels(); l["owner"] != "flux" || l["a"] != "new" || sent.GetResourceVersion() != "7" ||
-		sent.GetNamespace() != "team" || len(sent.GetFinalizers()) != 2 {
+		sent.GetNamespace() != "team" || len(l) != 2 || len(sent.GetAnnotations()) != 1 ||
+		!slices.Equal(sent.GetFinalizers(), []string{"example.com/a", "example.com/b"}) {
 		t.Errorf("sent %v", sent.Object)
 	}
 	if desired.GetLabels()["owner"] != "" {

@@ -74,12 +74,12 @@ func desiredValue(key Key, object *unstructured.Unstructured) (map[string]any, e
 	return desired, nil
 }
 
-// unwritten are the fields that the API server sets.
+// unwritten are the fields that the API server sets, and owners, which are objects of one cluster.
 var unwritten = [][]string{
 	{"status"},
 	{"metadata", "managedFields"}, {"metadata", "uid"}, {"metadata", "resourceVersion"}, {"metadata", "generation"},
 	{"metadata", "creationTimestamp"}, {"metadata", "selfLink"}, {"metadata", "deletionTimestamp"},
-	{"metadata", "deletionGracePeriodSeconds"},
+	{"metadata", "deletionGracePeriodSeconds"}, {"metadata", "ownerReferences"},
 	{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"},
 }
 
