@@ -167,15 +167,14 @@ func replaced(live *unstructured.Unstructured, body map[string]any) *unstructure
 	return out
 }
 
-// liveETag returns the ETag of an object at the API server: that of what a PUT replaces. The
-// status, finalizers and owners change with the work of controllers. It is empty for nil.
+// liveETag returns the ETag of an object at the API server, which is the same for each API version.
+// Each change of the spec increases the generation. The status, finalizers and owners change with
+// the work of controllers. It is empty for nil.
 func liveETag(live *unstructured.Unstructured) string {
 	if live == nil {
 		return ""
 	}
-	hashed := maps.Clone(live.Object)
-	delete(hashed, "status")
-	hashed["metadata"] = map[string]any{"uid": live.GetUID(), "labels": live.GetLabels(),
+	hashed := map[string]any{"uid": live.GetUID(), "generation": live.GetGeneration(), "labels": live.GetLabels(),
 		"annotations": live.GetAnnotations()}
 	content, err := json.Marshal(hashed)
 	if err != nil { // it was decoded from JSON

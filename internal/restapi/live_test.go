@@ -76,6 +76,34 @@ func TestIfMatch(t *testing.T) {
 	e.expect(http.StatusOK, "Success", "DELETE", shops, "", "If-Match", second)
 }
 
+// A reader of one version and a writer of another one have the same ETag.
+func TestETagIsThatOfEachVersion(t *testing.T) {
+	version := func(apiVersion, field string, edit func(*unstructured.Unstructured)) string {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": "Shop",
+			"spec": map[string]any{field: "hi"}}}
+		u.SetUID("1")
+		u.SetGeneration(3)
+		u.SetLabels(map[string]string{"a": "b"})
+		edit(u)
+		return liveETag(u)
+	}
+	same := func(*unstructured.Unstructured) {}
+	tag := version("example.com/v1", "greeting", same)
+	if got := version("example.com/v1beta1", "message", same); got != tag {
+		t.Errorf("%s and %s", tag, got)
+	}
+	for name, edit := range map[string]func(*unstructured.Unstructured){
+		"uid":         func(u *unstructured.Unstructured) { u.SetUID("2") },
+		"generation":  func(u *unstructured.Unstructured) { u.SetGeneration(4) },
+		"labels":      func(u *unstructured.Unstructured) { u.SetLabels(nil) },
+		"annotations": func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"a": "b"}) },
+	} {
+		if version("example.com/v1", "greeting", edit) == tag {
+			t.Errorf("another %s has the same ETag", name)
+		}
+	}
+}
+
 // Another client changes the object between the read and the write.
 func TestLostRaceIsRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
