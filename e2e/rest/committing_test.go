@@ -55,7 +55,7 @@ var _ = Describe("The endpoint with a repository", func() {
 		Expect(liveShop(ctx, "corner")).To(BeNil(), "only a source controller applies commits")
 	})
 
-	It("answers when the object has the committed spec and is Ready", func(ctx SpecContext) {
+	It("answers when the object has the committed fields and is Ready", func(ctx SpecContext) {
 		path := shopPath("waiting")
 		accepted := committing.send(ctx, http.StatusAccepted, "PUT", path+"?wait=1s", shopJSON("hi"))
 		Expect(accepted.header.Get("Ksctl-Ready")).To(Equal("the object is not in the cluster yet"))

@@ -93,9 +93,10 @@ type edit struct {
 	// desired is the new content; nil if the document is removed.
 	desired *unstructured.Unstructured
 	created bool
-	// version is the API version of the object, and spec its spec after defaulting and admission.
-	version string
-	spec    any
+	// version is the API version of the object, and tried its content after defaulting and admission.
+	// former is the content of the document before the change.
+	version       string
+	tried, former map[string]any
 	// warnings are those of the API server.
 	warnings []string
 }
@@ -199,8 +200,16 @@ func (e *edit) check(ctx context.Context, present *manifests.Document) error {
 		return &answerError{a}
 	}
 	e.warnings = a.header["Warning"]
+	e.tried, e.former = nil, nil
 	if e.desired != nil {
-		e.spec = specOf(a.body)
+		object, err := a.object()
+		if err != nil {
+			return err
+		}
+		e.tried = contentOf(object.Object)
+	}
+	if present != nil {
+		e.former = contentOf(present.Object.Object)
 	}
 	return nil
 }
@@ -251,7 +260,7 @@ func merge(live, former, desired map[string]string) map[string]string {
 
 // outcome returns the outcome of a commit.
 func (e *edit) outcome(result *repository.Result) (*outcome, error) {
-	out := &outcome{version: e.version, spec: e.spec, deleted: e.desired == nil}
+	out := &outcome{version: e.version, deleted: e.desired == nil}
 	var err error
 	if out.deleted {
 		out.answer, err = jsonAnswer(http.StatusOK, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status",
@@ -263,6 +272,7 @@ func (e *edit) outcome(result *repository.Result) (*outcome, error) {
 			code = http.StatusCreated
 		}
 		out.answer, err = documentAnswer(code, result.Document)
+		out.expected = expectedFields(contentOf(result.Document.Object.Object), e.former, e.tried)
 	}
 	if err != nil {
 		return nil, err

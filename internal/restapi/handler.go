@@ -39,10 +39,10 @@ type outcome struct {
 	answer *answer
 	// version is the API version of the object.
 	version string
-	// spec is the spec that the object has once the change has reached the cluster; deleted means
-	// that there will be no object.
-	spec    any
-	deleted bool
+	// expected are fields that the object has once the change has reached the cluster, nil for those
+	// that it must not have; deleted means that there will be no object.
+	expected any
+	deleted  bool
 }
 
 // handler handles requests.

@@ -63,7 +63,8 @@ func liveOutcome(c *call, a *answer) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.answer, out.spec = withLiveETag(a, object), object.Object["spec"]
+	out.answer = withLiveETag(a, object)
+	out.expected = expectedFields(contentOf(c.body), nil, contentOf(object.Object))
 	return out, nil
 }
 

@@ -3,7 +3,6 @@ package restapi
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -96,8 +95,8 @@ func (o *outcome) reached(live *unstructured.Unstructured) (finished bool, ready
 		return false, "the object is not in the cluster yet"
 	case o.deleted:
 		return false, "the object is still in the cluster"
-	case !equality.Semantic.DeepEqual(live.Object["spec"], o.spec):
-		return false, "the object in the cluster has another spec"
+	case !hasFields(contentOf(live.Object), o.expected):
+		return false, "the object in the cluster does not have the change yet"
 	}
 	condition := readyCondition(live)
 	if condition == nil {
@@ -126,11 +125,63 @@ func readyCondition(live *unstructured.Unstructured) *metav1.Condition {
 	return c
 }
 
-// specOf returns the spec in a body; nil if it has none.
-func specOf(body []byte) any {
-	u := &unstructured.Unstructured{}
-	if err := json.Unmarshal(body, u); err != nil {
-		return nil
+// contentOf returns the fields of an object that callers change: the spec, labels and annotations.
+func contentOf(object map[string]any) map[string]any {
+	out := map[string]any{}
+	if spec, ok := object["spec"]; ok {
+		out["spec"] = spec
 	}
-	return u.Object["spec"]
+	metadata, _ := object["metadata"].(map[string]any)
+	for _, field := range []string{"labels", "annotations"} {
+		if v, ok := metadata[field]; ok {
+			out[field] = v
+		}
+	}
+	return out
+}
+
+// expectedFields returns the fields of a value that were written, with what they are in the result.
+// Others may change the other fields, as an autoscaler does. Fields are nil if the result does not
+// have them; also those that were written formerly. A list is one value.
+func expectedFields(written, former, result any) any {
+	w, isMap := written.(map[string]any)
+	r, ok := result.(map[string]any)
+	if !isMap || !ok && result != nil {
+		return result
+	}
+	f, _ := former.(map[string]any)
+	out := map[string]any{}
+	for k, v := range w {
+		out[k] = expectedFields(v, f[k], r[k])
+	}
+	for k, v := range f {
+		_, stays := w[k]
+		_, isMap := v.(map[string]any)
+		switch {
+		case stays:
+		case isMap:
+			out[k] = expectedFields(map[string]any{}, v, r[k])
+		case r[k] == nil:
+			out[k] = nil
+		}
+	}
+	return out
+}
+
+// hasFields reports whether a value has the fields of expectedFields.
+func hasFields(live, expected any) bool {
+	fields, ok := expected.(map[string]any)
+	if !ok {
+		return equality.Semantic.DeepEqual(live, expected)
+	}
+	values, ok := live.(map[string]any)
+	if !ok && live != nil {
+		return false
+	}
+	for k, v := range fields {
+		if !hasFields(values[k], v) {
+			return false
+		}
+	}
+	return true
 }

@@ -3,6 +3,7 @@ package restapi
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,6 +59,55 @@ func TestWaitForCommit(t *testing.T) {
 	e.afterReads(3, func() { delete(e.api.objects, livePath) })
 	e.expect(http.StatusOK, "Success", "DELETE", shops+"?wait="+patience.String(), "")
 	e.expectCommits(2)
+}
+
+// An autoscaler owns a field that is not committed.
+func TestWaitExpectsCommittedFields(t *testing.T) {
+	object := func(text string) map[string]any {
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON([]byte(`{"apiVersion": "example.com/v1", "kind": "Shop", ` + text + `}`)); err != nil {
+			t.Fatal(err)
+		}
+		return contentOf(u.Object)
+	}
+	expected := expectedFields(
+		object(`"spec": {"host": "a", "ports": [1], "tls": {"on": true}}, "metadata": {"labels": {"a": "b"}}`),
+		object(`"spec": {"host": "b", "replicas": 1, "gone": 1}, 
+			"metadata": {"annotations": {"x": "y"}, "labels": {"c": "d"}}`),
+		object(`"spec": {"host": "A", "ports": [1], "tls": {"on": true, "version": 3}, "replicas": 1},
+			"metadata": {"annotations": {"by": "flux"}, "labels": {"a": "b", "by": "flux"}}`))
+	reached := `"spec": {"host": "A", "ports": [1], "tls": {"on": true, "version": 4}, "replicas": 7},
+		"metadata": {"annotations": {"by": "argo"}, "labels": {"a": "b"}}`
+	if !hasFields(object(reached), expected) {
+		t.Errorf("%v is not expected", reached)
+	}
+	for name, change := range map[string][2]string{"value": {`"A"`, `"b"`}, "list": {"[1]", "[1, 2]"},
+		"nested field": {"true", "false"}, "removed field": {`"host"`, `"gone": 1, "host"`},
+		"type":  {`{"on": true, "version": 4}`, "1"},
+		"label": {`"a": "b"`, `"a": "x"`}, "removed label": {`"a": "b"`, `"a": "b", "c": "d"`},
+		"removed annotation": {`"by"`, `"x": "y", "by"`}} {
+		if text := strings.Replace(reached, change[0], change[1], 1); hasFields(object(text), expected) {
+			t.Errorf("another %s: %s is expected", name, text)
+		}
+	}
+}
+
+// The object is Ready, but does not have the label yet.
+func TestWaitForCommitOfLabel(t *testing.T) {
+	e := newEndpoint(t, newRepository(shopDocument("hi")), realClock)
+	e.api.objects[livePath] = map[string]any{"apiVersion": "example.com/v1", "kind": "Shop",
+		"spec": map[string]any{"greeting": "hi", "port": "default"}}
+	e.api.set(func(u *unstructured.Unstructured) { u.SetGeneration(1) })
+	e.api.setReady("True", "done")
+	applied := false
+	e.afterReads(4, func() {
+		applied = true
+		e.api.set(func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"a": "b"}) })
+	})
+	e.expect(http.StatusOK, "", "PATCH", shops+"?wait="+patience.String(), `{"metadata": {"labels": {"a": "b"}}}`)
+	if !applied {
+		t.Error("the answer came before the label")
+	}
 }
 
 func TestWaitEndsAtShutdown(t *testing.T) {
