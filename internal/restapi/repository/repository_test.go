@@ -184,6 +184,22 @@ func TestApplyToAnEmptyRepository(t *testing.T) {
 	}
 }
 
+func TestMissingBranchIsNotCreated(t *testing.T) {
+	f := newFixture(t, map[string]string{"apps/a.yaml": configMap("a", "1")})
+	f.repo.options.Branch = "prod"
+	_, get := f.repo.Get(t.Context(), keyOf("a"))
+	_, apply := f.repo.Apply(t.Context(), setValue("b", "1"))
+	for _, err := range []error{get, apply} {
+		e, ok := errors.AsType[*git.Error](err)
+		if !ok || e.Reason != git.BranchNotFound || !strings.Contains(e.Error(), "has no branch prod") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if got := f.git("branch", "--format=%(refname:short)"); got != "main" {
+		t.Errorf("branches %s", got)
+	}
+}
+
 // 50 writers in two processes: half of them change documents of one file, the others create objects
 // that one kustomization lists.
 func TestConcurrentWritersLoseNothing(t *testing.T) {
