@@ -9,6 +9,8 @@ import (
 	"testing/fstest"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/ksctl/gitops/stacks/kustomization"
 )
 
 // files are the files of a repository.
@@ -437,8 +439,15 @@ func TestSetRefusesAnotherObject(t *testing.T) {
 func TestRemove(t *testing.T) {
 	third := strings.ReplaceAll(otherYAML, "other", "third")
 	for name, test := range map[string]struct{ files, want files }{
-		"only document": {files{"apps/web.yaml": "# comment\n---\n" + webYAML}, files{"apps/web.yaml": ""}},
-		"first":         {files{"apps/web.yaml": webYAML + "---\n" + otherYAML}, files{"apps/web.yaml": otherYAML}},
+		"only document": {files{"apps/web.yaml": "# comment\n---\n" + webYAML, "apps/other.yaml": otherYAML},
+			files{"apps/web.yaml": ""}},
+		"last file": {files{"apps/sub/web.yaml": webYAML, "other/other.yaml": otherYAML},
+			files{"apps/sub/web.yaml": placeholder}},
+		"last file of JSON": {files{"apps/web.json": `{"apiVersion": "apps/v1", "kind": "Deployment", ` +
+			`"metadata": {"name": "web", "namespace": "shop"}}`}, files{"apps/web.json": "", "apps/web.yaml": placeholder}},
+		"last file beside a kustomization": {files{"apps/web.yaml": webYAML, "apps/sub/kustomization.yaml": "resources: [a.yaml]\n",
+			"apps/sub/a.yaml": otherYAML}, files{"apps/web.yaml": ""}},
+		"first": {files{"apps/web.yaml": webYAML + "---\n" + otherYAML}, files{"apps/web.yaml": otherYAML}},
 		"first with a comment after": {files{"apps/web.yaml": webYAML + "--- # other\n" + otherYAML},
 			files{"apps/web.yaml": "--- # other\n" + otherYAML}},
 		"last": {files{"apps/web.yaml": otherYAML + "---\n" + webYAML}, files{"apps/web.yaml": otherYAML}},
@@ -461,6 +470,23 @@ func TestRemove(t *testing.T) {
 			}
 			expectFiles(t, got, test.want)
 		})
+	}
+}
+
+// The placeholder is a file that kustomize accepts, and that the next object replaces.
+func TestPlaceholderKeepsFolder(t *testing.T) {
+	empty := files{"apps/shop-web.yaml": placeholder}
+	if objects, err := kustomization.Build(t.Context(), files{"kustomization.yaml": "resources: [a.yaml]\n",
+		"a.yaml": placeholder}.fs(), "."); err != nil || len(objects) > 0 {
+		t.Errorf("%v, %v", objects, err)
+	}
+	got, doc, err := Set(empty.fs(), "apps", webKey, object(webKey))
+	if err != nil || doc.File != "apps/shop-web.yaml" || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	empty["apps/shop-web.yaml"] = "# somebody wrote this\n"
+	if _, doc, err = Set(empty.fs(), "apps", webKey, object(webKey)); err != nil || doc.File == "apps/shop-web.yaml" {
+		t.Errorf("%v, %v", doc, err)
 	}
 }
 

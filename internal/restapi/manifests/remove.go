@@ -6,11 +6,12 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 )
 
 // Remove returns the files to write so that the repository has no document of an object. A file
 // without another document is deleted, which its content nil means, and removed from the
-// kustomizations that list it. The error is a *ConflictError, also if there is no document.
+// kustomizations that list it; the last one of a folder without a kustomization gets a comment. The error is a *ConflictError, also if there is no document.
 func Remove(fsys fs.FS, root string, key Key) (map[string][]byte, error) {
 	t, err := loadTree(fsys, root)
 	if err != nil {
@@ -32,8 +33,24 @@ func (t *Tree) Remove(key Key) (map[string][]byte, error) {
 		if err := t.unlist(key, f, files); err != nil {
 			return nil, err
 		}
+		if len(t.included) == 1 && len(t.entries) == 0 {
+			files[placeholderFor(f.file)] = []byte(placeholder)
+		}
 	}
 	return files, t.verifyRemoved(key, f, files)
+}
+
+// placeholder is the content of the last file of a folder without a kustomization. Without a file,
+// Git would have no folder, and Flux would fail instead of pruning the objects. Some versions of
+// Flux need a manifest: they fail for a folder with other files only.
+const placeholder = "# This folder has no objects. The file keeps the folder.\n"
+
+// placeholderFor returns the path of the placeholder for a file. JSON has no comments.
+func placeholderFor(file string) string {
+	if name, ok := strings.CutSuffix(file, ".json"); ok {
+		return name + ".yaml"
+	}
+	return file
 }
 
 // without returns the file without the document, and nil if it has no other one.

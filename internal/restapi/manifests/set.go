@@ -193,6 +193,9 @@ func (t *Tree) newFile(key Key) (string, error) {
 		if _, err := fs.Stat(t.fsys, name); errors.Is(err, fs.ErrNotExist) {
 			return name, nil
 		}
+		if data, err := t.read(name); err == nil && string(data) == placeholder && t.kustomizationIn(t.root) == nil {
+			return name, nil
+		}
 	}
 	return "", conflict(key, name, "the file exists, and does not have the object: rename it")
 }
