@@ -364,6 +364,24 @@ func TestSetCreatesAFile(t *testing.T) {
 	}
 }
 
+func TestSetNumbersFilesOfTheSameName(t *testing.T) {
+	repo := files{}
+	for i, key := range []Key{{"", "ConfigMap", "a", "b-c-d"}, {"", "ConfigMap", "a-b", "c-d"},
+		{"", "ConfigMap", "a-b-c", "d"}, {"", "Secret", "a-b-c", "d"}} {
+		got, doc, err := Set(repo.fs(), ".", key, object(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"a-b-c-d.yaml", "a-b-c-d-configmap.yaml", "a-b-c-d-configmap-2.yaml", "a-b-c-d-secret.yaml"}[i]
+		if doc.File != want {
+			t.Errorf("%s, want %s", doc.File, want)
+		}
+		for name, content := range got {
+			repo[name] = string(content)
+		}
+	}
+}
+
 func TestSetRefusesNewObjectsThatAKustomizationChanges(t *testing.T) {
 	for text, reason := range map[string]string{
 		"namespace: other\n":                    "sets the namespace other",

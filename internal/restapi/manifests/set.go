@@ -175,6 +175,9 @@ func (t *Tree) create(key Key, desired map[string]any) (map[string][]byte, *Docu
 	return t.verified(key, desired, files)
 }
 
+// maxSuffix bounds the names that are tried for a new file.
+const maxSuffix = 100
+
 // newFile returns the path of a new file.
 func (t *Tree) newFile(key Key) (string, error) {
 	base := key.Name
@@ -187,14 +190,18 @@ func (t *Tree) newFile(key Key) (string, error) {
 		}
 		return '-'
 	}, base)
-	name := ""
-	for _, suffix := range []string{"", "-" + strings.ToLower(key.Kind)} {
-		name = path.Join(t.root, strings.TrimLeft(base, ".")+suffix+".yaml")
+	base = path.Join(t.root, strings.TrimLeft(base, "."))
+	name := base + ".yaml"
+	for n := 1; n <= maxSuffix; n++ {
 		if _, err := fs.Stat(t.fsys, name); errors.Is(err, fs.ErrNotExist) {
 			return name, nil
 		}
 		if data, err := t.read(name); err == nil && string(data) == placeholder && t.kustomizationIn(t.root) == nil {
 			return name, nil
+		}
+		// Other objects may have the same name in another kind, or a dash elsewhere.
+		if name = base + "-" + strings.ToLower(key.Kind) + ".yaml"; n > 1 {
+			name = fmt.Sprintf("%s-%s-%d.yaml", base, strings.ToLower(key.Kind), n)
 		}
 	}
 	return "", conflict(key, name, "the file exists, and does not have the object: rename it")
