@@ -122,6 +122,11 @@ func (c *candidates) addDocument(included []inclusion, f *found, key Key) {
 		return own == key
 	}
 	own := keyOf(root)
+	if line := mergedIdentity(root); line > 0 && own != key && own.mayBe(key) {
+		c.unreadable = append(c.unreadable, ConflictError{File: f.file, Reason: fmt.Sprintf("the document has a merge key "+
+			"(line %d), which may set its name: write it without", f.lineOf(line))})
+		return
+	}
 	if own.Group != key.Group || own.Kind != key.Kind || own.Name != key.Name {
 		for _, item := range listItems(root) {
 			if slices.ContainsFunc(included, func(how inclusion) bool { return matches(keyOf(item), how) }) {

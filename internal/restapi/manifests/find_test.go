@@ -71,6 +71,8 @@ func TestFind(t *testing.T) {
 			"apps/web.yaml": webYAML, "apps/b.yaml": "a: [\n"}, "apps/web.yaml"},
 		"a list with others": {files{"apps/web.yaml": webYAML, "apps/l.yaml": "kind: List\n" +
 			"items: [{kind: Pod, metadata: {name: web}}]\n"}, "apps/web.yaml"},
+		"a merge key of another object": {files{"apps/web.yaml": webYAML, "apps/x.yaml": "apiVersion: apps/v1\n" +
+			"kind: Deployment\nmetadata: {<<: {labels: {a: web}}, name: x}\n"}, "apps/web.yaml"},
 		"JSON": {files{"apps/web.json": `{"apiVersion": "apps/v2", "kind": "Deployment", "metadata": {"name": "w\u0065b", "namespace": "shop"}}`}, "apps/web.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,6 +192,10 @@ func TestFindConflicts(t *testing.T) {
 		"anchor": {files{"apps/web.yaml": otherYAML + "---\n" + webYAML + "  a: &x [1]\n  b: *x\n"},
 			"apps/web.yaml", "(line 12)"},
 		"merge key": {files{"apps/web.yaml": webYAML + "x: {<<: {a: b}}\n"}, "apps/web.yaml", "merge key"},
+		"merged name": {files{"apps/web.yaml": "x: &m {name: web, namespace: shop}\napiVersion: apps/v1\n" +
+			"kind: Deployment\nmetadata: {<<: *m}\n"}, "apps/web.yaml", "merge key (line 4), which may set its name"},
+		"merged metadata": {files{"apps/web.yaml": otherYAML + "---\n<<: {metadata: {name: web, namespace: shop}}\n" +
+			"apiVersion: apps/v1\nkind: Deployment\n"}, "apps/web.yaml", "merge key (line 5)"},
 		"twice a key": {files{"apps/web.yaml": webYAML + "  replicas: 2\n"}, "apps/web.yaml",
 			`"replicas" is set twice`},
 		"list": {files{"apps/web.yaml": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: apps/v1\n" +

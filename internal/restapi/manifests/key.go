@@ -76,6 +76,12 @@ func conflict(key Key, file, format string, args ...any) *ConflictError {
 	return &ConflictError{Key: key, File: file, Reason: oneLine(fmt.Sprintf(format, args...))}
 }
 
+// mayBe returns true if a key with further fields can be another one.
+func (k Key) mayBe(other Key) bool {
+	return (k.Kind == "" || k.Kind == other.Kind && (k.Group == "" || k.Group == other.Group)) &&
+		(k.Name == "" || k.Name == other.Name)
+}
+
 // oneLine joins the lines of a text.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 

@@ -266,6 +266,18 @@ func keyOf(n *yaml.Node) Key {
 		Namespace: scalar(child(n, "metadata", "namespace")), Name: scalar(child(n, "metadata", "name"))}
 }
 
+// mergedIdentity returns the line of the first merge key that may set a field of keyOf, or 0.
+func mergedIdentity(n *yaml.Node) int {
+	for _, mapping := range []*yaml.Node{n, child(n, "metadata")} {
+		for i := 0; mapping != nil && mapping.Kind == yaml.MappingNode && i < len(mapping.Content); i += 2 {
+			if mapping.Content[i].Tag == mergeTag {
+				return mapping.Content[i].Line
+			}
+		}
+	}
+	return 0
+}
+
 // keyOfValue is keyOf for a rendered object.
 func keyOfValue(m map[string]any) Key {
 	meta := asMap(m["metadata"])
