@@ -3,6 +3,7 @@ package restapi
 import (
 	"errors"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,20 @@ func TestErrorsOfRepository(t *testing.T) {
 			e.repository.err = c.err
 			e.expect(c.code, c.contains, "PUT", shops, shopJSON("hello"))
 		})
+	}
+}
+
+func TestFailuresOfServersAreLogged(t *testing.T) {
+	e := newEndpoint(t, newRepository(shopDocument("hi")), realClock)
+	e.expect(http.StatusUnprocessableEntity, "", "PUT", shops, shopJSON(""))
+	if log := e.output.String(); strings.Contains(log, "a request failed") {
+		t.Errorf("a wrong request is logged as a failure:\n%s", log)
+	}
+	e.repository.err = &repository.RefusedError{Err: errors.New("the branch is protected")}
+	e.expect(http.StatusBadGateway, "", "PUT", shops, shopJSON("hello"))
+	line := regexp.MustCompile(`.*"msg"="a request failed".*`).FindString(e.output.String())
+	if !strings.Contains(line, "the branch is protected") || !strings.Contains(line, shops) {
+		t.Errorf("logged %s", line)
 	}
 }
 

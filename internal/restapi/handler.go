@@ -117,16 +117,23 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, f func(context.
 	a, waited, err := f(r.Context(), w, r)
 	if err != nil {
 		a = errorAnswer(err)
-		h.logError(r, err)
+		h.logError(r, err, a.code)
 	}
 	return a, waited
 }
 
-// logError logs what the answer of a request does not have.
-func (h *handler) logError(r *http.Request, err error) {
-	log := h.log.WithValues("method", methodLabel(r.Method), "path", r.URL.Path)
-	if e, ok := errors.AsType[*manifests.ConflictError](err); ok && e.Err != nil {
+// logError logs failures of servers, and what the answer of a request does not have. Errors of Git
+// servers mask credentials.
+func (h *handler) logError(r *http.Request, err error, code int) {
+	log := h.log.WithValues("method", methodLabel(r.Method), "path", r.URL.Path, "code", code)
+	e, isConflict := errors.AsType[*manifests.ConflictError](err)
+	switch {
+	case isConflict && e.Err != nil:
 		log.Info("a kustomization cannot be built", "file", e.File, "reason", e.Err.Error())
+	case r.Context().Err() != nil: // the client is gone
+		log.V(1).Info("the request was canceled", "reason", err.Error())
+	case code >= http.StatusInternalServerError:
+		log.Error(err, "a request failed")
 	}
 }
 
