@@ -134,10 +134,24 @@ type restRepository struct {
 	client *git.Client
 
 	mu      sync.Mutex
-	branch  string
-	current *repository.Repository
-	// former are those on other branches. Changes on them may still be in progress.
-	former []*repository.Repository
+	current *branchRepository
+	// closing are the goroutines that close repositories on other branches, and errs their errors.
+	closing sync.WaitGroup
+	errs    []error
+}
+
+// branchRepository is the repository on one branch.
+type branchRepository struct {
+	*repository.Repository
+	branch string
+	// users are the requests that use it.
+	users sync.WaitGroup
+}
+
+// close removes temporary files, after the requests that use the repository.
+func (b *branchRepository) close() error {
+	b.users.Wait()
+	return b.Close()
 }
 
 var _ restapi.Repository = (*restRepository)(nil)
@@ -148,6 +162,7 @@ func (r *restRepository) Get(ctx context.Context, key manifests.Key) (*manifests
 	if err != nil {
 		return nil, err
 	}
+	defer current.users.Done()
 	return current.Get(ctx, key)
 }
 
@@ -157,42 +172,54 @@ func (r *restRepository) Apply(ctx context.Context, c repository.Change) (reposi
 	if err != nil {
 		return repository.Result{}, err
 	}
+	defer current.users.Done()
 	return current.Apply(ctx, c)
 }
 
-// open returns the repository on the branch of the source.
-func (r *restRepository) open(ctx context.Context) (*repository.Repository, error) {
+// open returns the repository on the branch of the source, with the caller as one of its users.
+func (r *restRepository) open(ctx context.Context) (*branchRepository, error) {
 	_, branch, err := r.target.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current == nil || r.branch != branch {
-		if r.current != nil {
-			r.former = append(r.former, r.current)
+	if r.current == nil || r.current.branch != branch {
+		if former := r.current; former != nil {
+			r.closing.Go(func() { r.closeFormer(former) })
 		}
-		r.branch, r.current = branch, repository.New(repository.Options{Client: r.client, Branch: branch,
-			Path: r.target.opts.GitPath, Open: func(ctx context.Context) (git.Repository, error) {
+		r.current = &branchRepository{branch: branch, Repository: repository.New(repository.Options{Client: r.client,
+			Branch: branch, Path: r.target.opts.GitPath, Open: func(ctx context.Context) (git.Repository, error) {
 				repo, _, err := r.target.resolve(ctx)
 				return repo, err
-			}})
+			}})}
 	}
+	r.current.users.Add(1)
 	return r.current, nil
 }
 
-// Close removes temporary files.
-func (r *restRepository) Close() error {
+// closeFormer closes a repository that is not the current one any more.
+func (r *restRepository) closeFormer(former *branchRepository) {
+	err := former.close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var errs []error
-	for _, opened := range append(r.former, r.current) {
-		if opened != nil {
-			errs = append(errs, opened.Close())
-		}
+	r.errs = append(r.errs, err)
+}
+
+// Close removes temporary files, after the requests.
+func (r *restRepository) Close() error {
+	r.mu.Lock()
+	current := r.current
+	r.current = nil
+	r.mu.Unlock()
+	var err error
+	if current != nil {
+		err = current.close()
 	}
-	r.current, r.former = nil, nil
-	return errors.Join(errs...)
+	r.closing.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(append(r.errs, err)...)
 }
 
 // restTarget is the branch that the REST endpoint commits to.

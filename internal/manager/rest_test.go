@@ -2,6 +2,7 @@ package manager
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,7 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	appsv1 "github.com/ksctl/gitops/api/apps/v1"
+	"github.com/ksctl/gitops/e2e/cluster/gitserver"
+	"github.com/ksctl/gitops/internal/restapi/manifests"
 	"github.com/ksctl/gitops/internal/sources/gitsecret"
+	"github.com/ksctl/gitops/stacks/artifact/git"
 )
 
 const repositoryURL = "https://git.example.com/fleet.git"
@@ -76,4 +80,64 @@ func TestRESTTargetIsThatOfSource(t *testing.T) {
 			t.Errorf("%s: %q at %s", name, got, repo.URL)
 		}
 	}
+}
+
+func TestRESTRepositoryRemovesCheckoutOfFormerBranch(t *testing.T) {
+	_, remote := gitserver.ForTest(t, "fleet")
+	id, err := remote.Commit(t.Context(), map[string]string{"a.yaml": "# empty\n"}, "one")
+	if err == nil {
+		err = remote.SetBranch(t.Context(), "prod", id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &appsv1.KsctlSource{ObjectMeta: inPlatform("fleet"),
+		Spec: appsv1.KsctlSourceSpec{Git: &appsv1.GitSource{URL: remote.URL()}}}
+	objects := fake.NewClientBuilder().WithScheme(scheme).WithObjects(source).Build()
+	work := t.TempDir()
+	r := &restRepository{client: git.NewClient(git.Options{TempDir: work}), target: &restTarget{reader: objects,
+		opts: parseFlags(t, "--rest-git-source=KsctlSource/platform/fleet", "--rest-git-path=.").REST}}
+	get := func(checkouts int) {
+		t.Helper()
+		_, err := r.Get(t.Context(), manifests.Key{Kind: "ConfigMap", Name: "x"})
+		if e, ok := errors.AsType[*manifests.ConflictError](err); !ok || !e.NotFound {
+			t.Fatal(err)
+		}
+		r.closing.Wait()
+		if entries, err := os.ReadDir(work); err != nil || len(entries) != checkouts {
+			t.Fatalf("%v %v, want %d", entries, err, checkouts)
+		}
+	}
+	get(1)
+	used, err := r.open(t.Context()) // by a request that is in progress
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.Spec.Git.Ref = &appsv1.GitRef{Branch: "prod"}
+	if err := objects.Update(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	if current, err := r.open(t.Context()); err != nil || current == used {
+		t.Fatal(err)
+	} else if current.users.Done(); len(mustReadDir(t, work)) != 1 {
+		t.Error("the checkout is removed while it is used")
+	}
+	used.users.Done()
+	get(1)
+	if err := r.Close(); err != nil || len(mustReadDir(t, work)) > 0 {
+		t.Error(err, "or temporary files stay")
+	}
+}
+
+func mustReadDir(t *testing.T, dir string) []os.DirEntry {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
 }
