@@ -77,18 +77,18 @@ func TestSetEditsInPlace(t *testing.T) {
 			}
 			key, name := documentKey(t, before), "apps/file"+ext
 			fsys := fstest.MapFS{name: {Data: before}}
-			doc, err := Find(fsys, "apps", key)
+			doc, err := Find(t.Context(), fsys, "apps", key)
 			if err != nil {
 				t.Fatal(err)
 			}
 			desired := mergePatch(doc.Object.DeepCopy().Object, readYAML(t, patch))
-			files, _, err := Set(fsys, "apps", key, &unstructured.Unstructured{Object: desired})
+			files, _, err := Set(t.Context(), fsys, "apps", key, &unstructured.Unstructured{Object: desired})
 			if err != nil || len(files) != 1 {
 				t.Fatal(files, err)
 			}
 			expectFile(t, filepath.Join(dir, "after"+ext), files[name])
 			// The second time, nothing differs.
-			if files, _, err := Set(fstest.MapFS{name: {Data: files[name]}}, "apps", key,
+			if files, _, err := Set(t.Context(), fstest.MapFS{name: {Data: files[name]}}, "apps", key,
 				&unstructured.Unstructured{Object: desired}); err != nil || len(files) > 0 {
 				t.Errorf("the second time: %s, %v", files, err)
 			}
@@ -120,14 +120,14 @@ func TestSetChangesOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	fsys, key := fstest.MapFS{"web.yaml": {Data: before}}, documentKey(t, before)
-	doc, err := Find(fsys, ".", key)
+	doc, err := Find(t.Context(), fsys, ".", key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := unstructured.SetNestedField(doc.Object.Object, int64(7), "spec", "replicas"); err != nil {
 		t.Fatal(err)
 	}
-	files, updated, err := Set(fsys, ".", key, doc.Object)
+	files, updated, err := Set(t.Context(), fsys, ".", key, doc.Object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func FuzzSet(f *testing.F) {
 		}
 		key := keyOf(segments[index].root)
 		fsys := fstest.MapFS{"file.yaml": {Data: before}}
-		doc, err := Find(fsys, ".", key)
+		doc, err := Find(t.Context(), fsys, ".", key)
 		if err != nil {
 			_ = mustConflict(t, err)
 			t.Skip()
@@ -183,7 +183,7 @@ func FuzzSet(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		files, updated, err := Set(fsys, ".", key, object)
+		files, updated, err := Set(t.Context(), fsys, ".", key, object)
 		if err != nil {
 			_ = mustConflict(t, err)
 			return

@@ -20,9 +20,9 @@ import (
 )
 
 // Find returns the document of an object below the folder root. The error is a *ConflictError, also
-// if there is no document.
-func Find(fsys fs.FS, root string, key Key) (*Document, error) {
-	t, err := loadTree(fsys, root)
+// if there is no document, or that of ctx.
+func Find(ctx context.Context, fsys fs.FS, root string, key Key) (*Document, error) {
+	t, err := loadTree(ctx, fsys, root)
 	if err != nil {
 		return nil, withKey(key, err)
 	}
@@ -38,11 +38,15 @@ func (t *Tree) Find(key Key) (*Document, error) {
 	return f.document(key), nil
 }
 
-// withKey sets the object of a ConflictError, and returns other errors as one.
+// withKey sets the object of a ConflictError, and returns other errors as one, unless the context has
+// ended.
 func withKey(key Key, err error) error {
 	if e, ok := errors.AsType[*ConflictError](err); ok {
 		e.Key = key
 		return e
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	return conflict(key, "", "the repository cannot be read: %s", err)
 }
@@ -209,7 +213,7 @@ func (t *Tree) explainMissing(key Key, c candidates) error {
 		file := t.kustomizations[dir].file
 		objects, err := t.render(dir)
 		if err != nil {
-			return buildConflict(key, file, err)
+			return t.buildConflict(key, file, err)
 		}
 		for _, o := range objects {
 			if keyOfValue(o) == key {
@@ -228,7 +232,10 @@ func (t *Tree) explainMissing(key Key, c candidates) error {
 
 // buildConflict is the error of an object of a kustomization that cannot be built. Its text does not
 // have the error of the build, which may quote files of others.
-func buildConflict(key Key, file string, err error) *ConflictError {
+func (t *Tree) buildConflict(key Key, file string, err error) error {
+	if t.ctx.Err() != nil {
+		return fmt.Errorf("%s: building %s: %w", key, file, context.Cause(t.ctx))
+	}
 	e := conflict(key, file, "the kustomization cannot be built: correct it, see the log of the controller")
 	if p, ok := errors.AsType[*problem.Error](err); ok && !slices.Contains([]string{"", file, path.Dir(file)}, p.File) {
 		e = conflict(key, p.File, "the kustomization %s includes this file, and cannot be built: correct it, see the log "+
@@ -268,7 +275,7 @@ func (t *Tree) check(key Key, f *found) error {
 	}
 	objects, err := t.render(dir)
 	if err != nil {
-		return buildConflict(key, t.kustomizations[dir].file, err)
+		return t.buildConflict(key, t.kustomizations[dir].file, err)
 	}
 	return t.compareRendered(key, f, dir, objects)
 }
@@ -282,9 +289,9 @@ func (t *Tree) checkLoose(key Key, f *found) error {
 	}
 	dir := path.Dir(f.file)
 	generated := overlay{t.fsys, map[string][]byte{path.Join(dir, "kustomization.yaml"): content}}
-	objects, err := kustomization.Build(context.Background(), generated, dir)
+	objects, err := kustomization.Build(t.ctx, generated, dir)
 	if err != nil {
-		return buildConflict(key, f.file, err)
+		return t.buildConflict(key, f.file, err)
 	}
 	for _, o := range objects {
 		if keyOfValue(o) == key && changedField(f.value, o) == "" {

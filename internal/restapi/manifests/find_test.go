@@ -1,6 +1,8 @@
 package manifests
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,7 +78,7 @@ func TestFind(t *testing.T) {
 		"JSON": {files{"apps/web.json": `{"apiVersion": "apps/v2", "kind": "Deployment", "metadata": {"name": "w\u0065b", "namespace": "shop"}}`}, "apps/web.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			doc, err := Find(test.files.fs(), "apps", webKey)
+			doc, err := Find(t.Context(), test.files.fs(), "apps", webKey)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +96,7 @@ func TestListedObjectsAreAsBuilt(t *testing.T) {
 	service := "apiVersion: v1\nkind: Service\nmetadata: {name: web, labels: {}, creationTimestamp: null}\n" +
 		"spec: {a: yes, b: 1e3, c: 010, d: 1_000, e: 2026-01-01, f: ~, g: 'no', i: [{}]}\n"
 	for namespace, changed := range map[string]bool{"": false, "namespace: shop\n": true} {
-		tree, err := Load(files{"kustomization.yaml": namespace + "resources: [a, c.yaml]\n", "c.yaml": binding,
+		tree, err := Load(t.Context(), files{"kustomization.yaml": namespace + "resources: [a, c.yaml]\n", "c.yaml": binding,
 			"a/kustomization.yaml": "bases: [b]\n", "a/b/kustomization.yaml": "resources: [s.yaml, w.yaml]\n",
 			"a/b/s.yaml": service, "a/b/w.yaml": webWithoutNamespace}.fs(), ".")
 		if err != nil {
@@ -143,7 +145,7 @@ func TestManyInclusionsAreRefused(t *testing.T) {
 		f[fmt.Sprintf("k%d/kustomization.yaml", i)] = fmt.Sprintf("resources: [../k%d, ../k%d]\n", i+1, i+1)
 	}
 	for _, root := range []string{"k", "loop"} {
-		_, err := Find(f.fs(), root, webKey)
+		_, err := Find(t.Context(), f.fs(), root, webKey)
 		if e := mustConflict(t, err); e.NotFound || e.Key != webKey {
 			t.Errorf("got %v", e)
 		}
@@ -153,7 +155,7 @@ func TestManyInclusionsAreRefused(t *testing.T) {
 // The hash is that of the document alone.
 func TestHashIsOfTheDocument(t *testing.T) {
 	hash := func(text string) string {
-		doc, err := Find(files{"a.yaml": text}.fs(), ".", webKey)
+		doc, err := Find(t.Context(), files{"a.yaml": text}.fs(), ".", webKey)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +243,7 @@ func TestFindConflicts(t *testing.T) {
 		"path is a file": {files{"apps": "x"}, "apps", "not a folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for verb, err := range allErrors(test.files, "apps", webKey) {
+			for verb, err := range allErrors(t, test.files, "apps", webKey) {
 				e := mustConflict(t, err)
 				if e.NotFound || e.Key != webKey || e.File != test.file || !strings.Contains(e.Reason, test.reason) {
 					t.Errorf("%s: got %v in %s, want %s in %s", verb, e, e.File, test.reason, test.file)
@@ -253,7 +255,7 @@ func TestFindConflicts(t *testing.T) {
 
 // The file that breaks a kustomization may be that of another team.
 func TestConflictDoesNotQuoteOtherFiles(t *testing.T) {
-	for verb, err := range allErrors(files{"apps/kustomization.yaml": "resources: [web.yaml, secret.yaml]\n" +
+	for verb, err := range allErrors(t, files{"apps/kustomization.yaml": "resources: [web.yaml, secret.yaml]\n" +
 		"commonLabels: {a: b}\n", "apps/web.yaml": webYAML,
 		"apps/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: private-value\nstringData: x\n"},
 		"apps", webKey) {
@@ -266,10 +268,10 @@ func TestConflictDoesNotQuoteOtherFiles(t *testing.T) {
 }
 
 // allErrors returns the errors of all functions.
-func allErrors(f files, root string, key Key) map[string]error {
-	_, find := Find(f.fs(), root, key)
-	_, _, set := Set(f.fs(), root, key, object(key))
-	_, remove := Remove(f.fs(), root, key)
+func allErrors(t *testing.T, f files, root string, key Key) map[string]error {
+	_, find := Find(t.Context(), f.fs(), root, key)
+	_, _, set := Set(t.Context(), f.fs(), root, key, object(key))
+	_, remove := Remove(t.Context(), f.fs(), root, key)
 	return map[string]error{"Find": find, "Set": set, "Remove": remove}
 }
 
@@ -297,11 +299,11 @@ func TestFindReportsNoDocument(t *testing.T) {
 		"unrelated broken file": {"apps/a.yaml": "web: [\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Find(f.fs(), "apps", webKey)
+			_, err := Find(t.Context(), f.fs(), "apps", webKey)
 			if e := mustConflict(t, err); !e.NotFound {
 				t.Errorf("got %v", e)
 			}
-			_, err = Remove(f.fs(), "apps", webKey)
+			_, err = Remove(t.Context(), f.fs(), "apps", webKey)
 			if e := mustConflict(t, err); !e.NotFound {
 				t.Errorf("got %v", e)
 			}
@@ -311,7 +313,7 @@ func TestFindReportsNoDocument(t *testing.T) {
 
 func TestFindRefusesPathsOutside(t *testing.T) {
 	for _, root := range []string{"..", "../x", "a/../../x"} {
-		_, err := Find(files{"x": ""}.fs(), root, webKey)
+		_, err := Find(t.Context(), files{"x": ""}.fs(), root, webKey)
 		_ = mustConflict(t, err)
 	}
 }
@@ -357,12 +359,12 @@ func TestSetCreatesAFile(t *testing.T) {
 			files{"apps/shop-web.yaml": newWeb, "apps/kustomization.yaml": "resources: [other.yaml, shop-web.yaml]\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, doc, err := Set(test.files.fs(), "apps", webKey, object(webKey))
+			got, doc, err := Set(t.Context(), test.files.fs(), "apps", webKey, object(webKey))
 			if err != nil {
 				t.Fatal(err)
 			}
 			expectFiles(t, got, test.want)
-			found, err := Find(overlay{test.files.fs(), got}, "apps", webKey)
+			found, err := Find(t.Context(), overlay{test.files.fs(), got}, "apps", webKey)
 			if err != nil || found.Hash != doc.Hash || found.File != doc.File {
 				t.Errorf("got %v, %v", found, err)
 			}
@@ -374,7 +376,7 @@ func TestSetNumbersFilesOfTheSameName(t *testing.T) {
 	repo := files{}
 	for i, key := range []Key{{"", "ConfigMap", "a", "b-c-d"}, {"", "ConfigMap", "a-b", "c-d"},
 		{"", "ConfigMap", "a-b-c", "d"}, {"", "Secret", "a-b-c", "d"}} {
-		got, doc, err := Set(repo.fs(), ".", key, object(key))
+		got, doc, err := Set(t.Context(), repo.fs(), ".", key, object(key))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -397,7 +399,7 @@ func TestSetRefusesNewObjectsThatAKustomizationChanges(t *testing.T) {
 		"patches: [{target: {kind: Deployment}, patch: '- {op: add, path: /spec/x, value: 1}'}]\n" +
 			"resources: [o.yaml]\n": "spec.x",
 	} {
-		_, _, err := Set(files{"k/kustomization.yaml": text, "k/o.yaml": otherYAML}.fs(), "k", webKey, object(webKey))
+		_, _, err := Set(t.Context(), files{"k/kustomization.yaml": text, "k/o.yaml": otherYAML}.fs(), "k", webKey, object(webKey))
 		if e := mustConflict(t, err); !strings.Contains(e.Reason,
 			reason) || e.NotFound || e.File != "k/kustomization.yaml" {
 			t.Errorf("%s: got %v", text, e)
@@ -410,12 +412,12 @@ func TestSetRefusesLocalConfiguration(t *testing.T) {
 	desired := object(webKey)
 	for name, f := range map[string]files{"new": {}, "changed": {"apps/web.yaml": webYAML}} {
 		desired.SetAnnotations(map[string]string{"config.kubernetes.io/local-config": "true"})
-		_, _, err := Set(f.fs(), "apps", webKey, desired)
+		_, _, err := Set(t.Context(), f.fs(), "apps", webKey, desired)
 		if e := mustConflict(t, err); !strings.Contains(e.Reason, "remove annotations") {
 			t.Errorf("%s: %v", name, e)
 		}
 		desired.SetAnnotations(map[string]string{"config.kubernetes.io/local-config": "false"})
-		if _, _, err := Set(f.fs(), "apps", webKey, desired); err != nil {
+		if _, _, err := Set(t.Context(), f.fs(), "apps", webKey, desired); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -424,16 +426,16 @@ func TestSetRefusesLocalConfiguration(t *testing.T) {
 func TestSetRefusesFieldsThatAnOverlaySets(t *testing.T) {
 	f := files{"apps/kustomization.yaml": "resources: [web.yaml]\nreplicas: [{name: web, count: 1}]\n",
 		"apps/web.yaml": webYAML}
-	doc, err := Find(f.fs(), "apps", webKey)
+	doc, err := Find(t.Context(), f.fs(), "apps", webKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = Set(f.fs(), "apps", webKey, object(webKey))
+	_, _, err = Set(t.Context(), f.fs(), "apps", webKey, object(webKey))
 	if e := mustConflict(t, err); e.File != "apps/kustomization.yaml" || !strings.Contains(e.Reason, "spec.replicas") {
 		t.Errorf("got %v", e)
 	}
 	doc.Object.SetLabels(map[string]string{"a": "b"})
-	if got, _, err := Set(f.fs(), "apps", webKey, doc.Object); err != nil || len(got) != 1 {
+	if got, _, err := Set(t.Context(), f.fs(), "apps", webKey, doc.Object); err != nil || len(got) != 1 {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
@@ -441,7 +443,7 @@ func TestSetRefusesFieldsThatAnOverlaySets(t *testing.T) {
 // A namespace that a kustomization sets is not written.
 func TestSetKeepsTheNamespaceOfTheKustomization(t *testing.T) {
 	f := files{"kustomization.yaml": "namespace: shop\nresources: [web.yaml]\n", "web.yaml": webWithoutNamespace}
-	got, doc, err := Set(f.fs(), ".", webKey, object(webKey))
+	got, doc, err := Set(t.Context(), f.fs(), ".", webKey, object(webKey))
 	if err != nil || doc.Object.GetNamespace() != "shop" {
 		t.Fatal(err)
 	}
@@ -454,7 +456,7 @@ func TestSetRefusesAnotherObject(t *testing.T) {
 		if err := unstructured.SetNestedField(o.Object, "x", "metadata", field); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Set(files{"web.yaml": webYAML}.fs(), ".", webKey, o); err == nil {
+		if _, _, err := Set(t.Context(), files{"web.yaml": webYAML}.fs(), ".", webKey, o); err == nil {
 			t.Errorf("another %s is written", field)
 		}
 	}
@@ -488,12 +490,26 @@ func TestRemove(t *testing.T) {
 			files{"apps/kustomization.yaml": "resources: []\n", "apps/web.yaml": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Remove(test.files.fs(), "apps", webKey)
+			got, err := Remove(t.Context(), test.files.fs(), "apps", webKey)
 			if err != nil {
 				t.Fatal(err)
 			}
 			expectFiles(t, got, test.want)
 		})
+	}
+}
+
+func TestCanceledBuildIsNoConflict(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := files{"kustomization.yaml": "resources: [web.yaml]\nnamePrefix: a-\n", "web.yaml": webYAML}
+	_, find := Find(ctx, f.fs(), ".", webKey)
+	_, _, set := Set(ctx, f.fs(), ".", webKey, object(webKey))
+	_, remove := Remove(ctx, f.fs(), ".", webKey)
+	for _, err := range []error{find, set, remove} {
+		if _, isConflict := errors.AsType[*ConflictError](err); isConflict || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 
@@ -504,19 +520,19 @@ func TestPlaceholderKeepsFolder(t *testing.T) {
 		"a.yaml": placeholder}.fs(), "."); err != nil || len(objects) > 0 {
 		t.Errorf("%v, %v", objects, err)
 	}
-	got, doc, err := Set(empty.fs(), "apps", webKey, object(webKey))
+	got, doc, err := Set(t.Context(), empty.fs(), "apps", webKey, object(webKey))
 	if err != nil || doc.File != "apps/shop-web.yaml" || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}
 	empty["apps/shop-web.yaml"] = "# somebody wrote this\n"
-	if _, doc, err = Set(empty.fs(), "apps", webKey, object(webKey)); err != nil || doc.File == "apps/shop-web.yaml" {
+	if _, doc, err = Set(t.Context(), empty.fs(), "apps", webKey, object(webKey)); err != nil || doc.File == "apps/shop-web.yaml" {
 		t.Errorf("%v, %v", doc, err)
 	}
 }
 
 // A patch that needs the object would break the kustomization.
 func TestRemoveRefusesToBreakTheKustomization(t *testing.T) {
-	_, err := Remove(files{"kustomization.yaml": "resources: [web.yaml]\npatches:\n- patch: |-\n" +
+	_, err := Remove(t.Context(), files{"kustomization.yaml": "resources: [web.yaml]\npatches:\n- patch: |-\n" +
 		"    apiVersion: apps/v1\n" +
 		"    kind: Deployment\n    metadata: {name: web, namespace: shop, labels: {a: b}}\n",
 		"web.yaml": webYAML}.fs(), ".", webKey)

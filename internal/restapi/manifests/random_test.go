@@ -230,14 +230,14 @@ func TestSetRandomChanges(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, before)
 		}
-		doc, err := Find(fsys, ".", key)
+		doc, err := Find(t.Context(), fsys, ".", key)
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, before)
 		}
 		if !equal(doc.Object.Object, value) {
 			t.Fatalf("seed %d: the generator is wrong:\n%s", seed, before)
 		}
-		files, updated, err := Set(fsys, ".", key, &unstructured.Unstructured{Object: desired})
+		files, updated, err := Set(t.Context(), fsys, ".", key, &unstructured.Unstructured{Object: desired})
 		if err != nil {
 			t.Errorf("seed %d: %v\n%s\n%v", seed, err, before, desired)
 			continue

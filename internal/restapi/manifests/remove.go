@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"path"
@@ -12,8 +13,8 @@ import (
 // Remove returns the files to write so that the repository has no document of an object. A file
 // without another document is deleted, which its content nil means, and removed from the
 // kustomizations that list it; the last one of a folder without a kustomization gets a comment. The error is a *ConflictError, also if there is no document.
-func Remove(fsys fs.FS, root string, key Key) (map[string][]byte, error) {
-	t, err := loadTree(fsys, root)
+func Remove(ctx context.Context, fsys fs.FS, root string, key Key) (map[string][]byte, error) {
+	t, err := loadTree(ctx, fsys, root)
 	if err != nil {
 		return nil, withKey(key, err)
 	}
@@ -136,13 +137,13 @@ func (t *Tree) unlist(key Key, f *found, files map[string][]byte) error {
 // verifyRemoved returns an error if the object is still synced after the change, or if its
 // kustomization cannot be built any more.
 func (t *Tree) verifyRemoved(key Key, f *found, files map[string][]byte) error {
-	changed, err := loadTree(overlay{t.fsys, files}, t.root)
+	changed, err := loadTree(t.ctx, overlay{t.fsys, files}, t.root)
 	if err != nil {
 		return withKey(key, err)
 	}
 	if dir, ok := f.how.entry(); ok && !changed.listsOnly(dir) {
 		if _, err := changed.render(dir); err != nil {
-			return buildConflict(key, t.kustomizations[dir].file, err)
+			return t.buildConflict(key, t.kustomizations[dir].file, err)
 		}
 	}
 	_, err = changed.find(key)

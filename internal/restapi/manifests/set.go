@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,8 +18,9 @@ import (
 // <namespace>-<name>.yaml in the folder, and adds that to the kustomization there. The status and
 // the metadata of the server are not written. The error is a *ConflictError, or says what is wrong
 // with the object.
-func Set(fsys fs.FS, root string, key Key, object *unstructured.Unstructured) (map[string][]byte, *Document, error) {
-	t, err := loadTree(fsys, root)
+func Set(ctx context.Context, fsys fs.FS, root string, key Key, object *unstructured.Unstructured) (map[string][]byte,
+	*Document, error) {
+	t, err := loadTree(ctx, fsys, root)
 	if err != nil {
 		return nil, nil, withKey(key, err)
 	}
@@ -136,7 +138,7 @@ func (f *found) replace(desired map[string]any) ([]byte, error) {
 // desired value there.
 func (t *Tree) verified(key Key, desired map[string]any, files map[string][]byte) (map[string][]byte, *Document,
 	error) {
-	changed, err := loadTree(overlay{t.fsys, files}, t.root)
+	changed, err := loadTree(t.ctx, overlay{t.fsys, files}, t.root)
 	if err != nil {
 		return nil, nil, withKey(key, err)
 	}

@@ -17,6 +17,8 @@ import (
 // Tree is a folder of a repository, with the files that are synced from it. It caches what is
 // built, for several calls about one object. It is not safe for concurrent use.
 type Tree struct {
+	// ctx ends builds.
+	ctx  context.Context
 	fsys fs.FS
 	root string
 	// kustomizations by folder. They may be outside the root.
@@ -54,21 +56,21 @@ type build struct {
 }
 
 // Load finds the files that are synced from the folder root. A folder that does not exist is empty.
-// The error is a *ConflictError without an object.
-func Load(fsys fs.FS, root string) (*Tree, error) {
-	t, err := loadTree(fsys, root)
+// The error is a *ConflictError without an object. ctx is used until the last call of a method.
+func Load(ctx context.Context, fsys fs.FS, root string) (*Tree, error) {
+	t, err := loadTree(ctx, fsys, root)
 	if err != nil {
 		return nil, withKey(Key{}, err)
 	}
 	return t, nil
 }
 
-func loadTree(fsys fs.FS, root string) (*Tree, error) {
+func loadTree(ctx context.Context, fsys fs.FS, root string) (*Tree, error) {
 	root = path.Clean(strings.TrimPrefix(root, "/"))
 	if !fs.ValidPath(root) {
 		return nil, &ConflictError{File: root, Reason: "the path leaves the repository"}
 	}
-	t := &Tree{fsys: fsys, root: root, kustomizations: map[string]*kustomizationFile{},
+	t := &Tree{ctx: ctx, fsys: fsys, root: root, kustomizations: map[string]*kustomizationFile{},
 		included: map[string][]inclusion{}, builds: map[string]build{}, listing: map[string]bool{}}
 	info, err := fs.Stat(fsys, root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -191,7 +193,7 @@ func (t *Tree) files() []string { return slices.Sorted(maps.Keys(t.included)) }
 func (t *Tree) render(dir string) ([]map[string]any, error) {
 	b, ok := t.builds[dir]
 	if !ok && !t.kustomizationIn(dir).empty {
-		b.objects, b.err = kustomization.Build(context.Background(), t.fsys, dir)
+		b.objects, b.err = kustomization.Build(t.ctx, t.fsys, dir)
 		t.builds[dir] = b
 	}
 	return b.objects, b.err

@@ -103,7 +103,7 @@ func (r *Repository) try(ctx context.Context, a *attempt) (_ Result, again bool,
 		// Whether an uncertain push succeeded is known only once the branch can be read.
 		return Result{}, a.uncertain && ctx.Err() == nil, err
 	}
-	tree, present, err := r.find(a.Key)
+	tree, present, err := r.find(ctx, a.Key)
 	if err != nil {
 		return Result{}, false, err
 	}

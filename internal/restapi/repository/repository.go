@@ -100,7 +100,7 @@ func (r *Repository) Get(ctx context.Context, key manifests.Key) (*manifests.Doc
 	if _, err := r.readTip(ctx); err != nil {
 		return nil, err
 	}
-	return manifests.Find(r.checkout.FS(), r.options.Path, key)
+	return manifests.Find(ctx, r.checkout.FS(), r.options.Path, key)
 }
 
 // readTip reads the tip of the branch. It downloads files only if the branch has moved.
@@ -158,8 +158,8 @@ func (r *Repository) advance(ctx context.Context, commit string) {
 }
 
 // find returns the document of an object in the checkout, and nil without one.
-func (r *Repository) find(key manifests.Key) (*manifests.Tree, *manifests.Document, error) {
-	tree, err := manifests.Load(r.checkout.FS(), r.options.Path)
+func (r *Repository) find(ctx context.Context, key manifests.Key) (*manifests.Tree, *manifests.Document, error) {
+	tree, err := manifests.Load(ctx, r.checkout.FS(), r.options.Path)
 	if e, ok := errors.AsType[*manifests.ConflictError](err); ok {
 		e.Key = key
 	}
