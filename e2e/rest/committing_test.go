@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -69,7 +70,7 @@ var _ = Describe("The endpoint with a repository", func() {
 				committing.send(ctx, code, method, path+"?wait=4m", body)
 			}()
 			Eventually(ctx, func() string { return head(ctx) }, soon).ShouldNot(Equal(before), "the commit is pushed")
-			Expect(done).NotTo(BeClosed(), "nothing has applied the commit yet")
+			Consistently(ctx, done, 2*time.Second).ShouldNot(BeClosed(), "nothing has applied the commit yet")
 			return func() {
 				GinkgoHelper()
 				Eventually(done, soon).Should(BeClosed(), "%s is answered", method)

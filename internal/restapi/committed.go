@@ -61,26 +61,14 @@ func (b *gitBackend) change(ctx context.Context, c *call) (*outcome, error) {
 		return nil, err
 	}
 	e := &edit{call: c}
-	change := repository.Change{Key: c.key(), IfMatch: c.ifMatch, Edit: e.apply, Message: commitMessage(c)}
+	change := repository.Change{Key: c.key(), IfMatch: c.ifMatch, Edit: e.apply, Message: c.message,
+		Trailer: "Requested-by: " + strings.Join(strings.Fields(c.user), " ")}
 	change.Author, change.Email = author(c.user)
 	result, err := b.repository.Apply(ctx, change)
 	if err != nil {
 		return nil, err
 	}
 	return e.outcome(&result)
-}
-
-// commitMessage returns the message of the commit, with the user in a trailer.
-func commitMessage(c *call) string {
-	title := c.message
-	if title == "" {
-		verb := "Update"
-		if c.method == http.MethodDelete {
-			verb = "Delete"
-		}
-		title = fmt.Sprintf("%s %s", verb, c.target)
-	}
-	return fmt.Sprintf("%s\n\nRequested-by: %s\n", title, strings.Join(strings.Fields(c.user), " "))
 }
 
 // edit computes a document, and lets the API server check it in a dry run.

@@ -48,7 +48,7 @@ func TestChangeIsCommittedAfterDryRun(t *testing.T) {
 	e := newEndpoint(t, newRepository(), realClock)
 	created := e.expect(http.StatusCreated, `"greeting":"hi"`, "PUT", shops, shopJSON("hi"))
 	commit := e.expectCommits(1)
-	if commit.Message != "Update Shop team/web\n\nRequested-by: alice\n" || commit.Author != "alice" ||
+	if commit.Message != "" || commit.Trailer != "Requested-by: alice" || commit.Author != "alice" ||
 		commit.Email != "alice@users.cluster.local" {
 		t.Errorf("commit %+v", commit)
 	}
@@ -61,7 +61,7 @@ func TestChangeIsCommittedAfterDryRun(t *testing.T) {
 		"metadata": map[string]any{"name": "web", "uid": "1", "resourceVersion": "5"}}
 	e.expect(http.StatusOK, `"greeting":"hello"`, "PATCH", shops+"?message=Say%20hello",
 		`{"spec": {"greeting": "hello"}, "status": {"x": 1}, "metadata": {"uid": "2"}}`)
-	if commit := e.expectCommits(2); commit.Message != "Say hello\n\nRequested-by: alice\n" {
+	if commit := e.expectCommits(2); commit.Message != "Say hello" {
 		t.Errorf("message %q", commit.Message)
 	}
 	read := e.expect(http.StatusOK, `"greeting":"hello"`, "GET", shops, "")

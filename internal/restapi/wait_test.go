@@ -36,15 +36,24 @@ func TestWaitEndsWithStateOfObject(t *testing.T) {
 	e.expect(http.StatusCreated, "", "PUT", shops, shopJSON("hi"))
 	e.api.setReady("False", "no\nspace")
 	// The condition is that of the earlier generation, then of the current one.
-	r := e.expect(http.StatusAccepted, "hello", "PUT", shops+"?wait=100ms", shopJSON("hello"))
+	ctx, cancel := context.WithCancel(t.Context())
+	e.handler.stopping = ctx
+	e.afterReads(2, cancel) // the first read is that of the PUT
+	r := e.expect(http.StatusAccepted, "hello", "PUT", shops+"?wait="+patience.String(), shopJSON("hello"))
 	if ready := r.header.Get(readyHeader); ready != "the object has no condition Ready of its generation yet" {
 		t.Errorf("%s: %s", readyHeader, ready)
 	}
-	e.api.setReady("False", "no\nspace")
-	r = e.expect(http.StatusAccepted, "hello", "PATCH", shops+"?wait=100ms", `{"metadata": {"labels": {"a": "b"}}}`)
-	if ready := r.header.Get(readyHeader); ready == "" {
-		t.Errorf("%s is missing", readyHeader)
+	e.afterReads(1, func() { e.api.setReady("False", "no\nspace") })
+	r = e.expect(http.StatusAccepted, "hello", "PATCH", shops+"?wait="+patience.String(),
+		`{"metadata": {"labels": {"a": "b"}}}`)
+	if ready := r.header.Get(readyHeader); ready != "False Reason: no space" {
+		t.Errorf("%s: %s", readyHeader, ready)
 	}
+}
+
+func TestWaitIsLimited(t *testing.T) {
+	e := newEndpoint(t, nil, realClock)
+	e.expect(http.StatusAccepted, "hi", "PUT", shops+"?wait=1ms", shopJSON("hi"))
 }
 
 func TestWaitForCommit(t *testing.T) {

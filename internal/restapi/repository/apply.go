@@ -22,8 +22,9 @@ type Change struct {
 	// IfMatch is the hash of the document that the change is for. It is empty for any document or
 	// none, and "*" for any document.
 	IfMatch string
-	// Author and Email are those of the commit. Message has a default.
-	Author, Email, Message string
+	// Author and Email are those of the commit. Message has a default, such as "Update
+	// Deployment.apps shop/web". Trailer is its last line, if it is not empty.
+	Author, Email, Message, Trailer string
 	// Edit returns the desired object for the present document, which is nil if there is none. It
 	// returns nil to remove the object. It is called again if the push was lost, and the new tip
 	// has another document of this object. An error ends the change.
@@ -171,14 +172,9 @@ func (a *attempt) change(tree *manifests.Tree, present *manifests.Document) (map
 	return files, nil, err
 }
 
-// message returns the message of the commit, by default such as "Update Deployment.apps shop/web".
+// message returns the message of the commit.
 func (a *attempt) message(present *manifests.Document) string {
-	message := strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == utf8.RuneError {
-			return -1
-		}
-		return r
-	}, a.Message))
+	message := printable(a.Message)
 	if message == "" {
 		verb := "Update "
 		switch {
@@ -189,7 +185,20 @@ func (a *attempt) message(present *manifests.Document) string {
 		}
 		message = verb + a.Key.String()
 	}
+	if trailer := printable(a.Trailer); trailer != "" {
+		message += "\n\n" + trailer
+	}
 	return message + "\n"
+}
+
+// printable returns a text without control characters.
+func printable(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, text))
 }
 
 // pushFailed decides what follows from the error of a push.

@@ -118,6 +118,7 @@ func TestApplyCommits(t *testing.T) {
 	f := newFixture(t, map[string]string{"apps/all.yaml": configMap("a", "1") + "---\n" + configMap("b", "1"),
 		"README": "x"})
 	change := setValue("a", "two")
+	change.Trailer = "Requested-by: ann\x00"
 	change.Message = "Raise the value\x00\r\n\nas discussed\n"
 	result := f.mustApply(change)
 	if !result.Changed || result.Commit != f.git("rev-parse", "main") || result.Document.File != "apps/all.yaml" {
@@ -128,7 +129,7 @@ func TestApplyCommits(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if got := f.git("log", "-1", "--format=%an <%ae> %cn%n%B", "main"); got !=
-		"Ann <ann@example.com> Ann\nRaise the value\n\nas discussed\n" {
+		"Ann <ann@example.com> Ann\nRaise the value\n\nas discussed\n\nRequested-by: ann\n" {
 		t.Errorf("got %q", got)
 	}
 	doc, err := f.repo.Get(t.Context(), keyOf("a"))
