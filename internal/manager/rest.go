@@ -33,8 +33,8 @@ import (
 type RESTOptions struct {
 	Addr, CertFile, KeyFile string
 	// GitSource is the source whose repository changes are committed to: KIND/NAMESPACE/NAME. The
-	// branch and the Secret default to those of that source. GitPath is required: another folder may
-	// be that of another cluster.
+	// branch and the Secret default to those of that source. GitPath is required: another folder
+	// may be that of another cluster.
 	GitSource, GitBranch, GitPath string
 	// GitSecret is the Secret that may push: NAMESPACE/NAME.
 	GitSecret string
@@ -75,8 +75,8 @@ func (r *RESTOptions) validate() error {
 		return err
 	}
 	if r.GitPath == "" {
-		return errors.New("--rest-git-source: set --rest-git-path to the folder that this cluster applies, or to . for " +
-			"the whole repository")
+		return errors.New("--rest-git-source: set --rest-git-path to the folder that this cluster applies, or to . " +
+			"for the whole repository")
 	}
 	_, err := r.secret()
 	return err

@@ -81,8 +81,8 @@ type edit struct {
 	// desired is the new content; nil if the document is removed.
 	desired *unstructured.Unstructured
 	created bool
-	// version is the API version of the object, and tried its content after defaulting and admission.
-	// former is the content of the document before the change.
+	// version is the API version of the object, and tried its content after defaulting and
+	// admission. former is the content of the document before the change.
 	version       string
 	tried, former map[string]any
 	// warnings are those of the API server.

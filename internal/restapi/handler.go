@@ -39,8 +39,8 @@ type outcome struct {
 	answer *answer
 	// version is the API version of the object.
 	version string
-	// expected are fields that the object has once the change has reached the cluster, nil for those
-	// that it must not have; deleted means that there will be no object.
+	// expected are fields that the object has once the change has reached the cluster, nil for
+	// those that it must not have; deleted means that there will be no object.
 	expected any
 	deleted  bool
 }

@@ -38,8 +38,8 @@ func (t *Tree) Find(key Key) (*Document, error) {
 	return f.document(key), nil
 }
 
-// withKey sets the object of a ConflictError, and returns other errors as one, unless the context has
-// ended.
+// withKey sets the object of a ConflictError, and returns other errors as one, unless the context
+// has ended.
 func withKey(key Key, err error) error {
 	if e, ok := errors.AsType[*ConflictError](err); ok {
 		e.Key = key
@@ -127,8 +127,8 @@ func (c *candidates) addDocument(included []inclusion, f *found, key Key) {
 	}
 	own := keyOf(root)
 	if line := mergedIdentity(root); line > 0 && own != key && own.mayBe(key) {
-		c.unreadable = append(c.unreadable, ConflictError{File: f.file, Reason: fmt.Sprintf("the document has a merge key "+
-			"(line %d), which may set its name: write it without", f.lineOf(line))})
+		c.unreadable = append(c.unreadable, ConflictError{File: f.file, Reason: fmt.Sprintf(
+			"the document has a merge key (line %d), which may set its name: write it without", f.lineOf(line))})
 		return
 	}
 	if own.Group != key.Group || own.Kind != key.Kind || own.Name != key.Name {
@@ -230,16 +230,16 @@ func (t *Tree) explainMissing(key Key, c candidates) error {
 	return e
 }
 
-// buildConflict is the error of an object of a kustomization that cannot be built. Its text does not
-// have the error of the build, which may quote files of others.
+// buildConflict is the error of an object of a kustomization that cannot be built. Its text does
+// not have the error of the build, which may quote files of others.
 func (t *Tree) buildConflict(key Key, file string, err error) error {
 	if t.ctx.Err() != nil {
 		return fmt.Errorf("%s: building %s: %w", key, file, context.Cause(t.ctx))
 	}
 	e := conflict(key, file, "the kustomization cannot be built: correct it, see the log of the controller")
 	if p, ok := errors.AsType[*problem.Error](err); ok && !slices.Contains([]string{"", file, path.Dir(file)}, p.File) {
-		e = conflict(key, p.File, "the kustomization %s includes this file, and cannot be built: correct it, see the log "+
-			"of the controller", file)
+		e = conflict(key, p.File, "the kustomization %s includes this file, and cannot be built: correct it, see the "+
+			"log of the controller", file)
 	}
 	e.Err = err
 	return e

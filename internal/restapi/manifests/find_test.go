@@ -1,8 +1,6 @@
 package manifests
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,8 +9,6 @@ import (
 	"testing/fstest"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/ksctl/gitops/stacks/kustomization"
 )
 
 // files are the files of a repository.
@@ -96,8 +92,9 @@ func TestListedObjectsAreAsBuilt(t *testing.T) {
 	service := "apiVersion: v1\nkind: Service\nmetadata: {name: web, labels: {}, creationTimestamp: null}\n" +
 		"spec: {a: yes, b: 1e3, c: 010, d: 1_000, e: 2026-01-01, f: ~, g: 'no', i: [{}]}\n"
 	for namespace, changed := range map[string]bool{"": false, "namespace: shop\n": true} {
-		tree, err := Load(t.Context(), files{"kustomization.yaml": namespace + "resources: [a, c.yaml]\n", "c.yaml": binding,
-			"a/kustomization.yaml": "bases: [b]\n", "a/b/kustomization.yaml": "resources: [s.yaml, w.yaml]\n",
+		tree, err := Load(t.Context(), files{"kustomization.yaml": namespace + "resources: [a, c.yaml]\n",
+			"c.yaml": binding, "a/kustomization.yaml": "bases: [b]\n",
+			"a/b/kustomization.yaml": "resources: [s.yaml, w.yaml]\n",
 			"a/b/s.yaml": service, "a/b/w.yaml": webWithoutNamespace}.fs(), ".")
 		if err != nil {
 			t.Fatal(err)
@@ -257,7 +254,8 @@ func TestFindConflicts(t *testing.T) {
 func TestConflictDoesNotQuoteOtherFiles(t *testing.T) {
 	for verb, err := range allErrors(t, files{"apps/kustomization.yaml": "resources: [web.yaml, secret.yaml]\n" +
 		"commonLabels: {a: b}\n", "apps/web.yaml": webYAML,
-		"apps/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: private-value\nstringData: x\n"},
+		"apps/secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n" +
+			"stringData: private-value\nstringData: x\n"},
 		"apps", webKey) {
 		e := mustConflict(t, err)
 		if strings.Contains(e.Error(), "private") || strings.Contains(e.Error(), "stringData") || e.Err == nil ||
@@ -339,204 +337,3 @@ metadata:
 spec:
   replicas: 5
 `
-
-func TestSetCreatesAFile(t *testing.T) {
-	for name, test := range map[string]struct{ files, want files }{
-		"no folder": {files{}, files{"apps/shop-web.yaml": newWeb}},
-		"taken":     {files{"apps/shop-web.yaml": otherYAML}, files{"apps/shop-web-deployment.yaml": newWeb}},
-		"kustomization": {files{"apps/kustomization.yaml": "namespace: shop # all\nresources: # of the shop\n" +
-			"  - other.yaml # first\n\n" +
-			"# labels\nlabels:\n  - pairs: {a: b}\n", "apps/other.yaml": otherYAML},
-			files{"apps/shop-web.yaml": newWeb, "apps/kustomization.yaml": "namespace: shop # all\n" +
-				"resources: # of the shop\n" +
-				"  - other.yaml # first\n  - shop-web.yaml\n\n# labels\nlabels:\n  - pairs: {a: b}\n"}},
-		"kustomization without resources": {files{"apps/Kustomization": "kind: Kustomization\n" +
-			"apiVersion: kustomize.config.k8s.io/v1beta1\n"},
-			files{"apps/shop-web.yaml": newWeb, "apps/Kustomization": "kind: Kustomization\n" +
-				"apiVersion: kustomize.config.k8s.io/v1beta1\nresources:\n- shop-web.yaml\n"}},
-		"resources in brackets": {files{"apps/kustomization.yaml": "resources: [other.yaml]\n",
-			"apps/other.yaml": otherYAML},
-			files{"apps/shop-web.yaml": newWeb, "apps/kustomization.yaml": "resources: [other.yaml, shop-web.yaml]\n"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, doc, err := Set(t.Context(), test.files.fs(), "apps", webKey, object(webKey))
-			if err != nil {
-				t.Fatal(err)
-			}
-			expectFiles(t, got, test.want)
-			found, err := Find(t.Context(), overlay{test.files.fs(), got}, "apps", webKey)
-			if err != nil || found.Hash != doc.Hash || found.File != doc.File {
-				t.Errorf("got %v, %v", found, err)
-			}
-		})
-	}
-}
-
-func TestSetNumbersFilesOfTheSameName(t *testing.T) {
-	repo := files{}
-	for i, key := range []Key{{"", "ConfigMap", "a", "b-c-d"}, {"", "ConfigMap", "a-b", "c-d"},
-		{"", "ConfigMap", "a-b-c", "d"}, {"", "Secret", "a-b-c", "d"}} {
-		got, doc, err := Set(t.Context(), repo.fs(), ".", key, object(key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := []string{"a-b-c-d.yaml", "a-b-c-d-configmap.yaml", "a-b-c-d-configmap-2.yaml", "a-b-c-d-secret.yaml"}[i]
-		if doc.File != want {
-			t.Errorf("%s, want %s", doc.File, want)
-		}
-		for name, content := range got {
-			repo[name] = string(content)
-		}
-	}
-}
-
-func TestSetRefusesNewObjectsThatAKustomizationChanges(t *testing.T) {
-	for text, reason := range map[string]string{
-		"namespace: other\n":                    "sets the namespace other",
-		"namePrefix: a-\nresources: [o.yaml]\n": "renames",
-		"nameSuffix: -a\nresources: [o.yaml]\n": "renames",
-		"resources: &x [o.yaml]\n":              "anchor",
-		"patches: [{target: {kind: Deployment}, patch: '- {op: add, path: /spec/x, value: 1}'}]\n" +
-			"resources: [o.yaml]\n": "spec.x",
-	} {
-		_, _, err := Set(t.Context(), files{"k/kustomization.yaml": text, "k/o.yaml": otherYAML}.fs(), "k", webKey, object(webKey))
-		if e := mustConflict(t, err); !strings.Contains(e.Reason,
-			reason) || e.NotFound || e.File != "k/kustomization.yaml" {
-			t.Errorf("%s: got %v", text, e)
-		}
-	}
-}
-
-// An overlay that sets a field to what the document has would undo a change of that field only.
-func TestSetRefusesLocalConfiguration(t *testing.T) {
-	desired := object(webKey)
-	for name, f := range map[string]files{"new": {}, "changed": {"apps/web.yaml": webYAML}} {
-		desired.SetAnnotations(map[string]string{"config.kubernetes.io/local-config": "true"})
-		_, _, err := Set(t.Context(), f.fs(), "apps", webKey, desired)
-		if e := mustConflict(t, err); !strings.Contains(e.Reason, "remove annotations") {
-			t.Errorf("%s: %v", name, e)
-		}
-		desired.SetAnnotations(map[string]string{"config.kubernetes.io/local-config": "false"})
-		if _, _, err := Set(t.Context(), f.fs(), "apps", webKey, desired); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestSetRefusesFieldsThatAnOverlaySets(t *testing.T) {
-	f := files{"apps/kustomization.yaml": "resources: [web.yaml]\nreplicas: [{name: web, count: 1}]\n",
-		"apps/web.yaml": webYAML}
-	doc, err := Find(t.Context(), f.fs(), "apps", webKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _, err = Set(t.Context(), f.fs(), "apps", webKey, object(webKey))
-	if e := mustConflict(t, err); e.File != "apps/kustomization.yaml" || !strings.Contains(e.Reason, "spec.replicas") {
-		t.Errorf("got %v", e)
-	}
-	doc.Object.SetLabels(map[string]string{"a": "b"})
-	if got, _, err := Set(t.Context(), f.fs(), "apps", webKey, doc.Object); err != nil || len(got) != 1 {
-		t.Errorf("got %s, %v", got, err)
-	}
-}
-
-// A namespace that a kustomization sets is not written.
-func TestSetKeepsTheNamespaceOfTheKustomization(t *testing.T) {
-	f := files{"kustomization.yaml": "namespace: shop\nresources: [web.yaml]\n", "web.yaml": webWithoutNamespace}
-	got, doc, err := Set(t.Context(), f.fs(), ".", webKey, object(webKey))
-	if err != nil || doc.Object.GetNamespace() != "shop" {
-		t.Fatal(err)
-	}
-	expectFiles(t, got, files{"web.yaml": strings.Replace(webWithoutNamespace, "replicas: 1", "replicas: 5", 1)})
-}
-
-func TestSetRefusesAnotherObject(t *testing.T) {
-	for _, field := range []string{"name", "namespace"} {
-		o := object(webKey)
-		if err := unstructured.SetNestedField(o.Object, "x", "metadata", field); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := Set(t.Context(), files{"web.yaml": webYAML}.fs(), ".", webKey, o); err == nil {
-			t.Errorf("another %s is written", field)
-		}
-	}
-}
-
-func TestRemove(t *testing.T) {
-	third := strings.ReplaceAll(otherYAML, "other", "third")
-	for name, test := range map[string]struct{ files, want files }{
-		"only document": {files{"apps/web.yaml": "# comment\n---\n" + webYAML, "apps/other.yaml": otherYAML},
-			files{"apps/web.yaml": ""}},
-		"last file": {files{"apps/sub/web.yaml": webYAML, "other/other.yaml": otherYAML},
-			files{"apps/sub/web.yaml": placeholder}},
-		"last file of JSON": {files{"apps/web.json": `{"apiVersion": "apps/v1", "kind": "Deployment", ` +
-			`"metadata": {"name": "web", "namespace": "shop"}}`}, files{"apps/web.json": "", "apps/web.yaml": placeholder}},
-		"last file beside a kustomization": {files{"apps/web.yaml": webYAML, "apps/sub/kustomization.yaml": "resources: [a.yaml]\n",
-			"apps/sub/a.yaml": otherYAML}, files{"apps/web.yaml": ""}},
-		"first": {files{"apps/web.yaml": webYAML + "---\n" + otherYAML}, files{"apps/web.yaml": otherYAML}},
-		"first with a comment after": {files{"apps/web.yaml": webYAML + "--- # other\n" + otherYAML},
-			files{"apps/web.yaml": "--- # other\n" + otherYAML}},
-		"last": {files{"apps/web.yaml": otherYAML + "---\n" + webYAML}, files{"apps/web.yaml": otherYAML}},
-		"middle": {files{"apps/web.yaml": "# all\n---\n" + otherYAML + "---\n# web\n" + webYAML + "---\n" + third},
-			files{"apps/web.yaml": "# all\n---\n" + otherYAML + "---\n" + third}},
-		"kustomization": {files{"apps/kustomization.yaml": "resources:\n# the web\n- ./web.yaml\n# the other\n" +
-			"- other.yaml\n",
-			"apps/other.yaml": otherYAML, "apps/web.yaml": webYAML},
-			files{"apps/kustomization.yaml": "resources:\n# the other\n- other.yaml\n", "apps/web.yaml": ""}},
-		"last resource": {files{"apps/kustomization.yaml": "namespace: shop\nresources:\n- web.yaml\n",
-			"apps/web.yaml": webYAML},
-			files{"apps/kustomization.yaml": "namespace: shop\nresources: []\n", "apps/web.yaml": ""}},
-		"the only field": {files{"apps/kustomization.yaml": "resources:\n- web.yaml\n", "apps/web.yaml": webYAML},
-			files{"apps/kustomization.yaml": "resources: []\n", "apps/web.yaml": ""}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := Remove(t.Context(), test.files.fs(), "apps", webKey)
-			if err != nil {
-				t.Fatal(err)
-			}
-			expectFiles(t, got, test.want)
-		})
-	}
-}
-
-func TestCanceledBuildIsNoConflict(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	f := files{"kustomization.yaml": "resources: [web.yaml]\nnamePrefix: a-\n", "web.yaml": webYAML}
-	_, find := Find(ctx, f.fs(), ".", webKey)
-	_, _, set := Set(ctx, f.fs(), ".", webKey, object(webKey))
-	_, remove := Remove(ctx, f.fs(), ".", webKey)
-	for _, err := range []error{find, set, remove} {
-		if _, isConflict := errors.AsType[*ConflictError](err); isConflict || !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	}
-}
-
-// The placeholder is a file that kustomize accepts, and that the next object replaces.
-func TestPlaceholderKeepsFolder(t *testing.T) {
-	empty := files{"apps/shop-web.yaml": placeholder}
-	if objects, err := kustomization.Build(t.Context(), files{"kustomization.yaml": "resources: [a.yaml]\n",
-		"a.yaml": placeholder}.fs(), "."); err != nil || len(objects) > 0 {
-		t.Errorf("%v, %v", objects, err)
-	}
-	got, doc, err := Set(t.Context(), empty.fs(), "apps", webKey, object(webKey))
-	if err != nil || doc.File != "apps/shop-web.yaml" || len(got) != 1 {
-		t.Fatalf("%v, %v", got, err)
-	}
-	empty["apps/shop-web.yaml"] = "# somebody wrote this\n"
-	if _, doc, err = Set(t.Context(), empty.fs(), "apps", webKey, object(webKey)); err != nil || doc.File == "apps/shop-web.yaml" {
-		t.Errorf("%v, %v", doc, err)
-	}
-}
-
-// A patch that needs the object would break the kustomization.
-func TestRemoveRefusesToBreakTheKustomization(t *testing.T) {
-	_, err := Remove(t.Context(), files{"kustomization.yaml": "resources: [web.yaml]\npatches:\n- patch: |-\n" +
-		"    apiVersion: apps/v1\n" +
-		"    kind: Deployment\n    metadata: {name: web, namespace: shop, labels: {a: b}}\n",
-		"web.yaml": webYAML}.fs(), ".", webKey)
-	if e := mustConflict(t, err); e.File != "kustomization.yaml" || !strings.Contains(e.Reason, "cannot be built") {
-		t.Errorf("got %v", e)
-	}
-}

@@ -12,7 +12,8 @@ import (
 
 // Remove returns the files to write so that the repository has no document of an object. A file
 // without another document is deleted, which its content nil means, and removed from the
-// kustomizations that list it; the last one of a folder without a kustomization gets a comment. The error is a *ConflictError, also if there is no document.
+// kustomizations that list it; the last one of a folder without a kustomization gets a comment. The
+// error is a *ConflictError, also if there is no document.
 func Remove(ctx context.Context, fsys fs.FS, root string, key Key) (map[string][]byte, error) {
 	t, err := loadTree(ctx, fsys, root)
 	if err != nil {

@@ -114,8 +114,9 @@ func (r *Repository) readTip(ctx context.Context) (*git.Branch, error) {
 		return nil, err
 	}
 	if branch.Tip == "" && branch.Base != "" { // a push would create it, from the default branch
-		return nil, &git.Error{Reason: git.BranchNotFound, Message: fmt.Sprintf("the repository has no branch %s: create "+
-			"it, or correct the branch of the source or of the controller's --rest-git-branch", r.options.Branch)}
+		return nil, &git.Error{Reason: git.BranchNotFound, Message: fmt.Sprintf("the repository has no branch %s: "+
+			"create it, or correct the branch of the source or of the controller's --rest-git-branch",
+			r.options.Branch)}
 	}
 	if r.checkout != nil && r.checkout.Commit == branch.Base && r.advances < maxAdvances {
 		return branch, nil
