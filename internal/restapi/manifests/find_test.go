@@ -95,7 +95,7 @@ func TestListedObjectsAreAsBuilt(t *testing.T) {
 		tree, err := Load(t.Context(), files{"kustomization.yaml": namespace + "resources: [a, c.yaml]\n",
 			"c.yaml": binding, "a/kustomization.yaml": "bases: [b]\n",
 			"a/b/kustomization.yaml": "resources: [s.yaml, w.yaml]\n",
-			"a/b/s.yaml": service, "a/b/w.yaml": webWithoutNamespace}.fs(), ".")
+			"a/b/s.yaml":             service, "a/b/w.yaml": webWithoutNamespace}.fs(), ".")
 		if err != nil {
 			t.Fatal(err)
 		}
