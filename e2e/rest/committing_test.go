@@ -44,6 +44,7 @@ var _ = Describe("The endpoint with a repository", func() {
 		created := committing.send(ctx, http.StatusCreated, "PUT", shopPath("new"), shopJSON("hi"))
 		Expect(created.header.Get("Ksctl-File")).To(Equal("objects/" + team + "-new.yaml"))
 		Expect(file(ctx, "objects/"+team+"-new.yaml")).To(ContainSubstring("host: hi"))
+		Expect(git(ctx, "log", "-1", "--format=%s", "main")).To(Equal("Create Shop." + group + " " + team + "/new"))
 		committing.send(ctx, http.StatusOK, "DELETE", shopPath("new"), "", "If-Match", created.header.Get("ETag"))
 		Expect(git(ctx, "ls-tree", "-r", "--name-only", "main")).NotTo(ContainSubstring("new.yaml"))
 		Expect(git(ctx, "diff", "--stat", before, "main")).To(BeEmpty())
