@@ -28,12 +28,9 @@ const (
 	copyrightFile  = "/usr/share/doc/libc6/copyright"
 )
 
-// sources are the repositories of the package, which keyring verifies.
-const (
-	keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-	sources = "deb [signed-by=" + keyring + "] http://deb.debian.org/debian bookworm main\n" +
-		"deb [signed-by=" + keyring + "] http://deb.debian.org/debian-security bookworm-security main\n"
-)
+// sourceLists are the files with the repositories of Debian on a machine; the first one that exists
+// counts. Repositories of others may lack the architecture.
+var sourceLists = []string{"/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"}
 
 // Layers returns the layers of an image with workerd at /workerd: its C library, and the program.
 // The library is the one in a root folder, such as "/"; if that is "", it is downloaded from
@@ -124,25 +121,25 @@ func readIn(root, path string) ([]byte, error) {
 func downloadLibrary(ctx context.Context, arch, dir string) (string, error) {
 	for _, program := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return "", fmt.Errorf("%s is not on PATH: build the image on Debian or Ubuntu", program)
+			return "", fmt.Errorf("%s is not on PATH: build the image on Debian", program)
 		}
 	}
-	if _, err := os.Stat(keyring); err != nil {
-		return "", fmt.Errorf("apt-get install debian-archive-keyring: %w", err)
+	i := slices.IndexFunc(sourceLists, func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	})
+	if i < 0 {
+		return "", fmt.Errorf("none of %s exists: build the image on Debian", strings.Join(sourceLists, ", "))
 	}
 	for _, folder := range []string{"state/lists/partial", "cache/archives/partial", "root"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
 			return "", err
 		}
 	}
-	list := filepath.Join(dir, "sources.list")
-	if err := os.WriteFile(list, []byte(sources), 0o600); err != nil {
-		return "", err
-	}
 	apt := func(args ...string) error {
 		return run(ctx, dir, "apt-get", append([]string{"--quiet", "--option=APT::Architecture=" + arch,
 			"--option=APT::Architectures=" + arch, "--option=Dir::State=" + filepath.Join(dir, "state"),
-			"--option=Dir::State::status=/dev/null", "--option=Dir::Etc::SourceList=" + list,
+			"--option=Dir::State::status=/dev/null", "--option=Dir::Etc::SourceList=" + sourceLists[i],
 			"--option=Dir::Etc::SourceParts=/dev/null", "--option=Dir::Cache=" + filepath.Join(dir, "cache"),
 			"--option=APT::Sandbox::User=root"}, args...)...)
 	}
