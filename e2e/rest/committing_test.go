@@ -118,8 +118,8 @@ var _ = Describe("The endpoint with a repository", func() {
 					shopJSON(fmt.Sprint("from-", i))).header.Get("Ksctl-Commit")
 			})
 		}
-		for i := range others { // somebody else pushes in between
-			push(ctx, "somebody else", map[string]string{fmt.Sprintf("other/%d.txt", i): "x\n"})
+		for i := range others { // another writer pushes in between
+			push(ctx, "another writer", map[string]string{fmt.Sprintf("other/%d.txt", i): "x\n"})
 		}
 		running.Wait()
 
@@ -153,13 +153,13 @@ var _ = Describe("The endpoint with a repository", func() {
 		}
 	})
 
-	It("makes a push that was lost to somebody else again", func(ctx SpecContext) {
+	It("makes a push that was lost to another writer again", func(ctx SpecContext) {
 		push(ctx, "a shop", map[string]string{"objects/raced.yaml": shopYAML("raced", "hi")})
 		before, mark := head(ctx), auditMark(ctx)
 		a := committing.send(ctx, http.StatusOK, "PATCH", shopPath("raced")+"?message=lose%20the%20first%20push",
 			`{"spec": {"host": "hello"}}`)
 		Expect(a.header.Get("Ksctl-Commit")).To(Equal(head(ctx)))
-		Expect(git(ctx, "log", "--format=%s", before+"..main")).To(Equal("lose the first push\nsomebody else"))
+		Expect(git(ctx, "log", "--format=%s", before+"..main")).To(Equal("lose the first push\nanother writer"))
 		Expect(git(ctx, "rev-list", "--min-parents=2", before+"..main")).To(BeEmpty())
 		Expect(requestsSince(ctx, mark).Where(cluster.DryRun)).To(HaveLen(1), "the object has not changed meanwhile")
 	})

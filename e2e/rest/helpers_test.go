@@ -157,7 +157,7 @@ func file(ctx context.Context, path string) string {
 	return git(ctx, "show", "main:"+path) + "\n"
 }
 
-// push commits files as somebody else does.
+// push commits files as another writer does.
 func push(ctx context.Context, message string, files map[string]string) {
 	GinkgoHelper()
 	_, err := apps.Commit(ctx, files, message)

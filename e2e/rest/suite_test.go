@@ -162,7 +162,7 @@ func createAccounts(ctx context.Context) {
 func user(account string) string { return cluster.ServiceAccountUser(team, account) }
 
 // updateHook refuses commits by their message, as the policy of a server. For another message,
-// somebody else is faster once.
+// another writer is faster once.
 const updateHook = `#!/bin/sh
 messages=$(git log --format=%B "$2..$3")
 case $messages in
@@ -173,7 +173,7 @@ case $messages in
   mkdir raced 2>/dev/null || exit 0
   unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
   export GIT_AUTHOR_NAME=e2e GIT_AUTHOR_EMAIL=e2e@example.com GIT_COMMITTER_NAME=e2e GIT_COMMITTER_EMAIL=e2e@example.com
-  git update-ref refs/heads/main "$(git commit-tree -p "$2" -m 'somebody else' "$2^{tree}")";;
+  git update-ref refs/heads/main "$(git commit-tree -p "$2" -m 'another writer' "$2^{tree}")";;
 esac
 `
 

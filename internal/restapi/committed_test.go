@@ -100,7 +100,7 @@ func TestPatchCannotRemoveIdentity(t *testing.T) {
 	e.expectCommits(1)
 }
 
-// A push of somebody else comes first.
+// A push of another writer comes first.
 func TestDryRunIsRepeatedIfObjectHasChanged(t *testing.T) {
 	e := newEndpoint(t, newRepository(shopDocument("hi")), realClock)
 	e.repository.lost = func() {} // another object has changed

@@ -1,4 +1,4 @@
-// Package restapi serves a REST endpoint over TLS by which applications read, create, change and
+// Package restapi serves a REST endpoint over TLS with which applications read, create, change and
 // delete KsctlInstalls and objects of published kinds:
 //
 //	GET, PUT, PATCH, DELETE /v1/{plural}.{group}/{namespace}/{name}

@@ -56,7 +56,7 @@ func (f *fixture) open(url string) *Repository {
 
 func (f *fixture) commit(files map[string]string) {
 	f.Helper()
-	if _, err := f.remote.Commit(f.Context(), files, "by somebody else"); err != nil {
+	if _, err := f.remote.Commit(f.Context(), files, "by another writer"); err != nil {
 		f.Fatal(err)
 	}
 }
