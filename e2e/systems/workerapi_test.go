@@ -46,6 +46,9 @@ func newWorkerAPI(ctx context.Context) string {
 	becomes(ctx, install, "Ready", "True ")
 	service := &corev1.Service{ObjectMeta: meta("workers", "worker-api")}
 	Expect(get(ctx, service)).To(Succeed())
+	// The rules of kube-proxy follow the readiness of the Pod.
+	Eventually(ctx, request, soon).WithArguments(service.Spec.ClusterIP, 8787, "/readyz").
+		Should(HavePrefix("200"))
 	return "http://" + service.Spec.ClusterIP + ":8787"
 }
 

@@ -33,8 +33,7 @@ state = %q
   disable_apparmor = true
   netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    # Works on any file system, also if this machine is a container.
-    snapshotter = "native"
+    snapshotter = %q
     default_runtime_name = "runc"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
@@ -43,7 +42,8 @@ state = %q
     conf_dir = %q
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = %q
-`, n.path("containerd"), n.path("state"), n.socket(), o.Pause, cniFolder, n.path("cni"), n.path("registries"))
+`, n.path("containerd"), n.path("state"), n.socket(), o.Pause, n.snapshotter(ctx), cniFolder, n.path("cni"),
+		n.path("registries"))
 	for host, mirror := range o.Mirrors {
 		if err := n.Mirror(host, mirror); err != nil {
 			return err
@@ -61,6 +61,26 @@ state = %q
 		_, err := n.ctr(ctx, "version")
 		return err
 	}, n.containerd.Process)
+}
+
+// snapshotter returns the snapshotter of containerd: overlayfs if the file system of the node's
+// folder permits it, else native, which copies all lower layers for each layer.
+func (n *Node) snapshotter(ctx context.Context) string {
+	dir := n.path("overlay")
+	for _, name := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			return "native"
+		}
+	}
+	merged := filepath.Join(dir, "merged")
+	if err := run(ctx, "mount", "-t", "overlay", "overlay", "-o", fmt.Sprintf("lowerdir=%[1]s/lower,"+
+		"upperdir=%[1]s/upper,workdir=%[1]s/work", dir), merged); err != nil {
+		return "native"
+	}
+	if err := run(ctx, "umount", merged); err != nil {
+		return "native"
+	}
+	return "overlayfs"
 }
 
 // Mirror lets containerd pull the images of a registry, host or host:port, from another one that
