@@ -68,7 +68,7 @@ func splitDocuments(data []byte) []segment {
 // errNotYAML is the error of a file that is not text.
 var errNotYAML = errors.New("it is not valid YAML: it is not UTF-8")
 
-// parseFile splits a file into documents and parses each. Documents that cannot be told apart are
+// parseFile splits a file into documents and parses each. Documents without a clear beginning are
 // an error.
 func parseFile(data []byte) ([]segment, error) {
 	switch {
@@ -91,7 +91,7 @@ func parseFile(data []byte) ([]segment, error) {
 			return nil, err
 		}
 		if len(roots) > 1 {
-			return nil, errors.New("its documents cannot be told apart")
+			return nil, errors.New("it is unclear where its documents begin")
 		}
 		if len(roots) == 1 {
 			segments[i].root = roots[0]
@@ -104,7 +104,7 @@ func parseFile(data []byte) ([]segment, error) {
 			return nil, err
 		}
 		if len(roots) != documents {
-			return nil, errors.New("its documents cannot be told apart")
+			return nil, errors.New("it is unclear where its documents begin")
 		}
 	}
 	return segments, nil

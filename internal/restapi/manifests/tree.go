@@ -35,7 +35,7 @@ type Tree struct {
 
 // inclusion is a way in which a file is synced.
 type inclusion struct {
-	// chain are the folders of the kustomizations from the outermost one to that which lists the
+	// chain are the folders of the kustomizations from the outermost one to the one that lists the
 	// file; empty if none does.
 	chain []string
 	// namespace replaces that of the document if it is not empty.

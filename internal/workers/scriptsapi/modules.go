@@ -44,7 +44,7 @@ type module struct {
 	content     []byte
 }
 
-// normalizeName returns the name of a module without "./" in front, by which others import it.
+// normalizeName returns the name of a module without "./" in front, as others import it.
 func normalizeName(part string) string { return strings.TrimPrefix(part, "./") }
 
 // newModule returns the module of a part. Main is true if it handles requests.

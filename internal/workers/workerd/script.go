@@ -53,7 +53,7 @@ const DefaultCompatibilityDate = "2026-11-17"
 
 // Module is a file of a script.
 type Module struct {
-	// File is its name in the folder of the script, by which other modules import it.
+	// File is its name in the folder of the script, as other modules import it.
 	File string `json:"file"`
 	// Type is the name of a field of Worker.Module in workerd.capnp.
 	Type ModuleType `json:"type"`
